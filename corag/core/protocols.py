@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
-from corag.core.types import Hit, Passage, TokenUsage
+from corag.core.types import NOTHING_SPENT, Hit, Passage, TokenUsage
 
 
 class Ability(StrEnum):
@@ -110,7 +110,7 @@ class Generation:
     completions: tuple[Completion, ...]
     usage: TokenUsage
     shortening: Shortening = NOTHING_LEFT_OUT
-    thinking: TokenUsage = TokenUsage()
+    thinking: TokenUsage = NOTHING_SPENT
     thoughts: tuple[str, ...] = ()
     thoughts_cut: int = 0
 

@@ -26,7 +26,7 @@ from corag.core.protocols import (
     search_note,
 )
 from corag.core.seeds import derive_seed
-from corag.core.types import MEASURING, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import MEASURING, NOTHING_SPENT, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ class GenerateStep:
     seconds: float
     prompt: str = ""
     started: float = 0.0
-    thinking: TokenUsage = TokenUsage()
+    thinking: TokenUsage = NOTHING_SPENT
     thoughts_cut: int = 0
     thoughts: tuple[str, ...] = ()
 
@@ -425,12 +425,12 @@ class Tools:
             yield
 
     def _note(
-        self, step: Step, usage: TokenUsage | None = None, thinking: TokenUsage = TokenUsage()
+        self, step: Step, usage: TokenUsage | None = None, thinking: TokenUsage = NOTHING_SPENT
     ) -> None:
         self.steps.append(step)
         if usage is not None and not isinstance(step, SearchStep):
             self._pay(step.role, usage)
-            if thinking != TokenUsage():
+            if thinking != NOTHING_SPENT:
                 self._pay(MEASURING if self._measures else THINKING, thinking)
         if self.watch is not None:
             self.watch(step)

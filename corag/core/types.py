@@ -166,6 +166,8 @@ class TokenUsage:
         return TokenUsage(self.calls, self.prompt, self.generated, 0, 0, self.estimated)
 
 
+NOTHING_SPENT = TokenUsage()
+
 THINKING = "thinking"
 """The role of what models write for themselves before a reply, whatever the reply is for."""
 

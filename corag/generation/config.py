@@ -88,7 +88,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     # Off where it can be: methods ask for a sub-query or an answer of a few words, some 100 times a question
     # for best of 8, and prefill its first words; with thoughts each call costs hundreds of tokens more.
     thinking: Literal["auto", "off", "strip", "keep"] = "auto"
-    # Of 100 calls of a question 100,000 tokens: as many as their prompts. Longer thoughts are for one question.
+    # In 100 calls of a question 100,000 tokens, as many as in their prompts.
     max_thinking_tokens: int = 1024
     max_context: Annotated[int, Mark.OFTEN] = 0
     batch_size: Annotated[int, Mark.ENVIRONMENT] = 16

@@ -1,15 +1,15 @@
-"""What a model thinks before it replies: switched off, or with a budget and out of the reply.
+r"""What a model thinks before it replies: switched off, or with a budget and out of the reply.
 
 Chat templates tell how: by variables that switch thoughts off, by the marks that they take thoughts out of
 earlier replies with, and by what stands between the beginning of a turn and a reply. Without a thought a
-template's own form of none stands there ("<think>\\n\\n</think>\\n\\n" for Qwen3, the final channel for
-gpt-oss, the response token for Command R), before the words that a prompt begins the reply with. So replies,
-scores of given texts and training rows all stand in the same place.
+template's own form of none stands there ("<think>\n\n</think>\n\n" for Qwen3, the final channel for
+gpt-oss, the response token for Command R), before the words that a prompt begins the reply with. So
+replies, scores of given texts and training rows all stand in the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -69,7 +69,7 @@ class ThoughtForm:
 THINK = ThoughtForm("</think>", "<think>\n", "</think>", "\n</think>\n\n", "<think>\n\n</think>\n\n")
 FORMS = (
     ThoughtForm(
-        "<|channel|>analysis",  # gpt-oss
+        "<|channel|>",  # gpt-oss
         "<|channel|>analysis<|message|>",
         "<|end|>",
         "<|end|><|start|>assistant<|channel|>final<|message|>",
@@ -120,6 +120,9 @@ class ThinkingOptions:
     template_args: Mapping[str, Any] = field(default_factory=dict)
 
 
+AS_SUITS = ThinkingOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class Thinking:
     """What a model's chat template makes of the options.
@@ -128,14 +131,16 @@ class Thinking:
         mode: what becomes of thoughts.
         args: the arguments that the template is given.
         form: how the model writes thoughts; None if its template knows of none.
-        between: what the template puts between a generation prompt without thoughts and a reply, beyond the
-            prompt's own end; None if it does not tell.
+        none: what the template puts before a reply without thoughts, behind the generation prompt; None if
+            it does not tell.
+        gap: what it puts between a closed thought and a reply; None likewise.
     """
 
     mode: Mode = "watch"
     args: Mapping[str, Any] = field(default_factory=dict)
     form: ThoughtForm | None = None
-    between: str | None = None
+    none: str | None = None
+    gap: str | None = None
 
     @property
     def generates(self) -> bool:
@@ -159,10 +164,10 @@ class Thinking:
         if self.form is None or self.mode in ("keep", "watch"):
             return ""
         if self.mode == "off":
-            return "the model replies without thoughts: --model.thinking strip lets it think before each reply."
+            return "the model replies without thoughts: with --model.thinking strip it thinks first."
         return (
-            "the model thinks before each reply, which costs most of its tokens; no method sees the thoughts: "
-            "--model.thinking off closes them empty."
+            "the model thinks before each reply, which costs most of its tokens. No method sees its "
+            "thoughts. With --model.thinking off it has none."
         )
 
     def lead(self, rendered: str, thought: Thought | None) -> str:
@@ -178,25 +183,25 @@ class Thinking:
             if tail.endswith(unfinished):
                 return rest
         if tail.endswith(form.end):  # the template has closed it
-            return self.between or ""
+            return self.gap or ""
         is_open = tail.endswith(form.begin)
         if thought is None and not is_open:
-            return form.none if self.between is None else self.between
-        # Of an opening of which the mark stands there, what is missing of its white space.
-        blank = form.opening[len(form.begin) :]
-        opening = (blank if tail == rendered else "") if is_open else form.opening
+            return form.none if self.none is None else self.none
+        before = (self.none or "")[: max(0, (self.none or "").find(form.begin))]
+        opening = "" if is_open else before + form.opening
         if thought is not None and not thought.closed:
             return opening + thought.text
         text = "" if thought is None else thought.text.rstrip()
-        closing = form.closing
         # "<think>\n\n" is closed by no further line: it is as empty as "<think>\n\n</think>".
-        if not text and is_open and rendered.endswith("\n\n"):
-            closing = closing.lstrip()
+        closing = form.closing.lstrip() if not text and rendered.endswith("\n\n") else form.closing
         return opening + text + closing
 
 
 def resolve_thinking(
-    options: ThinkingOptions, template: str, render: Callable[[Mapping[str, Any], str | None], str]
+    options: ThinkingOptions,
+    template: str,
+    render: Callable[[Mapping[str, Any], str | None], str],
+    marks: Collection[str] = (),
 ) -> Thinking:
     """Find out how a chat template writes thoughts, and decide what becomes of them.
 
@@ -205,16 +210,29 @@ def resolve_thinking(
         template: its source.
         render: fills it in for a question, with arguments, and with a reply or (None) a generation prompt.
             "" for a conversation that it refuses.
+        marks: the names of tokens that the tokenizer has besides those of words.
     """
     prompt = render(options.template_args, None)
-    form = next((form for form in FORMS if form.sign in template or prompt.rstrip().endswith(form.begin)), None)
+    tail = prompt.rstrip()
+    form = next((form for form in FORMS if form.sign in template or tail.endswith(form.begin)), None)
+    if form is None and options.mode in ("off", "strip"):  # the user knows more than the template
+        form = next((form for form in FORMS if form.begin in marks), None)
     switches = template_variables(template) & SWITCHES.keys()
     mode = _mode(options, form, bool(switches), prompt)
     position = {"off": 0, "strip": 1}.get(mode)
-    args = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
-    args |= options.template_args
-    off = {name: SWITCHES[name][0] for name in switches} | options.template_args
-    return Thinking(mode, args, form, form and _between(form, off, render))
+    chosen = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
+    args = chosen | dict(options.template_args)
+    if form is None:
+        return Thinking(mode, args)
+    off = {name: SWITCHES[name][0] for name in switches} | dict(options.template_args)
+    shown, closed = _before_reply(args, render), _before_reply(off, render)
+    return Thinking(
+        mode,
+        args,
+        form,
+        none=shown[1] if shown and (form.end in shown[1] or form.none in shown[1]) else None,
+        gap=closed[1] if closed and closed[0].rstrip().endswith(form.end) else None,
+    )
 
 
 def _mode(options: ThinkingOptions, form: ThoughtForm | None, switched: bool, prompt: str) -> Mode:
@@ -229,22 +247,23 @@ def _mode(options: ThinkingOptions, form: ThoughtForm | None, switched: bool, pr
     return "strip" if thinks else "watch"
 
 
-def _between(
-    form: ThoughtForm, args: Mapping[str, Any], render: Callable[[Mapping[str, Any], str | None], str]
-) -> str | None:
-    """Return what a template puts behind a generation prompt and before a reply; None if it does not tell."""
+def _before_reply(
+    args: Mapping[str, Any], render: Callable[[Mapping[str, Any], str | None], str]
+) -> tuple[str, str] | None:
+    """Return a generation prompt, and what the template puts behind it and before a reply.
+
+    None if a conversation with a reply does not begin with the generation prompt.
+    """
     reply = "Certainly"  # a word that no chat template has of its own
     prompt, whole = render(args, None), render(args, reply)
     at = whole.rfind(reply)
-    if not prompt or at < 0 or not whole.startswith(prompt) or at < len(prompt):
+    if not prompt or at < len(prompt) or not whole.startswith(prompt):
         return None
-    between = whole[len(prompt) : at]
-    ended = prompt.rstrip().endswith(form.end) or form.end in between or form.none in between
-    return between if ended else None
+    return prompt, whole[len(prompt) : at]
 
 
 def template_variables(template: str) -> frozenset[str]:
-    """Return the variables that a chat template reads and does not set by itself; none if it is no template."""
+    """Return the variables that a chat template reads without setting them; none if it is no template."""
     import jinja2
     from jinja2 import meta
     from transformers.utils import chat_template_utils
@@ -271,9 +290,24 @@ def thought_in(text: str) -> int:
 
 def is_cut(text: str) -> bool:
     """Whether a text is a thought that does not end."""
-    return bool(text.strip()) and thought_in(text) == len(text) and not any(
-        text.rstrip().endswith(form.end) for form in FORMS
+    return (
+        bool(text.strip())
+        and thought_in(text) == len(text)
+        and not any(text.rstrip().endswith(form.end) for form in FORMS)
     )
+
+
+def inner_text(thought: str) -> str:
+    r"""Return a thought without the marks around it.
+
+    >>> inner_text("<think>\nRome? no</think>"), inner_text("<think>Rome"), inner_text("Rome?")
+    ('Rome? no', 'Rome', 'Rome?')
+    """
+    text = thought.strip()
+    for form in FORMS:
+        if text.startswith(form.begin) or text.endswith(form.end):
+            return text.removeprefix(form.begin).removesuffix(form.end).strip()
+    return thought
 
 
 def without_thought(completion: Completion, start: int) -> Completion:

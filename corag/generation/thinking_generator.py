@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from corag.core.gather import gather
 from corag.core.prompting.prompt import Shortening, Thought
@@ -23,9 +24,22 @@ from corag.core.protocols import (
     ScoreRequest,
 )
 from corag.core.types import TokenUsage
-from corag.generation.thinking import THINK, Thinking, is_cut, thought_in, without_thought
+from corag.generation.thinking import THINK, Thinking, inner_text, is_cut, thought_in, without_thought
 
 _SHARE_OF_WINDOW = 4  # thoughts have at most a quarter of it: the rest is for passages
+
+
+def with_thoughts_apart(engine: Generator, most: int) -> Generator:
+    """Return an engine's generator without thoughts in its completions, if the engine renders prompts.
+
+    One that does not sees to it by itself, and so does one that is told to keep thoughts.
+
+    ``most``: tokens of a thought.
+    """
+    thinking = getattr(engine, "thinking", None)
+    if thinking is None or thinking.mode == "keep":
+        return engine
+    return ThinkingGenerator(engine, thinking, thinking_budget(most, cast("Any", engine).window))
 
 
 def thinking_budget(most: int, window: int) -> int:
@@ -84,76 +98,96 @@ class ThinkingGenerator:
         """Continue a prompt, behind a thought if the model thinks."""
         if request.prompt.plain:
             return await self._inner.generate(request)
-        numbers = range(request.sampling.n)
         if self._thinking.generates:
-            return _joined(await gather(self._think(request, number) for number in numbers))
+            return _joined(await gather(self._think(request, number) for number in range(request.sampling.n)))
         reply = await self._inner.generate(request)
-        starts = [thought_in(completion.text) for completion in reply.completions]
-        if not any(starts):
+        if not any(thought_in(completion.text) for completion in reply.completions):
             return reply
-        if self._thinking.mode == "off":  # it thinks all the same: behind a closed thought none can be put
-            return self._stripped(reply, starts)
-        # A thought that nothing announced. It used up tokens of the reply, and may have met a stop string.
-        # Of greedy requests and of samples with a seed the same comes again behind it.
-        given_up = replace(reply.usage, calls=0, prompt=0, computed_prompt=0)
-        samples = await gather(
-            self._think(request, number) if starts[number] else self._plain(reply, number)
-            for number in numbers
-        )
-        joined = _joined(samples)
-        thoughts = sum(start > 0 for start in starts)
-        return replace(joined, thinking=joined.thinking + _share(given_up, thoughts, len(starts)))
-
-    def _stripped(self, reply: Generation, starts: Sequence[int]) -> Generation:
-        """Return a reply without the thoughts that stand before its completions."""
-        texts = [completion.text for completion in reply.completions]
-        thoughts = tuple(text[:start] for text, start in zip(texts, starts, strict=True))
-        tokens = min(reply.usage.generated, sum(map(self.count_tokens, thoughts)))
-        return replace(
-            reply,
-            completions=tuple(map(without_thought, reply.completions, starts)),
-            usage=replace(reply.usage, generated=reply.usage.generated - tokens),
-            thinking=TokenUsage(generated=tokens),
-            thoughts=thoughts,
-            thoughts_cut=sum(map(is_cut, texts)),
+        # Thoughts that nothing announced, so they were no longer than a reply may be. One that met the end of
+        # the reply's tokens, or a stop string, is closed and the reply asked for again.
+        samples = [self._without_thought(reply, number) for number in range(request.sampling.n)]
+        return _joined(
+            await gather(
+                self._reply(request, number, sample) if self._is_cut(reply, number) else _as_it_is(sample)
+                for number, sample in enumerate(samples)
+            )
         )
 
-    async def _plain(self, reply: Generation, number: int) -> _Sample:
+    def _is_cut(self, reply: Generation, number: int) -> bool:
+        """Whether a sample has too little of a reply behind a thought that can be closed."""
+        completion = reply.completions[number]
+        is_short = completion.finish_reason == "length" or is_cut(completion.text)
+        return bool(thought_in(completion.text)) and is_short and self._thinking.mode != "off"
+
+    def _without_thought(self, reply: Generation, number: int) -> _Sample:
+        """Take a thought out of a completion, and its tokens out of what that cost."""
+        completion = reply.completions[number]
+        start = thought_in(completion.text)
+        thought = completion.text[:start]
         usage = _share(reply.usage, 1, len(reply.completions))
-        usage = replace(usage, calls=1, prompt=reply.usage.prompt, computed_prompt=reply.usage.computed_prompt)
-        return _Sample(reply.completions[number], usage, reply.shortening, TokenUsage(), "", False)
+        tokens = min(usage.generated, self.count_tokens(thought)) if start else 0
+        computed = min(usage.computed_generated, tokens)
+        usage = replace(
+            reply.usage,
+            generated=usage.generated - tokens,
+            computed_generated=usage.computed_generated - computed,
+            estimated=usage.estimated,
+        )
+        thinking = TokenUsage(generated=tokens, computed_generated=computed)
+        kept, cut = without_thought(completion, start), is_cut(completion.text)
+        return _Sample(kept, usage, reply.shortening, thinking, thought, cut)
 
     async def _think(self, request: GenerateRequest, number: int) -> _Sample:
         """Generate sample ``number``: a thought, ended where its budget ends, then the reply."""
-        sampling, prompt = _sample(request.sampling, number), request.prompt
-        end = (self._thinking.form or THINK).end
-        thought = await self._inner.generate(
+        prompt = replace(request.prompt, thought=Thought("", closed=False), prefix="", prefix_wording=())
+        sampling = replace(
+            _sample(request.sampling, number),
+            max_tokens=self._budget,
+            stop=((self._thinking.form or THINK).end,),
+            logprobs=False,
+            logit_bias=(),
+            # Some families' marks are special tokens.
+            special_tokens=Ability.SPECIAL_TOKENS not in getattr(self._inner, "lacks", ()),
+        )
+        thought = await self._inner.generate(replace(request, prompt=prompt, sampling=sampling))
+        usage = replace(thought.usage, generated=0, computed_generated=0, estimated=0)
+        tokens = thought.usage.generated
+        thinking = TokenUsage(0, 0, tokens, 0, tokens, min(tokens, thought.usage.estimated))
+        is_cut = thought.completions[0].finish_reason == "length"
+        sample = _Sample(thought.completions[0], usage, thought.shortening, thinking, thought.text, is_cut)
+        return await self._reply(request, number, sample)
+
+    async def _reply(self, request: GenerateRequest, number: int, before: _Sample) -> _Sample:
+        """Generate sample ``number`` behind a thought. ``before``: what has been generated for it."""
+        text = inner_text(before.thought)
+        reply = await self._inner.generate(
             replace(
                 request,
-                prompt=replace(prompt, thought=Thought("", closed=False), prefix="", prefix_wording=()),
-                sampling=replace(
-                    sampling, max_tokens=self._budget, stop=(end,), logprobs=False, logit_bias=(),
-                    special_tokens=Ability.SPECIAL_TOKENS not in getattr(self._inner, "lacks", ()),
-                ),
+                prompt=replace(request.prompt, thought=Thought(text)),
+                sampling=_sample(request.sampling, number),
             )
-        )  # fmt: skip
-        text = thought.text
-        reply = await self._inner.generate(
-            replace(request, prompt=replace(prompt, thought=Thought(text)), sampling=sampling)
         )
-        (completion,) = reply.completions
         # Some begin another thought: it is taken out, and a reply that is nothing else is empty.
-        if start := thought_in(completion.text):
-            completion = without_thought(completion, start)
-        tokens = thought.usage.generated
-        # The second prompt is the first with the thought. What was read for it again is left out, as of
-        # further samples of one prompt.
+        last = self._without_thought(reply, 0)
+        # The prompt is that of the request and the thought. What was read for it again is left out, as of
+        # further samples of one prompt; and what was written before the thought was closed is all thought.
+        tokens = before.thinking.generated
         length = max(0, reply.usage.prompt - tokens)
-        computed = min(length, thought.usage.computed_prompt + reply.usage.computed_prompt)
-        usage = replace(reply.usage, prompt=length, computed_prompt=computed)
-        cut = thought.completions[0].finish_reason == "length" or is_cut(reply.text)
-        thinking = TokenUsage(0, 0, tokens, 0, tokens, min(tokens, thought.usage.estimated))
-        return _Sample(completion, usage, reply.shortening, thinking, text, cut)
+        usage = replace(
+            last.usage,
+            prompt=length,
+            computed_prompt=min(length, before.usage.computed_prompt + reply.usage.computed_prompt),
+        )
+        given_up = TokenUsage(
+            generated=before.usage.generated, computed_generated=before.usage.computed_generated
+        )
+        thinking = before.thinking + given_up + last.thinking
+        cut = before.cut or last.cut
+        return _Sample(last.completion, usage, reply.shortening, thinking, text, cut)
+
+
+async def _as_it_is(sample: _Sample) -> _Sample:
+    return sample
 
 
 def _sample(sampling: Sampling, number: int) -> Sampling:
@@ -164,9 +198,10 @@ def _sample(sampling: Sampling, number: int) -> Sampling:
 
 def _share(usage: TokenUsage, parts: int, of: int) -> TokenUsage:
     """Return the generated tokens of some of a request's samples, about: only their sum is known."""
-    return TokenUsage(
-        0, 0, usage.generated * parts // of, 0, usage.computed_generated * parts // of, usage.estimated * parts // of
-    )  # fmt: skip
+    generated, computed, estimated = (
+        tokens * parts // of for tokens in (usage.generated, usage.computed_generated, usage.estimated)
+    )
+    return TokenUsage(0, 0, generated, 0, computed, estimated)
 
 
 def _joined(samples: Sequence[_Sample]) -> Generation:

@@ -25,6 +25,7 @@ from corag.generation.adapters import adapter_folder, with_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder, native_dtype
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import Thinking
 
 if TYPE_CHECKING:
     import torch
@@ -114,7 +115,7 @@ class TransformersGenerator:
 
         logging.disable_progress_bar()
         folder = model_folder(config.name)
-        renderer = Renderer.load(folder, config.chat)
+        renderer = Renderer.load(folder, config.chat, config.thoughts)
         device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         dtype = (
             config.dtype
@@ -139,6 +140,16 @@ class TransformersGenerator:
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
         return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.way}")
+
+    @property
+    def thinking(self) -> Thinking:
+        """What becomes of the model's thoughts."""
+        return self._renderer.thinking
+
+    @property
+    def window(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._window
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

@@ -23,6 +23,7 @@ from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
 from corag.generation.models import folder_digest, model_folder
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import Thinking
 from corag.generation.vllm_processes import refuse_unguarded_main
 from corag.generation.vllm_start import dtype_of, known_arguments, lora_rank, on_cpu, start
 
@@ -62,7 +63,7 @@ class VllmGenerator:
         if config.engine:
             refuse_unknown(config.engine, known_arguments())
         folder = model_folder(config.name)
-        renderer = Renderer.load(folder, config.chat)
+        renderer = Renderer.load(folder, config.chat, config.thoughts)
         weights = folder_digest(folder)
         adapter, rank = adapter_folder(config.adapter), 0
         if adapter:
@@ -80,6 +81,16 @@ class VllmGenerator:
     def failed(self) -> bool:
         """Whether the engine has ended, or its process has died."""
         return self._closed or bool(self._engine.errored)
+
+    @property
+    def thinking(self) -> Thinking:
+        """What becomes of the model's thoughts."""
+        return self._renderer.thinking
+
+    @property
+    def window(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._window
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

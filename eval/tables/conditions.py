@@ -105,8 +105,8 @@ def remarks(summary: Summary) -> list[str]:
         )
     if summary.thoughts_cut:
         sentences.append(
-            f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were ended "
-            f"there: {for_caller('--model.max_thinking_tokens gives more, --model.thinking off none.')}"
+            f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "
+            f"ended there: {for_caller('--model.max_thinking_tokens gives more, --model.thinking off none.')}"
         )
     if summary.unasked:
         sentences.append(

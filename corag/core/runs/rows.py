@@ -12,7 +12,7 @@ import orjson
 from corag.core.errors import DataError
 from corag.core.prompting.prompt import Shortening
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from corag.core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import NOTHING_SPENT, Answer, GoldHop, Hit, Passage, Question, TokenUsage, sum_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def step_record(step: Step) -> dict[str, Any]:
 def _with_thoughts(record: dict[str, Any], step: GenerateStep) -> dict[str, Any]:
     """Return a generation's record with what it says of thoughts, where there were any."""
     said = {
-        "thinking": step.thinking.to_json() if step.thinking != TokenUsage() else None,
+        "thinking": step.thinking.to_json() if step.thinking != NOTHING_SPENT else None,
         "thoughts_cut": step.thoughts_cut,
         "thoughts": step.thoughts,
     }
