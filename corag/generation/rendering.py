@@ -51,6 +51,11 @@ class Renderer:
         """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template, told so of thoughts."""
         self._tokenizer = tokenizer
         self.chat = chat
+        if thinking.template_args and not chat:
+            raise ConfigError(
+                "--model.template_args are of a chat template, but none is used: leave them out, or choose "
+                "chat 'yes' and a model that has one."
+            )
         self.thinking = _find_thinking(tokenizer, thinking) if chat else Thinking()
         self.template = ChatTemplate(tokenizer, self.thinking.args)
         """The chat template, of no use to a base model."""

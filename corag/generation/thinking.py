@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Thought
 from corag.core.protocols import Completion
 from corag.core.seeds import stable_hash
@@ -105,6 +106,11 @@ SWITCHES: Mapping[str, tuple[Any, Any]] = {
     "reasoning": (False, True),  # Command A Reasoning
     "thinking_budget": (0, -1),  # Seed-OSS
 }
+# Variables of templates that are the conversation's, the tokenizer's, or functions.
+_NOT_TO_BE_SET = frozenset(
+    "messages tools documents add_generation_prompt continue_final_message bos_token eos_token pad_token "
+    "unk_token raise_exception strftime_now namespace range dict lipsum cycler joiner".split()
+)
 # Where a template leaves a sentence for the model to finish, instead of an open thought.
 _UNFINISHED = {
     "<seed:think><seed:cot_budget_reflect>": "The current thinking budget is 0, so I will directly start "
@@ -211,13 +217,18 @@ def resolve_thinking(
         render: fills it in for a question, with arguments, and with a reply or (None) a generation prompt.
             "" for a conversation that it refuses.
         marks: the names of tokens that the tokenizer has besides those of words.
+
+    Raises:
+        ConfigError: for an argument that the template does not have.
     """
+    variables = template_variables(template)
+    _check_arguments(options.template_args, variables)
     prompt = render(options.template_args, None)
     tail = prompt.rstrip()
     form = next((form for form in FORMS if form.sign in template or tail.endswith(form.begin)), None)
     if form is None and options.mode in ("off", "strip"):  # the user knows more than the template
         form = next((form for form in FORMS if form.begin in marks), None)
-    switches = template_variables(template) & SWITCHES.keys()
+    switches = variables & SWITCHES.keys()
     mode = _mode(options, form, bool(switches), prompt)
     position = {"off": 0, "strip": 1}.get(mode)
     chosen = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
@@ -233,6 +244,15 @@ def resolve_thinking(
         none=shown[1] if shown and (form.end in shown[1] or form.none in shown[1]) else None,
         gap=closed[1] if closed and closed[0].rstrip().endswith(form.end) else None,
     )
+
+
+def _check_arguments(args: Mapping[str, Any], variables: frozenset[str]) -> None:
+    if unknown := sorted(args.keys() - variables - {"date"}):
+        known = sorted(variables - _NOT_TO_BE_SET)
+        raise ConfigError(
+            f"the model's chat template has no argument {', '.join(unknown)}, which --model.template_args "
+            f"gives it: it has {', '.join(known) or 'none'}."
+        )
 
 
 def _mode(options: ThinkingOptions, form: ThoughtForm | None, switched: bool, prompt: str) -> Mode:
