@@ -54,11 +54,13 @@ class ChatTemplate:
 
         Raises :class:`RequestRefusedError` if the template refuses the conversation, or fails.
         """
+        return self._filled(self.turns(turns), reply=reply)
+
+    def turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Return a conversation as the template is given it, see :meth:`fill`."""
         if turns[0]["role"] == "system":
-            turns = turns if self.takes_system else _merged(turns)
-        elif self.replaced_tokens:
-            turns = [{"role": "system", "content": ""}, *turns]
-        return self._filled(turns, reply=reply)
+            return turns if self.takes_system else _merged(turns)
+        return [{"role": "system", "content": ""}, *turns] if self.replaced_tokens else turns
 
     @cached_property
     def takes_system(self) -> bool:

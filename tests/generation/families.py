@@ -41,6 +41,12 @@ class Family:
     def tokenizer(self) -> Any:
         return byte_tokenizer(self.template, self.eos, self.bos, self.special)
 
+    def save(self, folder: Path) -> str:
+        """Save what a model's folder has, but for weights, and return it."""
+        self.tokenizer().save_pretrained(folder)
+        (folder / "config.json").write_text('{"model_type": "llama"}')
+        return str(folder)
+
     def traits(self) -> dict[str, Any]:
         """Return the traits that are known beforehand, by name."""
         return {

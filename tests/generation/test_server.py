@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.probing import VLLM
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
+from tests.generation.families import FAMILIES
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 from tests.messages import raises_message
 
@@ -131,6 +133,24 @@ async def test_a_question_stays_on_one_server_and_questions_are_spread() -> None
             seen = [{tuple(body["prompt"]) for body in server.bodies} for server in (a, b)]
             assert len(seen[0]) == len(seen[1]) == 4 and not seen[0] & seen[1]
             assert len(a.bodies) + len(b.bodies) == 24
+
+
+@pytest.mark.parametrize(("name", "stop"), [("gemma-3", None), ("Alpaca", ["\n\n### Instruction:"])])
+async def test_a_server_ends_a_reply_where_the_chat_template_does(
+    name: str, stop: list[str] | None, tmp_path: Path
+) -> None:
+    """Though the configuration of the model that it serves may name another token."""
+    family = FAMILIES[name]
+    with StandIn() as a:
+        config = ModelConfig(backend="server", urls=(a.url,), name=family.save(tmp_path))
+        generator = await open_server(config)
+        a.bodies.clear()
+        await generator.generate(GenerateRequest(chat_prompt("Is it so?"), Sampling(1)))
+        await generator.close()
+    (body,) = a.bodies
+    ends = {family.eos} | ({family.end} if stop is None else set())
+    assert set(family.tokenizer().convert_ids_to_tokens(body["stop_token_ids"])) == ends
+    assert body.get("stop") == stop
 
 
 async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() -> None:
