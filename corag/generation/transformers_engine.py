@@ -21,7 +21,8 @@ from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
-from corag.generation.adapters import adapter_folder, with_adapter
+from corag.generation.adapter_weights import check_weights
+from corag.generation.adapters import adapter_folder, describe_base, with_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder, native_dtype
 from corag.generation.rendering import Renderer
@@ -124,6 +125,10 @@ class TransformersGenerator:
             if device == "cpu"
             else native_dtype(on_cpu=False)
         )
+        adapter, about = adapter_folder(config.adapter), ""
+        if adapter:  # before weights are read
+            about = describe_base(adapter, folder)
+            check_weights(adapter, folder)
         try:
             with reading_weights(f"the model in '{folder}'"):
                 model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
@@ -133,13 +138,15 @@ class TransformersGenerator:
                 f"transformers cannot load the model in '{folder}' on {device}: {error}"
             ) from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
-        if config.adapter:
-            adapter = adapter_folder(config.adapter)
-            model = with_adapter(model, adapter, folder)
+        if adapter:
+            model = with_adapter(model, adapter)
             identity += f":{folder_digest(adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
-        return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.way}")
+        identity += f":{window}:chat={renderer.way}"
+        engine = cls(model, renderer, window, config.batch_size, identity)
+        engine.about += (about,) if about else ()
+        return engine
 
     @property
     def thinking(self) -> Thinking:

@@ -17,7 +17,8 @@ from typing import Any
 from corag.core.errors import BackendError, RequestRefusedError
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
-from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
+from corag.generation.adapter_weights import check_weights
+from corag.generation.adapters import adapter_folder, describe_base, merged_folder
 from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
@@ -34,18 +35,25 @@ class VllmGenerator:
     """A :class:`corag.core.protocols.Generator` on an asynchronous vLLM engine of its own."""
 
     def __init__(
-        self, engine: Any, renderer: Renderer, weights: str, adapter: str = "", arguments: str = ""
+        self,
+        engine: Any,
+        renderer: Renderer,
+        weights: str,
+        adapter: str = "",
+        arguments: str = "",
+        about: str = "",
     ) -> None:
         """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash.
 
-        ``arguments``: what the fingerprint says of arguments that were passed through.
+        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: a line on the
+        adapter, if there is something to say.
         """
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
         model = engine.model_config
-        self._window, about = _window(model)
-        self.about = (*about, *renderer.about)
+        self._window, lines = _window(model)
+        self.about = (*lines, *renderer.about, *([about] if about else []))
         # vLLM's own way to force tokens, where the engine was started with it; else the plug-in's.
         self._replays = bool(getattr(model, "enable_trace_replay", False))
         head = "" if model.head_dtype == model.dtype else f":head={model.head_dtype}"
@@ -65,17 +73,18 @@ class VllmGenerator:
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat, config.thoughts)
         weights = folder_digest(folder)
-        adapter, rank = adapter_folder(config.adapter), 0
+        adapter, rank, about = adapter_folder(config.adapter), 0, ""
         if adapter:
-            check_adapter(adapter, folder)
+            about = describe_base(adapter, folder)
+            check_weights(adapter, folder)
             weights += f"+{folder_digest(adapter)}"
             if on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself
                 folder, adapter = merged_folder(folder, adapter, dtype_of(config)), ""
             else:
-                rank = lora_rank(adapter, folder)
+                rank = lora_rank(adapter)
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
-        return cls(start(config, folder, rank), renderer, weights, adapter, identity(config.engine))
+        return cls(start(config, folder, rank), renderer, weights, adapter, identity(config.engine), about)
 
     @property
     def failed(self) -> bool:

@@ -12,7 +12,7 @@ from corag.core.lazy import importing
 from corag.core.machine import count_cores
 from corag.core.process import keep_fault_handler, own_processes
 from corag.core.tokenizer import tokenizer_folder
-from corag.generation.adapters import check_adapter
+from corag.generation.adapter_weights import check_for_vllm, merge_instead
 from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import is_quantized, with_exact_head
 from corag.generation.forced import PLUGIN
@@ -165,12 +165,13 @@ def _set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def lora_rank(adapter: str, folder: str) -> int:
-    """Return the smallest rank that vLLM offers for this adapter."""
-    rank = int(check_adapter(adapter, folder).get("r", 0))
+def lora_rank(adapter: str) -> int:
+    """Return the smallest rank that vLLM offers for this adapter, which it has to serve."""
+    rank = check_for_vllm(adapter)
     fitting = [offered for offered in _LORA_RANKS if offered >= rank]
     if rank < 1 or not fitting:
         raise ConfigError(
-            f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}."
+            f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}. "
+            f"{merge_instead(adapter)}"
         )
     return fitting[0]
