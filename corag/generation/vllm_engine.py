@@ -45,8 +45,8 @@ class VllmGenerator:
     ) -> None:
         """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash.
 
-        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: a line on the
-        adapter, if there is something to say.
+        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: a line on
+        the adapter, if there is something to say.
         """
         self._engine = engine
         self._renderer = renderer
