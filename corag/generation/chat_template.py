@@ -40,11 +40,19 @@ class ChatTemplate:
         self._arguments = dict(arguments or {})
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` if the template cannot even write a question down."""
+        """Raise :class:`ConfigError` if the template cannot even write a question down, or prints no date.
+
+        The latter if it was given one.
+        """
         try:
             self._filled([USER], reply=True)
         except RequestRefusedError as error:
             raise ConfigError(str(error)) from None
+        if "date" in self._arguments and not self.prints_day:
+            raise ConfigError(
+                f"--model.template_args gives the date {self.day.isoformat()}, but the model's chat template "
+                "prints none: leave it out."
+            )
 
     def fill(self, turns: Sequence[Turn], *, reply: bool) -> str:
         """Return a conversation as text. ``reply``: with what stands before the model's reply.

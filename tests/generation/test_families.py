@@ -137,9 +137,11 @@ def test_prompts_do_not_change_with_the_day_unless_another_is_given(name: str) -
     assert any("2024-07-26" in line for line in renderer.about)
 
 
-def test_a_date_that_is_none_is_refused() -> None:
+def test_a_date_that_is_none_or_that_is_not_printed_is_refused() -> None:
     with raises_message(ConfigError):
         _ = ChatTemplate(FAMILIES["Llama 3.2"].tokenizer(), {"date": "tomorrow"}).day
+    with raises_message(ConfigError):
+        ChatTemplate(FAMILIES["Qwen3"].tokenizer(), {"date": "2025-01-31"}).check()
 
 
 def test_a_fingerprint_is_of_what_the_template_makes_of_prompts_not_of_its_source() -> None:
