@@ -76,11 +76,6 @@ class IndexConfig(Options):
         part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
             by itself, and who asks all of them finds what the whole index finds. Dense only.
         train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
-        vectors: Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy,
-            .pt, .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few
-            passages, to check them. FAISS graphs and compressed indexes are taken over as they are.
-        merge: Folders of all parts of this index (``part``): their vectors are put into one index, as it is
-            without parts, and nothing is encoded.
         trained: Folder that ``train_only`` made, for an "ivfpq" index or its parts.
 
     Raises:
@@ -115,8 +110,6 @@ class IndexConfig(Options):
     part: str = ""
     train_only: bool = False
     trained: str = ""
-    vectors: list[str] = field(default_factory=list)
-    merge: list[str] = field(default_factory=list)
 
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
@@ -125,10 +118,7 @@ class IndexConfig(Options):
         check_language(self.language)
         if Columns.parse(self.columns) != NO_COLUMNS:
             check_columns(self.format)
-        if (self.vectors or self.merge) and self.kind == "bm25":
-            object.__setattr__(self, "kind", "dense")
         self._check_parts()
-        self._check_vectors()
         if self.kind == "dense" and self.faiss is None:
             object.__setattr__(self, "faiss", "flat")
         self.cutting  # noqa: B018 - refuses what it cannot be
@@ -178,29 +168,6 @@ class IndexConfig(Options):
             raise ConfigError("only --kind dense --faiss ivfpq is trained: the others need no training.")
         if self.train_only and (self.part or self.trained):
             raise ConfigError("training is for all parts: leave out --part and --trained with --train_only.")
-
-    def _check_vectors(self) -> None:
-        if self.merge and (self.part or self.train_only or self.vectors or self.kind != "dense"):
-            raise ConfigError(
-                "merge puts the parts of a dense index together: leave out --part, --train_only, --vectors "
-                "and other kinds with it."
-            )
-        if not self.vectors:
-            return
-        if self.kind != "dense":
-            raise ConfigError(
-                f"vectors that were made elsewhere become a FAISS index, but the kind is '{self.kind}': "
-                "choose --kind dense."
-            )
-        if self.train_only or self.trained:
-            raise ConfigError(
-                "train_only and trained share a training among parts that are encoded, but --vectors names "
-                "vectors that are there: leave them out, and the index is trained on its own."
-            )
-        if self.strict:
-            raise ConfigError(
-                "strict refuses repeated ids, but with --vectors every record keeps its row: leave it out."
-            )
 
     @property
     def placement(self) -> Placement:
@@ -274,8 +241,16 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         ef_search: Candidates looked at per search in an HNSW graph.
         nprobe: Clusters looked at per search in "ivfpq".
         threads: Threads per batch of searches; 0 = all cores.
+        search_device: Where an exact index of vectors is searched: "" = by FAISS on the CPU; "cuda" = spread
+            over all GPUs that are there, "cuda:0,cuda:1" = over these, "cpu" = by torch in bfloat16. All find
+            the same.
         fusion_depth: Hits taken from each index before fusing.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
+        links: "titles" follows them: passages whose titles the query names come first, and those whose titles
+            the best hits mention rise. For any kind of index that `corag index` made.
+        link_seeds: Hits whose texts are looked through for titles.
+        link_weight: Share of such a hit's score that a passage gets for being mentioned there.
+        link_named: Passages that the query names by title and that come before all others; 0 = none.
         reranker: Cross-encoder (Hugging Face name or local folder) that re-orders the hits; "" = none.
         rerank_depth: Hits that the cross-encoder sees per query.
         device: Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is
@@ -304,8 +279,13 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     ef_search: Annotated[int, Ge(1)] = 128
     nprobe: Annotated[int, Ge(1)] = 32
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
+    search_device: Annotated[str, Mark.ENVIRONMENT] = ""
     fusion_depth: Annotated[int, Ge(1)] = 100
     rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
+    links: Annotated[Literal["none", "titles"], Mark.OFTEN] = "none"
+    link_seeds: Annotated[int, Ge(1)] = 5
+    link_weight: Annotated[float, Ge(0)] = 0.7
+    link_named: Annotated[int, Ge(0)] = 4
     reranker: str = ""
     rerank_depth: Annotated[int, Ge(1)] = 50
     device: Annotated[str, Mark.ENVIRONMENT] = "auto"

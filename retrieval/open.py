@@ -18,6 +18,7 @@ from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder, open_encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
+from retrieval.dense.torch_search import resolve_devices
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -29,11 +30,13 @@ from retrieval.index_manifest import (
     read_manifest,
     require_all_parts,
 )
+from retrieval.linked import LinkedRetriever, LinkRules
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
 from retrieval.store import PassageStore
+from retrieval.title_links import TitledPassages
 from retrieval.wrappers import (
     BatchedRetriever,
     CachedRetriever,
@@ -59,6 +62,11 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
     if config.reranker:
         require(f"the re-ranker '{config.reranker}'", "sentence_transformers")
     if config.url:
+        if config.links != "none":
+            raise ConfigError(
+                f"retriever.links is '{config.links}', but what is searched is a search server: give it to "
+                "the server, corag serve INDEX --retriever.links titles."
+            )
         _refuse_unused(config, (), "a search server, which has settings of its own")
         from retrieval.http.client import connect  # loads httpx, which a local index does not need
 
@@ -77,6 +85,7 @@ _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
     (("encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
     (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
+    (("search_device",), "flat", "an exact FAISS index that is searched here"),
     (("threads",), "folder", "an index folder that is searched here"),
     (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
 )
@@ -86,10 +95,11 @@ def _kinds(folder: Path) -> tuple[str, ...]:
     """Return which of the settings in ``_OF_KIND`` an index has a use for."""
     manifest = read_manifest(folder)
     if manifest is not None:
-        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense")
+        flat = ("flat",) if manifest.settings.detail("faiss") == "flat" else ()
+        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense", *flat)
     # Its texts are those of a Lucene index, which are looked up and not searched.
     is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
-    return ("folder", "dense", "faiss") if is_faiss else ("folder", "bm25")
+    return ("folder", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
 
 
 def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
@@ -107,22 +117,48 @@ def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> 
 
 
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
+    opened = _open_each(config)
+    retriever = _join(opened, config, part_alone)
+    if config.links == "none":
+        return retriever
+    titles = [each.titles for each in opened if isinstance(each, BatchedRetriever) and each.titles]
+    return LinkedRetriever(
+        retriever, titles, LinkRules(config.link_seeds, config.link_weight, config.link_named)
+    )
+
+
+def _open_each(config: RetrieverConfig) -> list[Retriever]:
     folders = [name for name in config.index if not is_own(name)]
     kinds = [kind for name in folders for kind in open_unchanged(_find(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
-    opened: list[Retriever] = [
+    if config.links != "none" and len(folders) < len(config.index):
+        raise ConfigError(
+            f"retriever.links is '{config.links}', which wants indexes that `corag index` made, with their "
+            f"titles, but '{next(filter(is_own, config.index))}' is a retriever of your own: leave it out."
+        )
+    return [
         adapt_retriever(find_own(name, "--retriever.index")) if is_own(name) else _open_index(name, config)
         for name in config.index
     ]
+
+
+def _join(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
+    """Return one retriever over all that is searched."""
     parts: dict[str, IndexPart | None] = {
         name: getattr(each, "part", None) for name, each in zip(config.index, opened, strict=True)
     }
-    if part_alone and len(opened) == 1 and parts[config.index[0]] is not None and config.reranker:
+    is_part = part_alone and len(opened) == 1 and parts[config.index[0]] is not None
+    if is_part and config.reranker:
         # A re-ranker's scores hide what the part is, and would be merged with those of other parts.
         raise ConfigError(
             f"'{config.index[0]}' is a part of an index and is to be served without a re-ranker, but "
             f"'{config.reranker}' is given: leave it out here, and re-rank at the client, "
             "which asks all parts."
+        )
+    if is_part and config.links != "none":
+        raise ConfigError(
+            f"'{config.index[0]}' is a part of an index and is to be served without links: those between "
+            "parts are seen only where all parts are searched. Leave out --retriever.links."
         )
     if any(parts.values()) and not (part_alone and len(opened) == 1):
         holders = require_all_parts(parts)
@@ -135,7 +171,18 @@ def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
-    return open_unchanged(_find(name), partial(_open_folder, config=config), BatchedRetriever.close_unused)
+    return open_unchanged(_find(name), partial(_open_titled, config=config), BatchedRetriever.close_unused)
+
+
+def _open_titled(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
+    retriever = _open_folder(folder, config)
+    if config.links == "titles":  # here, so that they are of the very index that is searched
+        try:
+            retriever.titles = TitledPassages(folder)
+        except BaseException:
+            retriever.close_unused()
+            raise
+    return retriever
 
 
 def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
@@ -253,7 +300,12 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
 
 def _open_faiss(folder: Path, read_id: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
     return FaissIndex(
-        folder / INDEX, read_id, ef_search=config.ef_search, nprobe=config.nprobe, threads=config.threads
+        folder / INDEX,
+        read_id,
+        ef_search=config.ef_search,
+        nprobe=config.nprobe,
+        threads=config.threads,
+        devices=resolve_devices(config.search_device) if config.search_device else (),
     )
 
 

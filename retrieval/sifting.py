@@ -151,12 +151,7 @@ class CorpusReport:
 
 
 def sift(
-    items: Iterable[CorpusItem],
-    report: CorpusReport,
-    what: str,
-    *,
-    strict: bool = False,
-    keep_all: bool = False,
+    items: Iterable[CorpusItem], report: CorpusReport, what: str, *, strict: bool = False
 ) -> Iterator[Passage]:
     """Pass passages on but for empty ones and repeats, counting into ``report``.
 
@@ -169,8 +164,6 @@ def sift(
         report: where it is counted.
         what: what the items are read from.
         strict: refuse the first record that is no passage, and drop those that share an id.
-        keep_all: keep empty passages and repeats, and refuse the first record that is none: each has a vector
-            of its row.
 
     Raises:
         DataError: if there is no passage, or with ``strict`` for an odd record.
@@ -186,7 +179,7 @@ def sift(
         elif isinstance(item, Note):
             report.notes.append(_storable(item.text))
             continue
-        elif strict or keep_all:
+        elif strict:
             raise item
         else:
             report.add_odd(item)
@@ -199,13 +192,13 @@ def sift(
             report.joined_ids += 1
             passage = replace(passage, id=" ".join(passage.id.split()) or f"{key:016x}")
         id_hash = hash(passage.id)
-        if not keep_all and not passage.text.strip():
+        if not passage.text.strip():
             report.empty += 1
-        elif not keep_all and key in texts:  # first: where ids are made of texts, a repeat has both
+        elif key in texts:  # first: where ids are made of texts, a repeat has both
             report.repeated_texts += 1
             if id_hash not in ids:
                 repeats.append((passage.id, key))
-        elif id_hash in ids and strict and not keep_all:
+        elif id_hash in ids and strict:
             report.add_repeat(passage.id)
         else:
             if id_hash in ids:
@@ -213,8 +206,7 @@ def sift(
                 passage = _renamed(passage, ids, counts)
                 id_hash = hash(passage.id)
             ids.add(id_hash)
-            if not keep_all:
-                texts[key] = None
+            texts[key] = None
             report.passages += 1
             yield passage
     _resolve(repeats, texts, ids, report)

@@ -2,6 +2,7 @@
 
 BatchedRetriever    one index: who waits at the same time is searched in one batch
 FusedRetriever      several indexes as one, by reciprocal rank
+LinkedRetriever     the hits and what their texts mention, in retrieval/linked.py
 RerankedRetriever   the hits in a cross-encoder's order
 PartsRetriever      the parts of one index as the whole
 CachedRetriever     never search for the same query twice
@@ -28,6 +29,7 @@ from corag.core.tokenizer import require_words
 from corag.core.types import Hit, Passage
 from retrieval.dense.placement import Placement
 from retrieval.index_manifest import IndexPart
+from retrieval.title_links import TitledPassages
 
 HitsOrError = Sequence[Hit] | SearchFailedError
 
@@ -67,6 +69,7 @@ class BatchedRetriever:
     def __init__(self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None = None) -> None:
         self.fingerprint = fingerprint
         self.part = part
+        self.titles: TitledPassages | None = None  # set by who opens it, where links are followed
         self._searcher = searcher
         # Two threads: a look-up of passages by id does not wait behind a long batch of searches.
         self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")

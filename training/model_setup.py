@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,11 @@ from corag.core.errors import ConfigError
 from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
-from corag.generation.adapters import adapter_folder, check_adapter
+from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
+from corag.generation.adapters import adapter_folder, describe_base
 from corag.generation.models import name_ends, native_dtype
 from corag.generation.rendering import Renderer
 from training.config import ProgramOptions
-
-ADAPTER, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
@@ -41,7 +42,9 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         return model, None
     if config.adapter:
         adapter = adapter_folder(config.adapter)
-        check_adapter(adapter, folder)
+        if line := describe_base(adapter, folder):
+            sys.stderr.write(f"corag: {line}\n")
+        check_weights(adapter, folder)
         with reading_weights(f"the adapter '{adapter}'"):
             adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
         # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
@@ -54,9 +57,25 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         lora_alpha=config.lora.alpha,
         lora_dropout=config.lora.dropout,
         target_modules=targets,
+        exclude_modules=outside_text_layers(model),
         task_type="CAUSAL_LM",
     )
     return model, lora
+
+
+def outside_text_layers(model: Any) -> str | None:
+    """Return a pattern of what of a model is not for text, as PEFT reads it; None if all is.
+
+    A vision tower has layers of the same names, which rows of text never reach: they would be trained on
+    nothing, and vLLM does not serve adapters of them.
+    """
+    if model.config.get_text_config() is model.config:
+        return None
+    names = {id(module): name for name, module in model.named_modules()}
+    parts = [
+        names[id(each)] for each in (model.get_decoder(), model.get_output_embeddings()) if id(each) in names
+    ]
+    return rf"(?!(?:{'|'.join(map(re.escape, parts))})(?:\.|$)).*"
 
 
 def load_padding_tokenizer(folder: str) -> Any:
@@ -135,9 +154,9 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
         round_weights(out / WEIGHTS, config.save_precision)
         # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
         # is no folder.
-        settings = json.loads((out / ADAPTER).read_text(encoding="utf-8"))
+        settings = json.loads((out / CONFIG).read_text(encoding="utf-8"))
         write_atomically(
-            out / ADAPTER, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"
+            out / CONFIG, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"
         )
 
 

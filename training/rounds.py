@@ -128,7 +128,7 @@ class RoundsConfig(QuestionFile):
         share = self.learning_rate_share
         yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
         yield (
-            not self.model.engine.loads_adapters,
+            not self.model.engine_kind.loads_adapters,
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
         decoded, taught = self.corag.verify_passages, self.rows.verify_passages

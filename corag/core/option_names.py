@@ -44,6 +44,9 @@ def kinds_of(config: Any, *, annotated: bool = False) -> dict[str, Any]:
     return {name: kind for name, kind in hints.items() if name in names}
 
 
+FREE_MAPPING = dict[str, Any]
+"""The type of an option that passes a mapping of any values on to a library."""
+
 _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
 
 
@@ -65,6 +68,8 @@ def describe_type(kind: Any) -> str:
         base, *bounds = typing.get_args(kind)
         return describe_type(base) + _describe_bounds(bounds)
     parts = typing.get_args(kind)
+    if kind == FREE_MAPPING:
+        return "a mapping such as '{name: value, name: value}'"
     if typing.get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, parts))}"
     if typing.get_origin(kind) is dict:

@@ -27,6 +27,7 @@ import yaml
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import (
+    FREE_MAPPING,
     choices_of,
     describe_type,
     is_list,
@@ -37,7 +38,7 @@ from corag.core.option_names import (
     respelt,
     sections_of,
 )
-from corag.core.yaml_files import parse_yaml
+from corag.core.yaml_files import free_mapping, parse_yaml
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -263,6 +264,8 @@ def _parsed(kind: Any, value: Any) -> Any:
         return repr(value)
     if value is None and kind is str:
         return ""
+    if kind == FREE_MAPPING:
+        return free_mapping(value)
     if not isinstance(value, str):
         return value
     if is_list(kind) or typing.get_origin(kind) is dict:

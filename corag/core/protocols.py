@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
-from corag.core.types import Hit, Passage, TokenUsage
+from corag.core.types import NOTHING_SPENT, Hit, Passage, TokenUsage
 
 
 class Ability(StrEnum):
@@ -100,11 +100,19 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The reply to a :class:`GenerateRequest`: ``sampling.n`` completions, in a fixed order."""
+    """The reply to a :class:`GenerateRequest`: ``sampling.n`` completions, in a fixed order.
+
+    ``thinking``: what the thoughts before the completions cost, beyond ``usage``; ``thoughts``: them, none or
+    one for each completion; ``thoughts_cut``: how many of them reached the end of their budget, or of the
+    whole reply's tokens.
+    """
 
     completions: tuple[Completion, ...]
     usage: TokenUsage
     shortening: Shortening = NOTHING_LEFT_OUT
+    thinking: TokenUsage = NOTHING_SPENT
+    thoughts: tuple[str, ...] = ()
+    thoughts_cut: int = 0
 
     @property
     def text(self) -> str:
@@ -156,7 +164,8 @@ class Generator(Protocol):
 
     An engine may also have: ``lacks``, the abilities that it does not have (none, if it does not say);
     ``name``, what messages about that call it ("this server", if it does not say);
-    ``about``, lines to be printed when it is open; ``retried``, how many requests were sent again; and
+    ``about``, lines to be printed when it is open; ``thinking_tokens``, how many tokens of thoughts a sample
+    may cost besides its own (none, if it does not say); ``retried``, how many requests were sent again; and
     ``failed``, whether it has ended for good.
     """
 

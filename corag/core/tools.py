@@ -26,7 +26,7 @@ from corag.core.protocols import (
     search_note,
 )
 from corag.core.seeds import derive_seed
-from corag.core.types import MEASURING, Hit, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import MEASURING, NOTHING_SPENT, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,7 +37,9 @@ class GenerateStep:
     """A finished generation. ``path`` is its place in the method, such as "chain 3/hop 2".
 
     Of every step: ``kind``, its name in the trace; ``started``, seconds since the question was begun;
-    ``seconds`` of waiting from then on.
+    ``seconds`` of waiting from then on. ``thinking``: what thoughts before the texts cost, which stand in the
+    ledger under :data:`THINKING`; ``thoughts_cut``: how many reached the end of their budget; ``thoughts``:
+    them, where prompts are stored too.
     """
 
     kind: ClassVar[str] = "generate"
@@ -50,6 +52,9 @@ class GenerateStep:
     seconds: float
     prompt: str = ""
     started: float = 0.0
+    thinking: TokenUsage = NOTHING_SPENT
+    thoughts_cut: int = 0
+    thoughts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +146,12 @@ class Tools:
         return self.generator.count_tokens(text)
 
     def cost(self, prompt: Prompt | str, max_tokens: int) -> int:
-        """Return the tokens that a call may cost at most, prompt and completion."""
-        return token_bound(as_prompt(prompt), max_tokens, self.count_tokens)
+        """Return the tokens that a call may cost at most: prompt, thoughts and completion."""
+        return token_bound(as_prompt(prompt), max_tokens + self._thinking_tokens, self.count_tokens)
+
+    @property
+    def _thinking_tokens(self) -> int:
+        return int(getattr(self.generator, "thinking_tokens", 0))
 
     @contextmanager
     def hold_back_tokens(self, tokens: int) -> Iterator[None]:
@@ -295,7 +304,7 @@ class Tools:
         )  # fmt: skip
         request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
         started = time.perf_counter()
-        with self._allow(prompt, n * max_tokens):
+        with self._allow(prompt, n * (max_tokens + self._thinking_tokens)):
             reply = await self.generator.generate(request)
         step = GenerateStep(
             MEASURING if self._measures else role,
@@ -307,8 +316,11 @@ class Tools:
             time.perf_counter() - started,
             prompt.text if self.keep_prompts else "",
             started - self.begun,
+            reply.thinking,
+            reply.thoughts_cut,
+            reply.thoughts if self.keep_prompts else (),
         )
-        self._note(step, reply.usage)
+        self._note(step, reply.usage, reply.thinking)
         if not self._measures:  # no answer depends on it
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
@@ -403,7 +415,7 @@ class Tools:
         if not self.budget:  # counting tokens takes time, so only a budget is counted for
             yield
             return
-        cost = self.cost(prompt, max_tokens)
+        cost = token_bound(prompt, max_tokens, self.count_tokens)
         if cost > (self.left or 0):
             raise BudgetExhaustedError(
                 f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may "
@@ -412,12 +424,19 @@ class Tools:
         with self.hold_back_tokens(cost):
             yield
 
-    def _note(self, step: Step, usage: TokenUsage | None = None) -> None:
+    def _note(
+        self, step: Step, usage: TokenUsage | None = None, thinking: TokenUsage = NOTHING_SPENT
+    ) -> None:
         self.steps.append(step)
         if usage is not None and not isinstance(step, SearchStep):
-            payer: Tools | None = self  # a branch, its trunk, and so on down
-            while payer is not None:
-                payer.ledger[step.role] = payer.ledger.get(step.role, TokenUsage()) + usage
-                payer = payer._trunk
+            self._pay(step.role, usage)
+            if thinking != NOTHING_SPENT:
+                self._pay(MEASURING if self._measures else THINKING, thinking)
         if self.watch is not None:
             self.watch(step)
+
+    def _pay(self, role: str, usage: TokenUsage) -> None:
+        payer: Tools | None = self  # a branch, its trunk, and so on down
+        while payer is not None:
+            payer.ledger[role] = payer.ledger.get(role, TokenUsage()) + usage
+            payer = payer._trunk

@@ -166,6 +166,11 @@ class TokenUsage:
         return TokenUsage(self.calls, self.prompt, self.generated, 0, 0, self.estimated)
 
 
+NOTHING_SPENT = TokenUsage()
+
+THINKING = "thinking"
+"""The role of what models write for themselves before a reply, whatever the reply is for."""
+
 MEASURING = "measure"
 """The role of what is asked only to be measured, and no answer depends on."""
 

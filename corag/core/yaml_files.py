@@ -39,9 +39,49 @@ class TextLoader(yaml.BaseLoader):
         return super().construct_mapping(node, deep)
 
 
+class _AsWritten(TextLoader):
+    """Leaves null as its text, too."""
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> str:
+        return str(yaml.BaseLoader.construct_scalar(self, node))
+
+
 def parse_yaml(text: str) -> Any:
     """Parse YAML with all values as text. Raises :class:`yaml.YAMLError`."""
     return yaml.load(text, Loader=TextLoader)
+
+
+def free_mapping(value: Any) -> Any:
+    """Return a mapping that a library is to get: texts that spell a number, truth or null become those.
+
+    ``value``: a mapping, or YAML of one. What is no mapping comes back as it is.
+
+    >>> free_mapping("{a: 8192, b: 0.5, c: {d: true}, e: fp8, f: [1e-5, null]}")
+    {'a': 8192, 'b': 0.5, 'c': {'d': True}, 'e': 'fp8', 'f': [1e-05, None]}
+    """
+    if isinstance(value, str):
+        try:
+            value = yaml.load(value, Loader=_AsWritten) if value.strip() else {}
+        except yaml.YAMLError:
+            return value
+    return _typed(value) if isinstance(value, Mapping) else value
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _typed(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_typed(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    if value in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[value]
+    for number in (int, float):
+        try:
+            return number(value) if any(map(str.isdecimal, value)) and "_" not in value else value
+        except ValueError:
+            pass
+    return value
 
 
 def load_yaml(file: str, option: str = "config") -> Any:

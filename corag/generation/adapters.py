@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ from corag.core.files import build_once, cache_folder, parse_json, read_text
 from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 from corag.core.tokenizer import load_tokenizer
+from corag.generation.adapter_weights import CONFIG, check_weights
 from corag.generation.models import DEFAULT_MODEL, folder_digest, name_ends
 from corag.generation.rendering import Renderer
 
-CONFIG = "adapter_config.json"
 # What training leaves beside an adapter: how it was made.
 TRAINING = "training.json"
 # The same beside a model into which an adapter was folded.
 MERGED_TRAINING = "merged_training.json"
-# How copies of a model in 4 or 8 bits are called after it, as unsloth's; an adapter of one fits the model.
-_BITS = re.compile(r"(-unsloth)?(-bnb)?-[48]bit$")
+# How copies of a model in fewer bits are called after it (unsloth, RedHat, Qwen): an adapter of one fits
+# the model, and the other way round.
+_BITS = re.compile(
+    r"(?:[-_.](?:unsloth|bnb|[348]-?bit|int[48]|w[48]a(?:16|8)|fp8|nvfp4|mxfp4|fp4|nf4|awq|gptq|gguf|dynamic|quantized|"
+    r"block|kv|autoround|g\d+|hf|bf16|fp16))+$"
+)
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = {"default": _FOLDER / "corag-world", "one_step": _FOLDER / "one-step-world"}
@@ -51,32 +56,81 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
             else "name the folder that corag train wrote"
         )
         raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no {CONFIG}; {instead}.")
-    if manifest is not None and (base := manifest["settings"]["base"])["digest"] != folder_digest(
-        folder, weights_only=True
-    ):
-        raise ConfigError(
-            f"the adapter '{adapter}' was trained for the model '{base['name']}' ({base['digest']}), but "
-            f"'{folder}' is another ({folder_digest(folder, weights_only=True)}): choose that model, or "
-            "another adapter."
-        )
     settings = _read(path)
-    base_name = str(settings.get("base_model_name_or_path") or "")
-    if manifest is None and base_name and not _is_base(base_name, folder):
-        raise ConfigError(
-            f"the adapter '{adapter}' is for the model '{base_name}', says its {CONFIG}, but '{folder}' is "
-            f"another: choose that model, or another adapter. If it is the same, write '{folder}' there."
-        )
+    _base_agreement(adapter, manifest, settings, folder)
     return settings
 
 
-def _is_base(base_name: str, folder: str) -> bool:
-    """Whether a folder holds the base model: by the weights if ``base_name`` is a folder, else by name."""
-    if Path(base_name).is_dir():
-        return folder_digest(base_name, weights_only=True) == folder_digest(folder, weights_only=True)
+def describe_base(adapter: str, folder: str) -> str:
+    """Return a line on why an adapter is taken for other weights than it was trained on, "" for the same.
+
+    Raises as :func:`check_adapter` does.
+    """
+    settings = check_adapter(adapter, folder)
+    return _base_agreement(adapter, read_manifest(Path(adapter)), settings, folder)
+
+
+def _base_agreement(
+    adapter: str, manifest: Mapping[str, Any] | None, settings: Mapping[str, Any], folder: str
+) -> str:
+    """Return what :func:`describe_base` does.
+
+    Weights in other bits have other digests, so there the name counts, and then the shapes alone, which
+    :func:`corag.generation.adapter_weights.check_weights` compares.
+    """
+    kind = quantisation(folder)
+    if manifest is None:
+        name = str(settings.get("base_model_name_or_path") or "")
+        if not name or (Path(name).is_dir() and _same_weights(name, folder)):
+            return ""
+        wrong = f"is for the model '{name}', says its {CONFIG}"
+        instead = f" If it is the same, write '{folder}' there."
+    else:
+        base, here = manifest["settings"]["base"], folder_digest(folder, weights_only=True)
+        if base["digest"] == here:
+            return ""
+        name, instead = str(base["name"]), ""
+        wrong = f"was trained for the model '{name}' ({base['digest']})"
+    in_other_bits = bool(kind or _BITS.search(name.casefold()))
+    # Of two folders here the weights were compared: what they are called says nothing, unless bits differ.
+    if _is_called(name, folder) and (in_other_bits or not Path(name).is_dir()):
+        if manifest is None and not in_other_bits:
+            return ""
+        return f"the adapter '{adapter}' was trained for '{name}': by its name '{folder}' is a copy of that."
+    if in_other_bits:
+        return (
+            f"the adapter '{adapter}' was trained for '{name}'. Nothing but its shapes says that '{folder}'"
+            f"{f' ({kind})' if kind else ''} is a copy of that: use it if you know that it is."
+        )
+    raise ConfigError(
+        f"the adapter '{adapter}' {wrong}, but '{folder}' is another: choose that model, or another adapter."
+        f"{instead}"
+    )
+
+
+def quantisation(folder: str) -> str:
+    """Return how the weights of a model folder are quantised, as its config.json names it; "" if not."""
+    try:
+        record = parse_json(read_text(Path(folder) / "config.json"))
+        method = record.get("quantization_config") or {}
+        return str(method.get("quant_method") or "bits") if method else ""
+    except (OSError, ValueError, AttributeError, DataError):
+        return ""
+
+
+def _same_weights(name: str, folder: str) -> bool:
+    return folder_digest(name, weights_only=True) == folder_digest(folder, weights_only=True)
+
+
+def _is_called(name: str, folder: str) -> bool:
+    """Whether a folder is called as a model is, apart from what says in how many bits."""
     # What Hugging Face keeps lies in models--ORGANISATION--NAME/snapshots/REVISION.
-    here = {_BITS.sub("", part.rpartition("--")[2].casefold()) for part in Path(folder).absolute().parts}
-    name = DEFAULT_MODEL if base_name == "default" else Path(base_name).name
-    return _BITS.sub("", name.casefold()) in here
+    here = {_plain_name(part.rpartition("--")[2]) for part in Path(folder).absolute().parts}
+    return _plain_name(DEFAULT_MODEL if name == "default" else Path(name).name) in here
+
+
+def _plain_name(name: str) -> str:
+    return _BITS.sub("", name.casefold()).removeprefix("meta-")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -124,12 +178,11 @@ def read_training(adapter: str, model: str) -> dict[str, Any] | None:
     return settings if isinstance(settings, dict) else None
 
 
-def with_adapter(model: Any, adapter: str, folder: str) -> Any:
-    """Put a LoRA adapter on a model loaded from ``folder``.
+def with_adapter(model: Any, adapter: str) -> Any:
+    """Put a LoRA adapter on a loaded model that it fits (:func:`check_weights`).
 
-    Raises :class:`ConfigError` if it does not fit.
+    Raises :class:`ConfigError` if it cannot be read.
     """
-    check_adapter(adapter, folder)
     require(f"the adapter '{adapter}'", "peft")
     from peft import PeftModel
 
@@ -150,10 +203,17 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
+    check_adapter(adapter, folder)
+    if method := quantisation(folder):
+        raise ConfigError(
+            f"an adapter is folded into whole weights, but those in '{folder}' are quantised ({method}): "
+            "name the model that they were made from with --model."
+        )
+    check_weights(adapter, folder)
     logging.disable_progress_bar()
     with reading_weights(f"the model in '{folder}'"):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    merged = with_adapter(model, adapter, folder).merge_and_unload()
+    merged = with_adapter(model, adapter).merge_and_unload()
     name_ends(merged, Renderer.load(folder).stop_ids)
     merged.to(getattr(torch, dtype)).save_pretrained(out)
     load_tokenizer(folder).save_pretrained(out)

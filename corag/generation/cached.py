@@ -63,6 +63,11 @@ class CachedGenerator:
         return tuple(getattr(self._inner, "about", ()))
 
     @property
+    def thinking_tokens(self) -> int:
+        """How many tokens of thoughts a sample of the inner generator may cost."""
+        return int(getattr(self._inner, "thinking_tokens", 0))
+
+    @property
     def retried(self) -> int:
         """How many requests the inner generator had to send again."""
         return int(getattr(self._inner, "retried", 0))
@@ -82,7 +87,9 @@ class CachedGenerator:
         same = replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity="")
         key, cache = _digest(same), self._greedy if greedy else self._sampled
         reply, remembered = await cache.fetch(key, lambda: self._inner.generate(request))
-        return replace(reply, usage=reply.usage.remembered()) if remembered else reply
+        if not remembered:
+            return reply
+        return replace(reply, usage=reply.usage.remembered(), thinking=reply.thinking.remembered())
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, from the cache if it was asked for before."""

@@ -40,11 +40,19 @@ class ChatTemplate:
         self._arguments = dict(arguments or {})
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` if the template cannot even write a question down."""
+        """Raise :class:`ConfigError` if the template cannot even write a question down, or prints no date.
+
+        The latter if it was given one.
+        """
         try:
             self._filled([USER], reply=True)
         except RequestRefusedError as error:
             raise ConfigError(str(error)) from None
+        if "date" in self._arguments and not self.prints_day:
+            raise ConfigError(
+                f"--model.template_args gives the date {self.day.isoformat()}, but the model's chat template "
+                "prints none: leave it out."
+            )
 
     def fill(self, turns: Sequence[Turn], *, reply: bool) -> str:
         """Return a conversation as text. ``reply``: with what stands before the model's reply.
@@ -54,11 +62,13 @@ class ChatTemplate:
 
         Raises :class:`RequestRefusedError` if the template refuses the conversation, or fails.
         """
+        return self._filled(self.turns(turns), reply=reply)
+
+    def turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
+        """Return a conversation as the template is given it, see :meth:`fill`."""
         if turns[0]["role"] == "system":
-            turns = turns if self.takes_system else _merged(turns)
-        elif self.replaced_tokens:
-            turns = [{"role": "system", "content": ""}, *turns]
-        return self._filled(turns, reply=reply)
+            return turns if self.takes_system else _merged(turns)
+        return [{"role": "system", "content": ""}, *turns] if self.replaced_tokens else turns
 
     @cached_property
     def takes_system(self) -> bool:

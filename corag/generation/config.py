@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
@@ -12,7 +12,9 @@ from corag.core.options import Options
 from corag.core.own_objects import is_own
 from corag.core.servers import contain_credentials
 from corag.generation.engine import Engine
+from corag.generation.engine_arguments import refuse_held
 from corag.generation.engines import ENGINES
+from corag.generation.thinking import ThinkingOptions
 
 # The choices are the table's, so that a new engine needs no line here. A type checker cannot read that.
 if TYPE_CHECKING:
@@ -40,9 +42,17 @@ class ModelConfig(Options, section="model", call="open_model"):
             else float32.
         device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
         chat: whether chat prompts go through the model's chat template; auto does if it has one.
+        template_args: further arguments of the chat template, by the names that it has for them, such as
+            '{reasoning_effort: low}'; servers are sent them as chat_template_kwargs.
+        thinking: what becomes of a model's thoughts before its reply: "off" has none, "strip" lets it think
+            and takes the thoughts out of its replies, "keep" leaves replies and template as they are; auto is
+            off where the chat template can be told so, else strip.
+        max_thinking_tokens: most tokens of thoughts before a reply; thoughts that reach it are ended there,
+            and never have more than a quarter of the model's window.
         max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
         batch_size: most sequences that transformers works on at once.
-        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU and 256 on a GPU.
+        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU, and for vLLM's own choice on
+            a GPU: 256, or 1,024 on one with 70 GiB or more that is no A100.
         kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, or half of the free memory if that
             is less, and for what is left on a GPU.
         block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
@@ -51,6 +61,8 @@ class ModelConfig(Options, section="model", call="open_model"):
         gpu_memory_utilization: share of a GPU's memory that vLLM may take.
         tensor_parallel: number of GPUs that vLLM splits the model over.
         enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
+        engine: any other argument of vLLM's engine in this process, as a mapping, such as '{quantization:
+            fp8, kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'.
         urls: addresses of servers, such as http://localhost:8000, separated by commas.
         tokenizer: for the back end "openai", the tokenizer of the model that is served: a folder, a Hugging
             Face name, or "default". Without, tokens that a server does not count are estimated.
@@ -72,6 +84,12 @@ class ModelConfig(Options, section="model", call="open_model"):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"
     chat: Literal["auto", "yes", "no"] = "auto"
+    template_args: dict[str, Any] = field(default_factory=dict)
+    # Off where it can be: methods ask for a sub-query or an answer of a few words, some 100 times a question
+    # for best of 8, and prefill its first words; with thoughts each call costs hundreds of tokens more.
+    thinking: Literal["auto", "off", "strip", "keep"] = "auto"
+    # In 100 calls of a question 100,000 tokens, as many as in their prompts.
+    max_thinking_tokens: int = 1024
     max_context: Annotated[int, Mark.OFTEN] = 0
     batch_size: Annotated[int, Mark.ENVIRONMENT] = 16
     max_num_seqs: Annotated[int, Mark.ENVIRONMENT] = 0
@@ -81,6 +99,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.9
     tensor_parallel: int = 1
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
+    engine: dict[str, Any] = field(default_factory=dict)
     urls: tuple[str, ...] = ()
     api_key_variable: Annotated[str, Mark.ENVIRONMENT] = "CORAG_API_KEY"
     timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
@@ -90,7 +109,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     tokenizer: str = ""
 
     @property
-    def engine(self) -> Engine:
+    def engine_kind(self) -> Engine:
         """The engine that the back end names; vLLM if that was left open."""
         return ENGINES[self.settled().backend]
 
@@ -99,7 +118,12 @@ class ModelConfig(Options, section="model", call="open_model"):
         """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
         if self.settled().backend == "python":
             return ""
-        return self.tokenizer if self.engine.takes_tokenizer else self.name
+        return self.tokenizer if self.engine_kind.takes_tokenizer else self.name
+
+    @property
+    def thoughts(self) -> ThinkingOptions:
+        """What becomes of the model's thoughts, and what its chat template is told."""
+        return ThinkingOptions(self.thinking, self.template_args)
 
     def settled(self) -> ModelConfig:
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
@@ -114,16 +138,24 @@ class ModelConfig(Options, section="model", call="open_model"):
         # No engine could open it: no name on a hub has such a form.
         if self.backend in ("auto", "vllm") and not self.urls and is_own(self.name):
             object.__setattr__(self, "backend", "python")
-        if self.engine.takes_urls != bool(self.urls):
+        if self.engine and self.backend == "auto":
+            object.__setattr__(self, "backend", "vllm")
+        if self.engine_kind.takes_urls != bool(self.urls):
             names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)
             raise ConfigError(
                 f"the backends {names} need the servers' addresses, and only they have any: "
                 "write for example --model.backend server --model.urls http://localhost:8000."
             )
-        if self.tokenizer and not self.engine.takes_tokenizer:
+        if self.tokenizer and not self.engine_kind.takes_tokenizer:
             raise ConfigError(
                 f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
             )
+        if self.engine and self.backend != "vllm":
+            raise ConfigError(
+                f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
+                "no such arguments. A server is given them where it is started."
+            )
+        refuse_held(self.engine)
         # Both would stand in every run's manifest. So they are not repeated here either.
         if contain_credentials(self.urls):
             raise ConfigError(
@@ -141,6 +173,10 @@ class ModelConfig(Options, section="model", call="open_model"):
             raise ConfigError(
                 "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be "
                 "negative."
+            )
+        if self.max_thinking_tokens < 1:
+            raise ConfigError(
+                "--model.max_thinking_tokens must be at least 1: for no thoughts write --model.thinking off."
             )
         if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
             raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")

@@ -36,6 +36,8 @@ class _ForcedDecoding:
         """``state``: the requests' states in runner V2, the device in runner V1."""
         end_with_owner()  # a worker that was forked has not unpickled its configuration
         self._state = state
+        # Then a request may own several rows, one for each draft token, and lengths are an upper bound.
+        self._drafts = getattr(vllm_config, "speculative_config", None) is not None
         # Target and tokens generated so far (a list that vLLM keeps appending to) by row of the batch: runner
         # V1.
         self._rows: dict[int, tuple[list[int], list[int]]] = {}
@@ -93,7 +95,12 @@ class _ForcedDecoding:
 
         ``logits``: float32 [rows, vocabulary], changed in place.
         """
-        forced = self._next_by_row() if ctx is None else self._next_by_slot(ctx)
+        if ctx is None:
+            forced = self._next_by_row()
+        elif self._drafts or logits.shape[0] != len(ctx.idx_mapping_np):
+            forced = self._next_by_draft_row(ctx)
+        else:
+            forced = self._next_by_slot(ctx)
         # A token outside the vocabulary must not take the engine down: the request's own reply shows that it
         # was not forced.
         forced = {row: token for row, token in forced.items() if token < logits.shape[-1]}
@@ -120,6 +127,31 @@ class _ForcedDecoding:
             if 0 <= position < len(target):
                 forced[row] = target[position]
         return forced
+
+    def _next_by_draft_row(self, ctx: Any) -> dict[int, int]:
+        # Each row is forced to the token of its own place, so a draft is accepted where it is that token, and
+        # else replaced by it. The two copies from the device are made only where something is forced.
+        forced: dict[int, int] = {}
+        if not any(slot in self._slots for slot in ctx.idx_mapping_np.tolist()):
+            return forced
+        pairs = zip(ctx.expanded_idx_mapping.tolist(), ctx.pos.tolist(), strict=True)
+        for row, (slot, position) in enumerate(pairs):
+            if (target := self._slots.get(slot)) is None:
+                continue
+            place = position + 1 - int(self._state.prompt_len.np[slot])
+            if 0 <= place < len(target):
+                forced[row] = target[place]
+        return forced
+
+
+def forced_sampling(target: list[int], *, replay: bool) -> dict[str, Any]:
+    """Return what of vLLM's ``SamplingParams`` makes a request generate these token ids.
+
+    ``replay``: by vLLM's own trace replay instead of the plug-in, for an engine that was started with
+    ``enable_trace_replay``. It writes the tokens on the GPU, behind the sampler, so no step waits for a copy
+    from the host; it exists in vLLM's second model runner only, and not over HTTP.
+    """
+    return {"trace_decode_token_ids": target} if replay else {"extra_args": {FORCED_TOKENS: target}}
 
 
 def _target(params: _Params) -> list[int] | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,23 +125,49 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
     """Return 16 hexadecimal digits that identify the files of a model or adapter folder by content.
 
     ``weights_only``: without configuration and tokenizer, which change with the version of transformers that
-    wrote them. Small files are read whole; of large ones the size and 16 samples, which any fine-tuning
-    changes.
+    wrote them, and by tensor: how these are spread over files does not count. Small files and tensors are
+    read whole; of large ones the size and 16 samples (of tensors 4), which any fine-tuning changes.
     """
     digest = hashlib.blake2b(digest_size=8)
-    for path in sorted(Path(folder).iterdir()):
-        if path.suffix not in (_WEIGHTS if weights_only else _WEIGHTS | {".json", ".jinja", ".model"}):
-            continue
-        size = path.stat().st_size
-        digest.update(f"{path.name}:{size}\n".encode())
+    wanted = _WEIGHTS if weights_only else _WEIGHTS | {".json", ".jinja", ".model"}
+    files = sorted(path for path in Path(folder).iterdir() if path.suffix in wanted)
+    tensors = tensors_in(files) if weights_only else None
+    for name, path, start, size in tensors or [(path.name, path, 0, path.stat().st_size) for path in files]:
+        digest.update(f"{name}:{size}\n".encode())
+        whole, samples, sample = (2**24, 16, 2**16) if tensors is None else (2**16, 4, 2**12)
         with path.open("rb") as stream:
-            if size < 2**24:  # 16 MiB; a whole model of some GB would take seconds at every start
-                digest.update(stream.read())
+            if size < whole:  # 16 MiB; a whole model of some GB would take seconds at every start
+                stream.seek(start)
+                digest.update(stream.read(size))
             else:
-                for sample in range(16):
-                    stream.seek((size - 2**16) * sample // 15, os.SEEK_SET)
-                    digest.update(stream.read(2**16))
+                for number in range(samples):
+                    stream.seek(start + (size - sample) * number // (samples - 1))
+                    digest.update(stream.read(sample))
     return digest.hexdigest()
+
+
+def tensors_in(files: Sequence[Path]) -> list[tuple[str, Path, int, int]] | None:
+    """Return (name with type and shape, file, first byte, bytes) of the tensors in safetensors, by name.
+
+    None if a file is none, or damaged.
+    """
+    tensors = []
+    try:
+        for path in files:
+            with path.open("rb") as stream:
+                length = int.from_bytes(stream.read(8), "little")
+                if path.suffix != ".safetensors" or length > path.stat().st_size:
+                    return None
+                header = json.loads(stream.read(length))
+            for name, each in header.items():
+                if name != "__metadata__":
+                    begin, end = each["data_offsets"]
+                    tensors.append(
+                        (f"{name}:{each['dtype']}:{each['shape']}", path, 8 + length + begin, end - begin)
+                    )
+    except (ValueError, TypeError, KeyError):
+        return None
+    return sorted(tensors)
 
 
 def name_ends(model: Any, ends: Iterable[int]) -> None:

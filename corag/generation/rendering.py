@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, Protocol, cast
 
@@ -16,7 +16,8 @@ from corag.core.prompting.shorten import shorten, token_bound
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
 from corag.core.tokenizer import load_tokenizer
-from corag.generation.chat_template import ChatTemplate
+from corag.generation.chat_template import USER, ChatTemplate, Turn
+from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
@@ -46,11 +47,17 @@ class Renderer:
     a question, a passage or a reply is text: none of these can end a turn or begin another.
     """
 
-    def __init__(self, tokenizer: Any, *, chat: bool) -> None:
-        """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template."""
+    def __init__(self, tokenizer: Any, *, chat: bool, thinking: ThinkingOptions = AS_SUITS) -> None:
+        """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template, told so of thoughts."""
         self._tokenizer = tokenizer
         self.chat = chat
-        self.template = ChatTemplate(tokenizer)
+        if thinking.template_args and not chat:
+            raise ConfigError(
+                "--model.template_args are of a chat template, but none is used: leave them out, or choose "
+                "chat 'yes' and a model that has one."
+            )
+        self.thinking = _find_thinking(tokenizer, thinking) if chat else Thinking()
+        self.template = ChatTemplate(tokenizer, self.thinking.args)
         """The chat template, of no use to a base model."""
         names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
         names.update(tokenizer.all_special_tokens)
@@ -59,8 +66,13 @@ class Renderer:
         self._names = re.compile("|".join(map(re.escape, spelled)) or r"(?!)")
 
     @classmethod
-    def load(cls, folder: str, chat: Literal["auto", "yes", "no"] = "auto") -> Renderer:
-        """Load the tokenizer of a model folder.
+    def load(
+        cls,
+        folder: str,
+        chat: Literal["auto", "yes", "no"] = "auto",
+        thinking: ThinkingOptions = AS_SUITS,
+    ) -> Renderer:
+        """Load the tokenizer of a model folder. ``thinking``: what its template is told, and of thoughts.
 
         Raises :class:`ConfigError` if there is none that reads texts rightly, or no template for chat "yes".
         """
@@ -69,7 +81,7 @@ class Renderer:
             raise ConfigError(
                 f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model."
             )
-        renderer = cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template))
+        renderer = cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template), thinking=thinking)
         if renderer.chat:
             renderer.template.check()
         return renderer
@@ -97,7 +109,7 @@ class Renderer:
         if not self.chat:
             return "no chat"
         day = f" on {self.template.day.isoformat()}" if self.template.prints_day else ""
-        return f"{self.template.identity}{day}"
+        return f"{self.template.identity}{day}{self.thinking.identity}"
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -126,7 +138,12 @@ class Renderer:
             whole = dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text
             return self._joined_ids(whole, special=True) if broken else self._ids(whole, special=True)
         turns = [{"role": role, "content": text} for role, text in zip(roles, safe_texts, strict=True)]
-        whole = self.template.fill(turns, reply=True) + prefix
+        whole, thought = self.template.fill(turns, reply=True), prompt.thought
+        if thought is not None:
+            safe = self._broken(thought.text, ())
+            broken = broken or safe != thought.text
+            thought = dataclasses.replace(thought, text=safe)
+        whole += self.thinking.lead(whole, thought) + prefix
         return self._joined_ids(whole) if broken else self._ids(whole)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
@@ -247,7 +264,11 @@ class Renderer:
         if prompt.plain or not self.chat:
             return prompt.text
         turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        whole, first = self.template.fill(turns, reply=True) + prompt.prefix, self._tokenizer.bos_token
+        whole, first = self.template.fill(turns, reply=True), self._tokenizer.bos_token
+        thought = prompt.thought and dataclasses.replace(
+            prompt.thought, text=spaced(prompt.thought.text, self._names)
+        )
+        whole += self.thinking.lead(whole, thought) + prompt.prefix
         added = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
         return whole.removeprefix(first) if added else whole
 
@@ -265,6 +286,23 @@ class Renderer:
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
+
+
+def _find_thinking(tokenizer: Any, options: ThinkingOptions) -> Thinking:
+    def render(arguments: Mapping[str, Any], reply: str | None) -> str:
+        turns: list[Turn] = [USER] if reply is None else [USER, {"role": "assistant", "content": reply}]
+        try:
+            return ChatTemplate(tokenizer, arguments).fill(turns, reply=reply is None)
+        except RequestRefusedError:
+            return ""
+
+    return resolve_thinking(options, _source(tokenizer), render, tokenizer.get_added_vocab())
+
+
+def _source(tokenizer: Any) -> str:
+    """Return a tokenizer's chat template, of several the one for plain conversations."""
+    template = tokenizer.chat_template
+    return str(template.get("default", "") if isinstance(template, dict) else template or "")
 
 
 def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:

@@ -27,7 +27,8 @@ class Traits:
             token.
         added: tokens that the template adds to a question without a system turn.
         end: the name of the token that ends a reply; of a text that does, in quotes.
-        before: what the template puts between a question and the reply.
+        before: what stands between a question and the reply, the form of no thought included.
+        thoughts: what becomes of the model's thoughts ("off", "strip"), "" if its template knows of none.
         day: the day that the template prints, "" if it prints none.
     """
 
@@ -37,6 +38,7 @@ class Traits:
     added: int
     end: str
     before: str
+    thoughts: str
     day: str
 
     def sentences(self) -> Iterator[str]:
@@ -48,6 +50,10 @@ class Traits:
         if self.bos is not None:
             yield f"A prompt begins with {self.bos} of the token that begins texts."
         yield f"A reply begins behind {self.before!r} and ends with {self.end}."
+        if self.thoughts:
+            yield {"off": "It replies without thoughts.", "strip": "It thinks before it replies."}[
+                self.thoughts
+            ]
         yield f"The date in a prompt is always {self.day}." if self.day else "No date stands in a prompt."
 
 
@@ -58,7 +64,7 @@ def find_traits(renderer: Renderer) -> Traits:
     """
     template, tokenizer = renderer.template, renderer.template.tokenizer
     ids, bos = renderer.encode(_prompt([USER])), tokenizer.bos_token_id
-    text = template.fill([USER], reply=True)
+    text, thinking = template.fill([USER], reply=True), renderer.thinking
     end = template.end_token
     return Traits(
         with_system="merged" if not template.takes_system else _compare(renderer, WITH_SYSTEM),
@@ -68,7 +74,8 @@ def find_traits(renderer: Renderer) -> Traits:
         end=repr(template.stop_text)
         if template.stop_text
         else str(tokenizer.convert_ids_to_tokens(renderer.end_of_turn() if end is None else end)),
-        before=text.rpartition(QUESTION)[2],
+        before=(text + thinking.lead(text, None)).rpartition(QUESTION)[2],
+        thoughts=thinking.mode if thinking.closes else "",
         day=template.day.isoformat() if template.prints_day else "",
     )
 
@@ -83,6 +90,7 @@ def _compare(renderer: Renderer, turns: Any) -> str:
     text = renderer.template.tokenizer.apply_chat_template(
         own, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
     )
+    text += renderer.thinking.lead(text, None)
     expected = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
     try:
         ids = renderer.encode(_prompt(turns))

@@ -21,10 +21,12 @@ from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
-from corag.generation.adapters import adapter_folder, with_adapter
+from corag.generation.adapter_weights import check_weights
+from corag.generation.adapters import adapter_folder, describe_base, with_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder, native_dtype
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import Thinking
 
 if TYPE_CHECKING:
     import torch
@@ -114,7 +116,7 @@ class TransformersGenerator:
 
         logging.disable_progress_bar()
         folder = model_folder(config.name)
-        renderer = Renderer.load(folder, config.chat)
+        renderer = Renderer.load(folder, config.chat, config.thoughts)
         device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
         dtype = (
             config.dtype
@@ -123,6 +125,10 @@ class TransformersGenerator:
             if device == "cpu"
             else native_dtype(on_cpu=False)
         )
+        adapter, about = adapter_folder(config.adapter), ""
+        if adapter:  # before weights are read
+            about = describe_base(adapter, folder)
+            check_weights(adapter, folder)
         try:
             with reading_weights(f"the model in '{folder}'"):
                 model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
@@ -132,13 +138,25 @@ class TransformersGenerator:
                 f"transformers cannot load the model in '{folder}' on {device}: {error}"
             ) from error
         identity = f"transformers:{folder_digest(folder)}:{dtype}"
-        if config.adapter:
-            adapter = adapter_folder(config.adapter)
-            model = with_adapter(model, adapter, folder)
+        if adapter:
+            model = with_adapter(model, adapter)
             identity += f":{folder_digest(adapter)}"
         longest = int(model.config.get_text_config().max_position_embeddings)
         window = min(config.max_context or longest, longest)
-        return cls(model, renderer, window, config.batch_size, f"{identity}:{window}:chat={renderer.way}")
+        identity += f":{window}:chat={renderer.way}"
+        engine = cls(model, renderer, window, config.batch_size, identity)
+        engine.about += (about,) if about else ()
+        return engine
+
+    @property
+    def thinking(self) -> Thinking:
+        """What becomes of the model's thoughts."""
+        return self._renderer.thinking
+
+    @property
+    def window(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._window
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

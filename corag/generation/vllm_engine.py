@@ -10,47 +10,54 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import BackendError, ConfigError, RequestRefusedError
-from corag.core.installation import how_to_install
-from corag.core.lazy import importing
-from corag.core.machine import count_cores
-from corag.core.process import keep_fault_handler, own_processes
+from corag.core.errors import BackendError, RequestRefusedError
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
-from corag.core.tokenizer import tokenizer_folder
 from corag.core.types import TokenUsage
-from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
+from corag.generation.adapter_weights import check_weights
+from corag.generation.adapters import adapter_folder, describe_base, merged_folder
 from corag.generation.config import ModelConfig
-from corag.generation.forced import FORCED_TOKENS, PLUGIN
-from corag.generation.models import folder_digest, model_folder, native_dtype
+from corag.generation.engine_arguments import identity, refuse_unknown
+from corag.generation.forced import forced_sampling
+from corag.generation.models import folder_digest, model_folder
 from corag.generation.rendering import Renderer
-from corag.generation.vllm_processes import OwnerWatch, refuse_unguarded_main
+from corag.generation.thinking import Thinking
+from corag.generation.vllm_processes import refuse_unguarded_main
+from corag.generation.vllm_start import dtype_of, known_arguments, lora_rank, on_cpu, start
 
-# Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
-# that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
-# with its own choice of 128.
-CPU_BLOCK_SIZE = 32
-CPU_MAX_NUM_SEQS, GPU_MAX_NUM_SEQS = 64, 256
-CPU_KV_CACHE_GB = 4.0  # 180,000 tokens of the default model in bfloat16
 _SHUTDOWN_S = 10.0
-_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes for max_lora_rank
 
 
 class VllmGenerator:
     """A :class:`corag.core.protocols.Generator` on an asynchronous vLLM engine of its own."""
 
-    def __init__(self, engine: Any, renderer: Renderer, weights: str, adapter: str = "") -> None:
-        """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash."""
+    def __init__(
+        self,
+        engine: Any,
+        renderer: Renderer,
+        weights: str,
+        adapter: str = "",
+        arguments: str = "",
+        about: str = "",
+    ) -> None:
+        """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash.
+
+        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: a line on
+        the adapter, if there is something to say.
+        """
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
-        self._window, about = _window(engine.model_config)
-        self.about = (*about, *renderer.about)
-        self.fingerprint = f"vllm:{weights}:{engine.model_config.dtype}:{self._window}:chat={renderer.way}"
+        model = engine.model_config
+        self._window, lines = _window(model)
+        self.about = (*lines, *renderer.about, *([about] if about else []))
+        # vLLM's own way to force tokens, where the engine was started with it; else the plug-in's.
+        self._replays = bool(getattr(model, "enable_trace_replay", False))
+        head = "" if model.head_dtype == model.dtype else f":head={model.head_dtype}"
+        self.fingerprint = f"vllm:{weights}:{model.dtype}{head}:{self._window}:chat={renderer.way}{arguments}"
         self._numbers = itertools.count()
         self._closed = False
 
@@ -61,25 +68,38 @@ class VllmGenerator:
         Raises :class:`ConfigError` or :class:`BackendError` saying what is missing.
         """
         refuse_unguarded_main()
+        if config.engine:
+            refuse_unknown(config.engine, known_arguments())
         folder = model_folder(config.name)
-        renderer = Renderer.load(folder, config.chat)
+        renderer = Renderer.load(folder, config.chat, config.thoughts)
         weights = folder_digest(folder)
-        adapter, rank = adapter_folder(config.adapter), 0
+        adapter, rank, about = adapter_folder(config.adapter), 0, ""
         if adapter:
-            check_adapter(adapter, folder)
+            about = describe_base(adapter, folder)
+            check_weights(adapter, folder)
             weights += f"+{folder_digest(adapter)}"
-            if _on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself
-                folder, adapter = merged_folder(folder, adapter, _dtype(config)), ""
+            if on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself
+                folder, adapter = merged_folder(folder, adapter, dtype_of(config)), ""
             else:
-                rank = _lora_rank(adapter, folder)
+                rank = lora_rank(adapter)
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
-        return cls(_start(config, folder, rank), renderer, weights, adapter)
+        return cls(start(config, folder, rank), renderer, weights, adapter, identity(config.engine), about)
 
     @property
     def failed(self) -> bool:
         """Whether the engine has ended, or its process has died."""
         return self._closed or bool(self._engine.errored)
+
+    @property
+    def thinking(self) -> Thinking:
+        """What becomes of the model's thoughts."""
+        return self._renderer.thinking
+
+    @property
+    def window(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._window
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -115,7 +135,7 @@ class VllmGenerator:
 
         target = self._renderer.target_ids(request)
         ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target))
-        # The plug-in forces the target: the prompt comes out of the cache, only the target is decoded.
+        # The target is forced: the prompt comes out of the cache, only the target is decoded.
         # logprobs=0 is the generated token's alone; FINAL_ONLY spares a message per token.
         params = SamplingParams(
             temperature=0,
@@ -124,15 +144,15 @@ class VllmGenerator:
             logprobs=0,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args={FORCED_TOKENS: target},
+            **forced_sampling(target, replay=self._replays),
         )
         output = await self._run(ids, params, request.priority)
         sample = output.outputs[0]
         if list(sample.token_ids) != target:
             raise BackendError(
-                "vLLM did not generate the tokens that it was forced to, so it cannot score: its logits "
-                "processors work in another way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the "
-                "environment, or choose --model.backend transformers."
+                "vLLM did not generate the tokens that it was forced to, so it cannot score: it works in "
+                "another way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the environment, or choose "
+                "--model.backend transformers."
             )
         usage = TokenUsage(1, len(ids), len(target), len(ids) - (output.num_cached_tokens or 0), len(target))
         return Score(tuple(target), _logprobs(sample), usage, shortening)
@@ -213,53 +233,6 @@ class VllmGenerator:
         return final
 
 
-def _start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
-    """Start an ``AsyncLLM``, ready to score, with LoRA if a rank is given."""
-    own_processes()  # before the engine's processes inherit the environment
-    on_cpu = _on_cpu()
-    with importing, keep_fault_handler():
-        from vllm.engine.arg_utils import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
-    kv_cache_gb = config.kv_cache_gb or (cpu_kv_cache_gb() if on_cpu else 0)
-    arguments = AsyncEngineArgs(
-        model=folder,
-        tokenizer=tokenizer_folder(folder),  # by it vLLM turns tokens into text, and finds stop strings
-        dtype=_dtype(config),
-        max_model_len=config.max_context or -1,  # -1: the model's own, or what the cache has room for
-        block_size=config.block_size or (CPU_BLOCK_SIZE if on_cpu else None),
-        max_num_seqs=config.max_num_seqs or (CPU_MAX_NUM_SEQS if on_cpu else GPU_MAX_NUM_SEQS),
-        kv_cache_memory_bytes=int(kv_cache_gb * 2**30) or None,
-        gpu_memory_utilization=config.gpu_memory_utilization,
-        tensor_parallel_size=config.tensor_parallel,
-        enforce_eager=config.enforce_eager == "yes" or (config.enforce_eager == "auto" and on_cpu),
-        enable_prefix_caching=config.prefix_cache,
-        # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a
-        # CPU's random generator has no offset to wind back ("CPU Generator does not use offset"). So prompts
-        # are read whole there.
-        enable_chunked_prefill=False if on_cpu else None,
-        # Of a thousand questions in flight those deepest in their chain go first: they finish and make room,
-        # and their prefixes are the ones still in the cache.
-        scheduling_policy="priority",
-        logits_processors=[PLUGIN],
-        additional_config={"corag": OwnerWatch("owner")},
-        # From before any logits processor: what forced tokens had before they were forced, and what methods
-        # that weigh a reply's probabilities mean by them.
-        logprobs_mode="raw_logprobs",
-        enable_lora=lora_rank > 0,
-        max_lora_rank=lora_rank or _LORA_RANKS[0],
-        disable_log_stats=True,
-        use_tqdm_on_load=False,
-    )
-    try:
-        return AsyncLLM.from_engine_args(arguments)
-    except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError) as error:
-        raise BackendError(
-            f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
-            "short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context) or vLLM does not "
-            "know the architecture (choose --model.backend transformers)."
-        ) from error
-
-
 def _window(model: Any) -> tuple[int, tuple[str, ...]]:
     """Return the context in tokens, and lines about it. ``model``: a started engine's ``ModelConfig``.
 
@@ -276,70 +249,6 @@ def _window(model: Any) -> tuple[int, tuple[str, ...]]:
         f"{window:,}. More memory (--model.kv_cache_gb, --model.tensor_parallel) gives more, and "
         f"--model.max_context {window} says nothing about it.",
     )
-
-
-def cpu_kv_cache_gb() -> float:
-    """Return the memory for the prefix cache in GiB: what is usual, or half of what is free, if that is less.
-
-    The other half is for the weights. vLLM refuses to start when less is free than it was told to take. What
-    its own memory node and control group have is what it counts as free, so it is asked.
-    """
-    with importing:
-        from vllm.utils.cpu_resource_utils import get_memory_node_info
-    free = float(get_memory_node_info().available_memory)
-    return min(CPU_KV_CACHE_GB, free / 2**30 / 2)
-
-
-def _on_cpu() -> bool:
-    """Whether vLLM is a build for CPUs. Raises :class:`ConfigError` if there is no vLLM."""
-    _set_environment()
-    try:
-        with importing, keep_fault_handler():
-            from vllm.platforms import current_platform
-    except ImportError as error:
-        raise ConfigError(
-            f"vLLM cannot be imported ({error}): install it again with `{how_to_install('vllm')}`, or choose "
-            "--model.backend transformers."
-        ) from error
-    return bool(current_platform.is_cpu())
-
-
-def _dtype(config: ModelConfig) -> str:
-    if config.dtype != "auto":
-        return config.dtype
-    if _on_cpu():
-        return native_dtype(on_cpu=True)
-    from vllm.platforms import current_platform
-
-    # As native_dtype has it, but asked of the driver: torch would take memory on the GPU to find out.
-    return "bfloat16" if current_platform.has_device_capability(80) else "float16"
-
-
-def _set_environment() -> None:
-    """Set what vLLM reads from the environment when imported, unless the user has set it."""
-    if count_cores() <= 4:
-        # vLLM keeps a core free for its scheduler. Of two cores that is half: with both, everything was about
-        # twice as fast.
-        os.environ.setdefault("VLLM_CPU_NUM_OF_RESERVED_CPU", "0")
-    for name, value in {
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a running Java does not survive a fork
-    }.items():
-        os.environ.setdefault(name, value)
-
-
-def _lora_rank(adapter: str, folder: str) -> int:
-    """Return the smallest rank that vLLM offers for this adapter."""
-    rank = int(check_adapter(adapter, folder).get("r", 0))
-    fitting = [offered for offered in _LORA_RANKS if offered >= rank]
-    if rank < 1 or not fitting:
-        raise ConfigError(
-            f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}."
-        )
-    return fitting[0]
 
 
 def _params(sampling: Sampling, sample: int, stop_ids: Collection[int]) -> Any:

@@ -123,7 +123,7 @@ def _has_failed(opening: asyncio.Task[Any]) -> bool:
 
 
 async def _open_model(options: ModelConfig) -> Generator:
-    if options.engine.spawns_processes:
+    if options.engine_kind.spawns_processes:
         spare_children_interrupts()
     return await open_model_quietly(options)
 
@@ -297,7 +297,7 @@ def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
         named = {"name": register(name), "backend": "python"}
     model = Model(_models, with_keywords(ModelConfig(), {**named, **options}).settled())
     model.own = name  # known by its name as long as it lives
-    if model.options.engine.spawns_processes:
+    if model.options.engine_kind.spawns_processes:
         refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
     return model
 

@@ -114,7 +114,7 @@ def check_setup(setup: Setup) -> None:
     """Raise :class:`ConfigError` for a file or an index that is missing, before minutes go into an engine."""
     for name in setup.method:
         setup.of(name).check_files()
-    setup.model.settled().engine.check_installed()
+    setup.model.settled().engine_kind.check_installed()
     _try_prompts(setup)
     if setup.searches:
         require_index(setup.retriever)

@@ -179,6 +179,7 @@ class Summary:
         values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has.
         unscored: questions without gold answers, which are left out of EM and F1.
         estimated: whether some of the tokens were not counted, but estimated.
+        thoughts_cut: thoughts of the model that reached the end of their budget.
         unasked: questions whose token budget did not allow a single call of the model.
         first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
@@ -189,6 +190,7 @@ class Summary:
     values: Mapping[str, Any]
     unscored: int = 0
     estimated: bool = False
+    thoughts_cut: int = 0
     unasked: int = 0
     first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -264,6 +266,8 @@ class Summary:
             record["estimated"] = True
         if self.unasked:
             record["unasked"] = self.unasked
+        if self.thoughts_cut:
+            record["thoughts_cut"] = self.thoughts_cut
         if self.measured_on_fewer:
             record["measured_on_fewer"] = self.measured_on_fewer
         return record
@@ -286,6 +290,7 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         values | {name: mean for name, mean in further.items() if mean is not None},
         unscored=sum(not each.scores.scored for each in rows),
         unasked=sum(_is_unasked(each.row) for each in rows),
+        thoughts_cut=sum(each.row.thoughts_cut for each in rows),
         estimated=any(each.row.total_usage.estimated for each in rows),
         first_error=failed[0].error if failed else "",
         reasons=Failures.count(row.error for row in failed).reasons,

@@ -103,6 +103,11 @@ def remarks(summary: Summary) -> list[str]:
             "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
             + for_caller("--model.tokenizer counts a server's, count_tokens those of an own model).")
         )
+    if summary.thoughts_cut:
+        sentences.append(
+            f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "
+            f"ended there: {for_caller('--model.max_thinking_tokens gives more, --model.thinking off none.')}"
+        )
     if summary.unasked:
         sentences.append(
             f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "

@@ -19,7 +19,7 @@ from corag.core.errors import DataError
 from corag.core.runs.folder import read_attempts
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from corag.core.types import TokenUsage
+from corag.core.types import MEASURING, THINKING, TokenUsage
 
 Span = tuple[float, float]
 """When something began and ended, in seconds since 1970."""
@@ -232,9 +232,15 @@ def spending_by_role(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> 
     roles: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
-            # Even a prompt that lies in the prefix cache costs computed tokens: without any, it was cached.
-            roles[step.role] += Spending(step.usage, 0 if step.usage.computed else step.usage.total)
+            roles[step.role] += _spent(step.usage)
+        if isinstance(step, GenerateStep) and step.thinking.total:
+            roles[MEASURING if step.role == MEASURING else THINKING] += _spent(step.thinking)
     return dict(roles)
+
+
+def _spent(usage: TokenUsage) -> Spending:
+    # Even a prompt that lies in the prefix cache costs computed tokens: without any, it was cached.
+    return Spending(usage, 0 if usage.computed else usage.total)
 
 
 def _tokens(spending: Spending) -> dict[str, int | None]:

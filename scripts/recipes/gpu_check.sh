@@ -6,6 +6,9 @@
 #   bash scripts/recipes/gpu_check.sh                     all steps
 #   bash scripts/recipes/gpu_check.sh install scores      these
 #   OUT=folder bash scripts/recipes/gpu_check.sh ...      where to work; else in results/gpu_check
+#   DRY=1 bash scripts/recipes/gpu_check.sh ...           only print the steps' commands
+#   MODELS="Qwen/Qwen3-4B google/gemma-3-4b-it" ...       chat models for the step 'families'
+# At the end $OUT/summary.md has the machine and a table of the steps, to paste into an issue.
 # install  the locked packages, torch and the driver
 # scores   forced scores against transformers' forward pass, under both of vLLM's model runners
 # ask      a question to CoRAG with the adapter that comes with the package
@@ -13,9 +16,14 @@
 # batch    questions in two shards, joined
 # lora     five steps of training, killed and resumed; qlora: the same in 4 bits
 # fsdp     a training spread over two GPUs
+# head     the output layer in float32: how far scores are off the forward pass with it and without, and its time
+# replay   vLLM's own forcing of tokens (trace replay) against the plug-in, in one engine
+# engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
+# families end of turn, thoughts and an answer of each of $MODELS
+# gpus     a run that takes all GPUs by itself
 # scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp head replay engine families gpus scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -210,6 +218,40 @@ step_fsdp() {
     train fsdp --launch=--config_file,training/configs/accelerate_8gpu.yaml,--num_processes,2
 }
 
+step_head() {
+    want_gpus 1
+    python -m benchmarks.on_gpu head
+}
+step_replay() {
+    want_gpus 1
+    python -m benchmarks.on_gpu replay
+}
+step_engine() {
+    want_gpus 1
+    python -m benchmarks.on_gpu engine ${MODEL:+"$MODEL"}
+}
+step_families() {
+    [ -n "${MODELS:-}" ] || skip "name chat models: MODELS='Qwen/Qwen3-4B google/gemma-3-4b-it'"
+    want_gpus 1
+    # shellcheck disable=SC2086
+    python -m benchmarks.on_gpu families $MODELS
+}
+step_gpus() {
+    want_gpus 2
+    make_world >&2
+    rm -rf "$out/gpus"
+    corag run --questions "$out/world/test.jsonl" --method one_step --index "$out/bm25" --limit 16 \
+        --out "$out/gpus" >&2
+    python - "$out/gpus" <<'PYTHON'
+import json, pathlib, re, sys, torch
+texts = [each.read_text() for each in pathlib.Path(sys.argv[1]).rglob("*.json*")]
+counts = [int(count) for text in texts for count in re.findall(r'"kind": "\w+",\s*"count": (\d+)', text)]
+here = torch.cuda.device_count()
+print(json.dumps({"gpus": here, "engines": max(counts, default=1)}))
+sys.exit(0 if max(counts, default=1) == here else f"{here} GPUs are here, {max(counts, default=1)} had an engine")
+PYTHON
+}
+
 bench() {
     want_gpus 1
     corag bench "$1" --json
@@ -228,7 +270,14 @@ for name in "$@"; do
         exit 2
     }
 done
+if [ -n "${DRY:-}" ]; then
+    for name in "${@:-${steps[@]}}"; do
+        declare -f "step_$name"
+    done
+    exit
+fi
 mkdir -p "$out"
+: >"$out/lines.jsonl"
 failed=0
 for name in "${@:-${steps[@]}}"; do
     echo "corag: $name ... (log: $out/$name.log)" >&2
@@ -255,6 +304,26 @@ else:
     late = f"it took longer than {limit} s; " if status in (124, 137) else ""
     line["reason"] = f"{late}exit status {status}; its log {files}.log ends with: {' / '.join(told[-2:])}"
 print(json.dumps(line), flush=True)
+with open(files.rpartition("/")[0] + "/lines.jsonl", "a") as file:
+    file.write(json.dumps(line) + "\n")
 PYTHON
 done
+# The machine by what is there without corag, since what does not work may be corag's installation.
+{
+    echo "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%F)"
+    nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU"
+} >"$out/machine"
+PYTHONPATH= python3 - "$out" <<'PYTHON'
+import json, sys
+folder = sys.argv[1]
+lines = [json.loads(line) for line in open(f"{folder}/lines.jsonl")]
+table = [f"`gpu_check.sh`: {'; '.join(open(f'{folder}/machine').read().splitlines())}", ""]
+table += ["| step | status | seconds | figures |", "| --- | --- | --- | --- |"]
+for line in lines:
+    figures = line.get("reason") or json.dumps(line.get("figures", {})).strip("{}").replace('"', "")
+    cells = (line["step"], line["status"], line["seconds"], figures.replace("|", "/"))
+    table.append(f"| {' | '.join(map(str, cells))} |")
+open(f"{folder}/summary.md", "w").write("\n".join(table) + "\n")
+PYTHON
+echo "corag: $out/summary.md has all of it in a table." >&2
 exit $failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -9,9 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
+from corag.cli.commands.bench import BENCHES
+from corag.cli.main import COMMANDS
+from corag.core.option_names import options_of, renamed
 from tests.cli.test_install import write_program
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +156,35 @@ def test_a_step_that_there_is_not(root: Path) -> None:
     done, lines = check(root, "scores", "everything")
     assert done.returncode == 2 and lines == []
     assert "no step 'everything': name some of install scores ask" in done.stderr
+
+
+def test_a_dry_run_prints_every_step_with_options_that_there_are() -> None:
+    names = re.findall(r"^steps=\((.*)\)$", CHECK.read_text(), re.MULTILINE)[0].split()
+    environment = os.environ | {"DRY": "1"}
+    done = subprocess.run(["bash", str(CHECK)], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^step_(\w+) \(\)", done.stdout, re.MULTILINE) == names
+    assert set(re.findall(r"{ bench (\w+); }", CHECK.read_text())) <= set(BENCHES)
+    text = CHECK.read_text()
+    head = {word for line in text.split("set -euo")[0].splitlines() for word in re.findall(r"\w+", line)}
+    assert set(names) <= head, "the head says of each step what it checks"
+    for command, words in re.findall(
+        r"corag (ask|run|world|index|sample|rows|train) (.*)", CHECK.read_text()
+    ):
+        module = importlib.import_module(COMMANDS[command].module)
+        options, *_ = get_type_hints(module.main).values()
+        known = dict(options_of(options))
+        for name in re.findall(r"--([a-z_.]+)", words):
+            assert renamed(name, options) in known, f"corag {command} --{name}"
+
+
+def test_the_check_ends_in_a_table_for_an_issue(root: Path) -> None:
+    check(root, "qlora", "batch", corag='echo "corag: no disk | is left." >&2; exit 3')
+    table = (root / "checked/summary.md").read_text().splitlines()
+    assert table[0].startswith("`gpu_check.sh`: commit ") and table[0].endswith("no GPU")
+    assert table[4].startswith("| qlora | skipped | ") and "wants 1 GPU(s)" in table[4]
+    assert table[5].startswith("| batch | failed | ") and "no disk / is left." in table[5]
+    assert len(table) == 6
 
 
 def kill_when(root: Path, who: str, condition: str, command: str) -> subprocess.CompletedProcess[str]:

@@ -31,8 +31,8 @@ def test_a_program_is_short_and_says_what_it_shows_how_to_run_it_and_how_long_it
     )
 
 
-def test_there_are_seven_programs_and_a_notebook() -> None:
-    assert len(PROGRAMS) == 7 and NOTEBOOK.is_file()
+def test_there_are_eight_programs_and_a_notebook() -> None:
+    assert len(PROGRAMS) == 8 and NOTEBOOK.is_file()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -25,6 +25,7 @@ class Family:
     ``special``: those that the tokenizer has no name for. ``bos``: put before texts by the tokenizer, too.
     ``end``: what ends a reply. ``system``, ``empty``: what becomes of prompts with a system turn, and
     without one. ``prints_day``: the template prints the date.
+    ``thoughts``: what becomes of them.
     """
 
     template: str
@@ -35,9 +36,16 @@ class Family:
     system: str = "="
     empty: str = "="
     prints_day: bool = False
+    thoughts: str = ""
 
     def tokenizer(self) -> Any:
         return byte_tokenizer(self.template, self.eos, self.bos, self.special)
+
+    def save(self, folder: Path) -> str:
+        """Save what a model's folder has, but for weights, and return it."""
+        self.tokenizer().save_pretrained(folder)
+        (folder / "config.json").write_text('{"model_type": "llama"}')
+        return str(folder)
 
     def traits(self) -> dict[str, Any]:
         """Return the traits that are known beforehand, by name."""
@@ -45,6 +53,7 @@ class Family:
             "with_system": self.system,
             "without_system": self.empty,
             "end": self.end,
+            "thoughts": self.thoughts,
             "day": "2024-07-26" if self.prints_day else "",
         }
 
@@ -80,9 +89,11 @@ def _family(name: str, *texts: Any, **traits: Any) -> Family:
 
 FAMILIES = {
     "SmolLM2": _family("SmolLM2", "<|im_end|>", "<|im_end|>", ("<|im_start|>",)),
-    "Qwen3": _family("Qwen3", "<|im_end|>", "<|im_end|>", ("<|im_start|>", "<|endoftext|>")),
+    "Qwen3": _family("Qwen3", "<|im_end|>", "<|im_end|>", ("<|im_start|>", "<|endoftext|>"), thoughts="off"),
     "Qwen3-Base": _family("Qwen3-Base", "<|endoftext|>", "<|im_end|>", ("<|im_start|>", "<|im_end|>")),
-    "Qwen3-Thinking-2507": _family("Qwen3-Thinking-2507", "<|im_end|>", "<|im_end|>", ("<|im_start|>",)),
+    "Qwen3-Thinking-2507": _family(
+        "Qwen3-Thinking-2507", "<|im_end|>", "<|im_end|>", ("<|im_start|>",), thoughts="strip"
+    ),
     "Llama 3.1": _family(
         "Llama 3.1",
         "<|eot_id|>",
@@ -128,6 +139,7 @@ FAMILIES = {
         "<｜end▁of▁sentence｜>",
         ("<｜User｜>", "<｜Assistant｜>"),
         bos="<｜begin▁of▁sentence｜>",
+        thoughts="strip",
     ),
     "gpt-oss": _family(
         "gpt-oss",
@@ -136,6 +148,7 @@ FAMILIES = {
         ("<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|call|>"),
         bos="<|startoftext|>",
         prints_day=True,
+        thoughts="strip",
     ),
     "Granite 3.3": _family(
         "Granite 3.3",
@@ -157,6 +170,7 @@ FAMILIES = {
             "<|END_RESPONSE|>",
         ),
         bos="<BOS_TOKEN>",
+        thoughts="off",
     ),
     "GLM-4": _family(
         "GLM-4", "<|endoftext|>", "<|user|>", ("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>")

@@ -14,7 +14,7 @@ from tests.messages import raises_message
 def test_each_file_is_a_choice_of_the_back_end() -> None:
     for name, engine in ENGINES.items():
         options = {"urls": ("http://localhost:1",)} if engine.takes_urls else {}
-        assert ModelConfig(backend=name, **options).engine is engine  # type: ignore[arg-type]
+        assert ModelConfig(backend=name, **options).engine_kind is engine  # type: ignore[arg-type]
         with raises_message(ConfigError):
             ModelConfig(backend=name, urls=() if engine.takes_urls else ("http://localhost:1",))
     with raises_message(ConfigError):
@@ -22,8 +22,8 @@ def test_each_file_is_a_choice_of_the_back_end() -> None:
 
 
 def test_what_is_left_open_is_a_server_with_addresses_and_vllm_without() -> None:
-    assert ModelConfig(backend="auto").engine.name == "vllm"
-    assert ModelConfig(backend="auto", urls=("http://localhost:1",)).engine.name == "server"
+    assert ModelConfig(backend="auto").engine_kind.name == "vllm"
+    assert ModelConfig(backend="auto", urls=("http://localhost:1",)).engine_kind.name == "server"
 
 
 def test_the_table_imports_nothing_big() -> None:

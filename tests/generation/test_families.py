@@ -28,13 +28,6 @@ from tests.messages import raises_message
 TEMPLATES = os.environ.get("CORAG_CHAT_TEMPLATES", "")
 
 
-def saved(family: Family, folder: Path) -> str:
-    """Save what a model's folder has of a family, but for weights."""
-    family.tokenizer().save_pretrained(folder)
-    (folder / "config.json").write_text('{"model_type": "llama"}')
-    return str(folder)
-
-
 def text_of(renderer: Renderer, prompt: Prompt) -> str:
     return str(renderer.template.tokenizer.decode(renderer.encode(prompt)))
 
@@ -144,9 +137,11 @@ def test_prompts_do_not_change_with_the_day_unless_another_is_given(name: str) -
     assert any("2024-07-26" in line for line in renderer.about)
 
 
-def test_a_date_that_is_none_is_refused() -> None:
+def test_a_date_that_is_none_or_that_is_not_printed_is_refused() -> None:
     with raises_message(ConfigError):
         _ = ChatTemplate(FAMILIES["Llama 3.2"].tokenizer(), {"date": "tomorrow"}).day
+    with raises_message(ConfigError):
+        ChatTemplate(FAMILIES["Qwen3"].tokenizer(), {"date": "2025-01-31"}).check()
 
 
 def test_a_fingerprint_is_of_what_the_template_makes_of_prompts_not_of_its_source() -> None:
@@ -161,7 +156,7 @@ def test_a_fingerprint_is_of_what_the_template_makes_of_prompts_not_of_its_sourc
 def test_a_template_that_fails_otherwise_than_by_refusing_ends_in_a_sentence_when_it_is_loaded(
     tmp_path: Path,
 ) -> None:
-    folder = saved(HERMES, tmp_path)
+    folder = HERMES.save(tmp_path)
     with raises_message(ConfigError):
         Renderer.load(folder)
     assert not Renderer.load(folder, "no").chat
@@ -170,7 +165,7 @@ def test_a_template_that_fails_otherwise_than_by_refusing_ends_in_a_sentence_whe
 
 
 def test_doctor_tells_how_prompts_are_written_for_a_model(tmp_path: Path) -> None:
-    findings = list(model_traits(ModelConfig(name=saved(FAMILIES["Mistral Small 3.2"], tmp_path))))
+    findings = list(model_traits(ModelConfig(name=FAMILIES["Mistral Small 3.2"].save(tmp_path))))
     text = " ".join(finding.sentence for finding in findings)
     assert all(finding.ok for finding in findings)
     assert "ends with </s>" in text and "always 2024-07-26" in text and "an empty one" in text
@@ -178,7 +173,7 @@ def test_doctor_tells_how_prompts_are_written_for_a_model(tmp_path: Path) -> Non
 
 
 def test_prompts_that_a_template_refuses_are_refused_before_the_model_is_opened(tmp_path: Path) -> None:
-    model = ModelConfig(name=saved(FAMILIES["Mistral v0.1"], tmp_path), backend="transformers")
+    model = ModelConfig(name=FAMILIES["Mistral v0.1"].save(tmp_path), backend="transformers")
     prompt = tmp_path / "twice.txt"
     prompt.write_text("version: 1\n--- user\nRead this.\n--- user\n{query}\n", encoding="utf-8")
     options = ClosedBookConfig(qa_prompt=str(prompt))

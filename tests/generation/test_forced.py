@@ -92,6 +92,41 @@ def test_slots_are_followed_in_the_second_model_runner() -> None:
     assert forced_tokens(plugin, 1, step([3], [6])) == {}
 
 
+def drafting(rows: list[tuple[int, int, int]], slots: list[int], upper_bounds: list[int]) -> Any:
+    """A step of the second model runner with drafts. ``rows``: slot, place in the request, position."""
+    return SimpleNamespace(
+        expanded_idx_mapping=torch.tensor([slot for slot, _, _ in rows]),
+        expanded_local_pos=torch.tensor([local for _, local, _ in rows]),
+        pos=torch.tensor([position for _, _, position in rows]),
+        idx_mapping_np=torch.tensor(slots).numpy(),
+        seq_lens_upper_bound_np=torch.tensor(upper_bounds).numpy(),
+    )
+
+
+def test_rows_of_drafts_are_forced_by_their_own_request_and_position() -> None:
+    """With speculative decoding a request has a row for each draft token, and lengths are an upper bound."""
+    prompt_len = SimpleNamespace(np=torch.tensor([0, 8, 0, 6]).numpy())
+    plugin = _ForcedDecoding(
+        SimpleNamespace(speculative_config=object()), SimpleNamespace(prompt_len=prompt_len)
+    )
+    plugin.add_request(3, params([5, 6, 7]))
+    plugin.add_request(0, params(None))
+    # The free request in slot 0 has three rows, before those of the forced one: none of them is touched.
+    rows = [(0, 0, 10), (0, 1, 11), (0, 2, 12), (3, 0, 5), (3, 1, 6)]
+    assert forced_tokens(plugin, 5, drafting(rows, [0, 3], [13, 7])) == {3: 5, 4: 6}
+    # One row a request in this step, but the bound counts a draft that was refused.
+    assert forced_tokens(plugin, 2, drafting([(3, 0, 6), (0, 0, 11)], [3, 0], [8, 13])) == {0: 6}
+    # Rows behind the end of the target are thrown away by vLLM.
+    assert forced_tokens(plugin, 3, drafting([(3, 0, 7), (3, 1, 8), (3, 2, 9)], [3], [10])) == {0: 7}
+
+
+def test_more_rows_than_requests_are_read_one_by_one_whatever_the_configuration_says() -> None:
+    plugin = _ForcedDecoding(None, SimpleNamespace(prompt_len=SimpleNamespace(np=[0, 4])))
+    plugin.add_request(1, params([9]))
+    rows = [(0, 0, 2), (0, 1, 3), (1, 0, 3)]
+    assert forced_tokens(plugin, 3, drafting(rows, [0, 1], [4, 4])) == {2: 9}
+
+
 @pytest.mark.parametrize("bad", [params([1, 2], max_tokens=3), params([-1]), params("12", max_tokens=2)])
 def test_parameters_that_do_not_fit_refuse_the_request(bad: Any) -> None:
     with raises_message(ValueError):

@@ -6,9 +6,11 @@ Scores and replies against a real vLLM server.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,6 +28,7 @@ from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.probing import VLLM
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
+from tests.generation.families import FAMILIES
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 from tests.messages import raises_message
 
@@ -65,6 +68,38 @@ class StandIn(Served):
         return JSONResponse({"choices": [choice], "usage": {}})
 
 
+class Forcing(StandIn):
+    """A server with the plug-in; ``drafts``: one whose forced tokens land in the replies beside them."""
+
+    def __init__(self, drafts: bool = False) -> None:
+        self.drafts = drafts
+        self.at_once: list[list[int]] = []
+        super().__init__(pause=0.05)
+
+    async def _complete(self, request: Request) -> Response:
+        forced = (await request.json()).get("vllm_xargs", {}).get("forced_tokens", [])
+        self.at_once.append(forced)
+        reply = await super()._complete(request)
+        others = [tokens for tokens in self.at_once if tokens != forced]
+        self.at_once.remove(forced)
+        if not forced or reply.status_code != 200:
+            return reply
+        content = json.loads(bytes(reply.body))
+        content["choices"][0]["token_ids"] = others[0] if self.drafts and others else forced
+        content["choices"][0]["logprobs"]["token_logprobs"] = [-2.0] * len(forced)
+        return JSONResponse(content)
+
+
+@pytest.mark.parametrize("drafts", [False, True])
+async def test_a_server_whose_forced_tokens_land_in_other_replies_is_not_scored_by(
+    drafts: bool,
+) -> None:
+    with Forcing(drafts) as server:
+        async with opened(server) as generator:
+            assert generator._features.forced is not drafts
+            assert generator._features.scores == ("echo" if drafts else "forced")
+
+
 async def open_server(config: ModelConfig) -> HttpGenerator:
     """Open what ``backend: server`` opens."""
     return await HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
@@ -98,6 +133,24 @@ async def test_a_question_stays_on_one_server_and_questions_are_spread() -> None
             seen = [{tuple(body["prompt"]) for body in server.bodies} for server in (a, b)]
             assert len(seen[0]) == len(seen[1]) == 4 and not seen[0] & seen[1]
             assert len(a.bodies) + len(b.bodies) == 24
+
+
+@pytest.mark.parametrize(("name", "stop"), [("gemma-3", None), ("Alpaca", ["\n\n### Instruction:"])])
+async def test_a_server_ends_a_reply_where_the_chat_template_does(
+    name: str, stop: list[str] | None, tmp_path: Path
+) -> None:
+    """Though the configuration of the model that it serves may name another token."""
+    family = FAMILIES[name]
+    with StandIn() as a:
+        config = ModelConfig(backend="server", urls=(a.url,), name=family.save(tmp_path))
+        generator = await open_server(config)
+        a.bodies.clear()
+        await generator.generate(GenerateRequest(chat_prompt("Is it so?"), Sampling(1)))
+        await generator.close()
+    (body,) = a.bodies
+    ends = {family.eos} | ({family.end} if stop is None else set())
+    assert set(family.tokenizer().convert_ids_to_tokens(body["stop_token_ids"])) == ends
+    assert body.get("stop") == stop
 
 
 async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() -> None:

@@ -11,7 +11,7 @@ import vllm.utils.cpu_resource_utils as resources
 from vllm import envs
 
 from corag.core.process import OWNER, OWNER_STARTED
-from corag.generation.vllm_engine import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
+from corag.generation.vllm_start import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
 
 WORKER = """
 import time

@@ -58,6 +58,19 @@ async def test_faiss_flat_equals_brute_force(index_of: Callable[[str], str], pas
     await retriever.close()
 
 
+async def test_torch_finds_what_faiss_finds(index_of: Callable[[str], str]) -> None:
+    """The same hits, and the same retriever as far as a run can tell."""
+    faiss = await open_retriever(RetrieverConfig([index_of("dense")]))
+    torch = await open_retriever(RetrieverConfig([index_of("dense")], search_device="cpu"))
+    assert torch.fingerprint == faiss.fingerprint
+    for query in QUERIES:
+        assert await torch.search(query, 5) == await faiss.search(query, 5)
+    await torch.close()
+    await faiss.close()
+    with raises_message(ConfigError):
+        await open_retriever(RetrieverConfig([index_of("lucene_flat")], search_device="cpu"))
+
+
 async def test_lucene_vectors_find_what_faiss_finds(index_of: Callable[[str], str]) -> None:
     kinds = ("dense", "lucene_flat", "lucene_hnsw")
     retrievers = [await open_retriever(RetrieverConfig([index_of(kind)])) for kind in kinds]

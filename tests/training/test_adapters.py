@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from corag.baselines.one_step import OneStepConfig
@@ -23,12 +24,14 @@ from corag.cli.commands.quickstart import METHODS
 from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
-from corag.generation.adapters import SHIPPED, adapter_folder, check_adapter, read_manifest
+from corag.generation.adapter_weights import check_weights
+from corag.generation.adapters import SHIPPED, adapter_folder, check_adapter, describe_base, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.trained_for import trained_for
 from corag.generation.transformers_engine import TransformersGenerator
-from corag.generation.vllm_engine import VllmGenerator, _lora_rank
+from corag.generation.vllm_engine import VllmGenerator
+from corag.generation.vllm_start import lora_rank
 from tests.fakes import chat_prompt
 from tests.messages import raises_message
 from tests.tiny import save_tiny_model
@@ -178,6 +181,88 @@ def test_an_adapter_of_others_that_names_another_base_is_refused(
     check_adapter(adapter, model_folder("default"))
 
 
+def renamed_weights(adapter: str, change: Callable[[str], str | None]) -> None:
+    """Give the weights of an adapter other names; those that get none are left out."""
+    file = Path(adapter, "adapter_model.safetensors")
+    weights = {change(name): weight for name, weight in load_file(file).items()}
+    save_file({name: weight for name, weight in weights.items() if name}, file)
+
+
+def nest(name: str) -> str:
+    return name.replace("model.model.layers", "model.language_model.layers")
+
+
+@pytest.mark.parametrize(
+    ("change", "counted"),
+    [
+        (nest, r"0 of the 8 weights .* 'base_model.model.language_model.layers.0.self_attn"),
+        (lambda name: name.replace("layers.1.", "layers.9."), "4 of the 8 weights"),
+        (lambda name: None if "layers.1." in name else name, "lacks 4 weights"),
+        (lambda name: None, "lacks 8 weights"),
+    ],
+)
+def test_an_adapter_of_which_not_all_weights_fit_is_refused_everywhere(
+    change: Callable[[str], str | None], counted: str, tiny_model: str, options: Options, tmp_path: Path
+) -> None:
+    """PEFT leaves aside what has no place, so that the base model would answer, merged and cached as such."""
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    renamed_weights(adapter, change)
+    with pytest.raises(ConfigError, match=counted):
+        transformers_with(tiny_model, adapter)
+    with pytest.raises(ConfigError, match=counted):
+        VllmGenerator.open(ModelConfig(name=tiny_model, adapter=adapter))
+    with pytest.raises(ConfigError, match=counted):
+        main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model))
+    assert not (tmp_path / "merged").exists()
+    with pytest.raises(ConfigError, match=counted):
+        train(options(adapter=adapter, out=str(tmp_path / "further")))
+
+
+def quantised(folder: Path, method: str) -> str:
+    """Let a model folder say that its weights are quantised, as copies in 4 and 8 bits do."""
+    settings = json.loads((folder / "config.json").read_text())
+    settings["quantization_config"] = {"quant_method": method, "bits": 4}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "model.safetensors").write_bytes(b"other bits")
+    return str(folder)
+
+
+def test_an_adapter_fits_copies_of_its_base_in_other_bits_and_says_so(
+    adapter: str, tiny_model: str, tmp_path: Path
+) -> None:
+    """Of the weights only digests are known, which differ; where the shapes differ too it is refused."""
+    copy = quantised(Path(shutil.copytree(tiny_model, tmp_path / "elsewhere-AWQ")), "awq")
+    line = describe_base(adapter, copy)
+    assert "Nothing but its shapes" in line and "(awq)" in line and tiny_model in line
+    check_weights(adapter, copy)
+    same_name = tmp_path / f"{Path(tiny_model).name}-FP8-dynamic"
+    assert "by its name" in describe_base(
+        adapter, quantised(Path(shutil.copytree(tiny_model, same_name)), "fp8")
+    )
+    wider = quantised(Path(save_tiny_model(tmp_path / "wider", seed=0, hidden=96)), "awq")
+    with pytest.raises(ConfigError, match="of the 28 weights"):
+        check_weights(adapter, wider)
+    with pytest.raises(ConfigError, match=r"quantised \(awq\): name the model"):
+        main(MergeOptions(adapter, str(tmp_path / "merged"), model=copy))
+    kept = tmp_path / "hub/models--meta-llama--Llama-3.1-8B-Instruct/snapshots/0123"
+    shutil.copytree(tiny_model, kept)
+    manifest = Path(adapter, "training.json")
+    record = json.loads(manifest.read_text())
+    for name in ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "unsloth/Llama-3.1-8B-Instruct"):
+        record["settings"]["base"] = {"name": name, "digest": "0" * 16}
+        manifest.write_text(json.dumps(record))
+        assert "by its name" in describe_base(adapter, str(kept))
+    assert transformers_with(str(kept), adapter).about == (describe_base(adapter, str(kept)),)
+
+
+def test_a_mirror_with_other_shards_is_the_same_model(adapter: str, tiny_model: str, tmp_path: Path) -> None:
+    mirror = shutil.copytree(tiny_model, tmp_path / "mirror")
+    AutoModelForCausalLM.from_pretrained(tiny_model).save_pretrained(mirror, max_shard_size="1MB")
+    (mirror / "model.safetensors").unlink()
+    assert len(list(mirror.glob("model-*.safetensors"))) > 1
+    assert describe_base(adapter, str(mirror)) == ""
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
@@ -201,7 +286,7 @@ def test_damaged_weights_are_a_sentence(tiny_model: str, tmp_path: Path) -> None
     model, adapter = shutil.copytree(tiny_model, tmp_path / "model"), tmp_path / "adapter"
     random_adapter(adapter, tiny_model)
     says_its_base(str(adapter), "")
-    for folder in (adapter, model):
+    for folder in (model, adapter):
         (weights,) = folder.glob("*.safetensors")
         weights.write_bytes(weights.read_bytes()[:1000])
         with pytest.raises(ConfigError, match=f"'{folder}' has damaged weights .*: copy or fetch its files"):
@@ -220,13 +305,18 @@ def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, t
         main(MergeOptions(folder, str(tmp_path / "merged"), model=tiny_model))
 
 
-def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tiny_model: str, tmp_path: Path) -> None:
+def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tmp_path: Path) -> None:
+    def configured(**settings: object) -> str:
+        record = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]} | settings
+        (tmp_path / "adapter_config.json").write_text(json.dumps(record))
+        return str(tmp_path)
+
     for rank, offered in ((1, 8), (8, 8), (9, 16), (320, 320)):
-        (tmp_path / "adapter_config.json").write_text(f'{{"r": {rank}}}')
-        assert _lora_rank(str(tmp_path), tiny_model) == offered
-    (tmp_path / "adapter_config.json").write_text('{"r": 1000}')
-    with raises_message(ConfigError):
-        _lora_rank(str(tmp_path), tiny_model)
+        assert lora_rank(configured(r=rank)) == offered
+    assert lora_rank(configured(rank_pattern={"q_proj": 40})) == 64
+    for unfit in ({"r": 1000}, {"use_dora": True}, {"modules_to_save": ["lm_head"]}, {"bias": "all"}):
+        with raises_message(ConfigError):
+            lora_rank(configured(**unfit))
 
 
 def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:

@@ -236,7 +236,7 @@ def model_traits(config: ModelConfig) -> Iterator[Checked]:
     from corag.generation.traits import find_traits
 
     try:
-        renderer = Renderer.load(model_folder(name, weights=False), config.chat)
+        renderer = Renderer.load(model_folder(name, weights=False), config.chat, config.thoughts)
         if not renderer.chat:
             yield Checked(True, f"{name}: prompts are texts, as for a base model, without a chat template.")
             return

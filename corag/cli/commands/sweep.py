@@ -33,7 +33,7 @@ BACK_ENDS = Openers()
 def main(config: SweepConfig) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = plan_cells(config)
-    config.model.engine.check_installed()
+    config.model.engine_kind.check_installed()
     for cell in (*test_cells, *dev_cells):
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)

@@ -77,19 +77,29 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Thought:
+    """What a model wrote before its reply, for itself. ``closed``: it is at an end, and the reply begins."""
+
+    text: str
+    closed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What a model is asked to continue.
 
     ``plain`` prompts are continued as they stand, by chat models too: the one message's text is the prompt,
     stripped of outer white space. Other prompts go through the model's chat template (a base model gets the
     messages' texts separated by blank lines). ``prefix`` begins the reply and is not repeated in the
-    completion; ``prefix_wording``: where its author speaks.
+    completion; ``prefix_wording``: where its author speaks. ``thought``: what the model thought before the
+    reply; no method sets it.
     """
 
     messages: tuple[Message, ...]
     prefix: str = ""
     plain: bool = False
     prefix_wording: Spans = ()
+    thought: Thought | None = None
 
     @staticmethod
     def of_text(text: str | Sequence[Segment]) -> Prompt:

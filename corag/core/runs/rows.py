@@ -12,7 +12,7 @@ import orjson
 from corag.core.errors import DataError
 from corag.core.prompting.prompt import Shortening
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from corag.core.types import Answer, GoldHop, Hit, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import NOTHING_SPENT, Answer, GoldHop, Hit, Passage, Question, TokenUsage, sum_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ def step_record(step: Step) -> dict[str, Any]:
     Passages come without their texts, which would be most of the line: the index has them.
     """
     if not isinstance(step, SearchStep):
-        return {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
+        record = {"kind": step.kind, **asdict(step), "usage": step.usage.to_json()}
+        return _with_thoughts(record, step) if isinstance(step, GenerateStep) else record
     hits = [
         {"id": hit.passage.id, "title": hit.passage.title, "score": hit.score, **hit.passage.place}
         for hit in step.hits
@@ -82,6 +83,17 @@ def step_record(step: Step) -> dict[str, Any]:
         "remembered": step.remembered,
         **({"note": step.note} if step.note else {}),
     }
+
+
+def _with_thoughts(record: dict[str, Any], step: GenerateStep) -> dict[str, Any]:
+    """Return a generation's record with what it says of thoughts, where there were any."""
+    said = {
+        "thinking": step.thinking.to_json() if step.thinking != NOTHING_SPENT else None,
+        "thoughts_cut": step.thoughts_cut,
+        "thoughts": step.thoughts,
+    }
+    others = {name: value for name, value in record.items() if name not in said}
+    return others | {name: value for name, value in said.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,7 @@ class SavedRow:
     """A :class:`Row` read back.
 
     ``searches``: how many there were. ``remembered_searches``: those of them that an equal one had made.
+    ``thoughts_cut``: how many of the model's thoughts reached the end of their budget.
     ``steps_json``: the steps as JSON text: few readers want them, a tree has hundreds, and parsed they would
     be most of what the rows of a long run hold.
     """
@@ -124,6 +137,7 @@ class SavedRow:
     remembered_searches: int
     steps_json: bytes
     read_ids: tuple[str, ...] = ()
+    thoughts_cut: int = 0
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
@@ -144,6 +158,7 @@ class SavedRow:
                 sum(step.get("remembered", False) for step in record["steps"]),
                 orjson.dumps(record["steps"]),
                 tuple(record.get("read", ())),
+                sum(step.get("thoughts_cut", 0) for step in record["steps"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
@@ -232,7 +247,8 @@ def _parse_step(record: Mapping[str, Any]) -> Step:
     values["shortening"] = Shortening(dropped, record["shortening"]["cut_tokens"])
     if record["kind"] == ScoreStep.kind:
         return ScoreStep(**values | {"log_likelihood": log_likelihood(record["log_likelihood"])})
-    lists = {name: tuple(record[name]) for name in ("texts", "finish_reasons")}
+    lists = {name: tuple(record.get(name, ())) for name in ("texts", "finish_reasons", "thoughts")}
+    values["thinking"] = TokenUsage(**record.get("thinking", {}))
     return GenerateStep(**values | lists)
 
 

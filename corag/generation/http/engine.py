@@ -206,7 +206,7 @@ class HttpGenerator:
         if returns_ids:
             call.body["return_token_ids"] = True
         # vLLM and SGLang end a reply by what the model's configuration names; others know its template.
-        if self._renderer is not None and call.ids is not None and self._features.settings:
+        if self._renderer is not None and self._features.settings:
             call.body["stop_token_ids"] = sorted(self._renderer.stop_ids)
         replies = await asyncio.gather(
             *(
@@ -268,7 +268,10 @@ class HttpGenerator:
         if self._features.completions and begin_here and self._features.template:
             body = {"prompt": await self._templated(spaced_out, affinity)}
             return _Call(COMPLETIONS, body, prompt, shortening)
-        messages = tell_to_begin(messages_body(spaced_out), spaced_out.prefix)
+        messages = messages_body(spaced_out)
+        if self._renderer is not None and rendered:
+            messages = [dict(turn) for turn in self._renderer.template.turns(messages)]
+        messages = tell_to_begin(messages, spaced_out.prefix)
         return _Call(CHAT, {"messages": messages}, prompt, shortening, prefix=spaced_out.prefix)
 
     async def _templated(self, prompt: Prompt, affinity: str) -> str:

@@ -22,6 +22,7 @@ import httpx
 from corag.core.errors import BackendError, ConfigError
 from corag.generation.config import ModelConfig
 from corag.generation.forced import FORCED_TOKENS
+from corag.generation.http import drafts
 from corag.generation.http.endpoints import (
     FaultyServerError,
     MalformedReplyError,
@@ -351,11 +352,22 @@ async def _probe_vllm(probe: _Probe, model: str) -> dict[str, bool]:
         except StatusError as refusal:
             probe.refusal = str(refusal)
         else:
-            forced = ids == tokens
+            forced = ids == tokens and await _forces_beside_drafts(probe, model)
             return {
                 "returns_ids": ids is not None, "logprobs": raw, "priorities": priorities, "forced": forced
             }  # fmt: skip
     return {}
+
+
+async def _forces_beside_drafts(probe: _Probe, model: str) -> bool:
+    """Whether forced tokens reach the replies that they are for, if the server drafts and has several."""
+    right = await asyncio.gather(
+        *(
+            probe.attempt(COMPLETIONS, body, partial(drafts.is_as_forced, body))
+            for body in drafts.bodies(model)
+        )
+    )
+    return all(right)
 
 
 def _require_vllm(vllm: Mapping[str, bool], probe: _Probe) -> None:

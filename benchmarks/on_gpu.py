@@ -1,0 +1,151 @@
+"""What only a GPU can show of the engine; steps of scripts/recipes/gpu_check.sh, each a line of JSON.
+
+python -m benchmarks.on_gpu head                    # the output layer in float32: exactness and time
+python -m benchmarks.on_gpu replay                  # vLLM's trace replay against the plug-in
+python -m benchmarks.on_gpu engine                  # tokens a second by the engine's arguments
+python -m benchmarks.on_gpu families MODEL ...      # chat models: the end of a turn, thoughts
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.scoring import _all, _differences, _generate, _passages, _requests, _seconds
+from corag.core.errors import BackendError
+from corag.core.prompting.prompt import Message, Prompt, Segment
+from corag.core.protocols import GenerateRequest, Sampling, Score, ScoreRequest
+from corag.generation.config import ModelConfig
+from corag.generation.transformers_engine import TransformersGenerator
+from corag.generation.vllm_engine import VllmGenerator
+
+_PROMPTS, _TOKENS = 16, 300
+_REPLIES, _LENGTH = 256, 128
+_SKIPPED = 77  # the status by which a step says that it could not be tried
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "2048 tokens a step": {"max_num_batched_tokens": 2048},
+    "fp8 weights": {"quantization": "fp8"},
+    "fp8 cache": {"kv_cache_dtype": "fp8"},
+}
+
+
+def _open(model: str = "default", **engine: Any) -> VllmGenerator:
+    return VllmGenerator.open(
+        ModelConfig(name=model, max_context=2048, gpu_memory_utilization=0.5, engine=engine)
+    )
+
+
+async def head() -> dict[str, Any]:
+    """Return mean differences from the forward pass in float32, with the output layer in it and without."""
+    oracle = TransformersGenerator.open(
+        ModelConfig(backend="transformers", dtype="float32", max_context=2048)
+    )
+    texts = [_passages(seed, _TOKENS, oracle.count_tokens) for seed in range(_PROMPTS)]
+    requests = _requests(texts, 0)
+    expected = await _all(requests, oracle.score)
+    await oracle.close()
+    del oracle
+    figures: dict[str, Any] = {}
+    for name in ("float32", "model"):
+        generator = _open(hf_overrides={"head_dtype": name})
+        await _all(requests, generator.score)
+        seconds = statistics.median([await _seconds(requests, generator.score) for _ in range(3)])
+        differences = _differences(await _all(requests, generator.score), expected)
+        await generator.close()
+        figures[f"head_{name}"] = {"mean_abs_diff": statistics.mean(differences), "seconds": seconds}
+    return figures
+
+
+async def replay() -> dict[str, Any]:
+    """Return how vLLM's trace replay and the plug-in differ in scores and seconds, in one engine."""
+    generator = _open()
+    if not generator._replays:
+        print("this vLLM has no trace replay, or runs its first model runner")
+        sys.exit(_SKIPPED)
+    texts = [_passages(seed, _TOKENS, generator.count_tokens) for seed in range(_PROMPTS)]
+    await _generate(generator, texts)
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    scores: dict[bool, list[Score]] = {}
+    for shift in range(4):
+        for way in (True, False):
+            generator._replays = way
+            taken = await _seconds(_requests(texts, shift), generator.score)
+            seconds[way] += [taken] * bool(shift)  # the first of a shape is slow
+    for way in (True, False):
+        generator._replays = way
+        scores[way] = await _all(_requests(texts, 3), generator.score)
+    await generator.close()
+    return {
+        "max_abs_diff": max(_differences(scores[True], scores[False])),
+        "replay_seconds": statistics.median(seconds[True]),
+        "plugin_seconds": statistics.median(seconds[False]),
+    }
+
+
+async def engine(model: str = "default") -> dict[str, Any]:
+    """Return tokens generated a second by each of some arguments, or why vLLM does not start with them."""
+    figures: dict[str, Any] = {}
+    for name, arguments in _VARIANTS.items():
+        try:
+            generator = _open(model, **arguments)
+        except BackendError as error:  # as cards before Ada do to 8 bits
+            if not arguments:
+                raise
+            figures[name] = f"refused: {str(error)[:120]}"
+            continue
+        texts = [_passages(seed, _TOKENS, generator.count_tokens) for seed in range(_REPLIES)]
+        await _generate(generator, texts[:16])
+        requests = [GenerateRequest(Prompt.of_text(text), Sampling(_LENGTH, 1.0, seed=1)) for text in texts]
+        started = time.perf_counter()
+        replies = await asyncio.gather(*map(generator.generate, requests))
+        figures[name] = round(
+            sum(reply.usage.generated for reply in replies) / (time.perf_counter() - started)
+        )
+        await generator.close()
+    return figures
+
+
+async def families(*models: str) -> dict[str, Any]:
+    """Return for each model its answer, whether it ended, and log P(end of turn) behind that answer.
+
+    An end of turn that is another token than the model's own has -10 or less.
+    """
+    figures: dict[str, Any] = {}
+    asked = "What is the capital of Norway? Answer with its name alone."
+    prompt = Prompt((Message("user", (Segment(asked),)),))
+    for model in models:
+        generator = _open(model)
+        reply = (await generator.generate(GenerateRequest(prompt, Sampling(512)))).completions[0]
+        score = await generator.score(ScoreRequest(prompt, reply.text.strip() or "Oslo", True))
+        await generator.close()
+        figures[model] = {
+            "answer": reply.text[:80],
+            "ended": reply.finish_reason == "stop",
+            "thinks": "think>" in reply.text,
+            "end_of_turn": score.token_logprobs[-1],
+        }
+    bad = [
+        model
+        for model, found in figures.items()
+        if found["thinks"] or not found["ended"] or found["end_of_turn"] < -3
+    ]
+    print(json.dumps(figures))
+    if bad:
+        sys.exit(f"not as a chat model answers and ends: {', '.join(bad)}")
+    return figures
+
+
+def main(words: Sequence[str]) -> None:
+    """Run a step and print its figures as the last line."""
+    step = {"head": head, "replay": replay, "engine": engine, "families": families}[words[0]]
+    print(json.dumps(asyncio.run(step(*words[1:]))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

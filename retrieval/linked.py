@@ -1,0 +1,116 @@
+"""A retriever that follows links: passages whose titles the query names, or those that rank first mention.
+
+A question of several hops names the first passage, and that one mentions the title of the next, which shares
+no word with the question. It is the hyperlinks of IRRR and of graph systems without a graph: read from the
+texts when they are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from corag.core.protocols import Retriever, search_note
+from corag.core.seeds import stable_hash
+from corag.core.types import Hit, Passage
+from retrieval.title_links import TitledPassages
+from retrieval.wrappers import noted
+
+_DEPTH = 100  # hits of the search below, so that most of what is linked has a score of its own
+_MOST_PER_TITLE = 2  # passages of an article that a link brings
+_SHOWN = 8  # links in a note
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """How links change a ranking.
+
+    Attributes:
+        seeds: hits whose texts are looked through for titles; those that the query names come first.
+        weight: the share of a seed's score that a passage gets for being mentioned there.
+        named_first: how many passages that the query names by title come before all others.
+    """
+
+    seeds: int = 5
+    weight: float = 0.7
+    named_first: int = 4
+
+
+class LinkedRetriever:
+    """A :class:`corag.core.protocols.Retriever` whose hits include what is linked to the best of them."""
+
+    def __init__(self, inner: Retriever, indexes: Sequence[TitledPassages], rules: LinkRules) -> None:
+        self._inner, self._indexes, self._rules = inner, tuple(indexes), rules
+        self.fingerprint = stable_hash(f"links|{rules}|{inner.fingerprint}")
+
+    @property
+    def retried(self) -> int:
+        """How many requests had to be sent again to search servers."""
+        return int(getattr(self._inner, "retried", 0))
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first.
+
+        A score is that of the search below, from its last hit's on, plus what links bring. The note says
+        which hits came by a link.
+        """
+        hits = await self._inner.search(query, max(k, _DEPTH))
+        linked = (await asyncio.to_thread(self._link, query, hits))[:k]
+        links = [f"'{each.passage.title}' {each.link}" for each in linked if each.link]
+        more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
+        note = f"by links: {', '.join(links[:_SHOWN])}{more}" if links else ""
+        best = [Hit(each.passage, each.score) for each in linked]
+        return noted(best, "; ".join(filter(None, (search_note(hits), note))))
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return await self._inner.passages(ids)
+
+    async def close(self) -> None:
+        """Free the tables of titles and the retriever below."""
+        await self._inner.close()
+        for each in self._indexes:
+            each.close()
+
+    def _link(self, query: str, hits: Sequence[Hit]) -> list[_Linked]:
+        """Return the hits and what is linked to them, best first."""
+        least = min((hit.score for hit in hits), default=0.0)
+        own = {hit.passage.id: hit.score - least for hit in hits}
+        named = list(islice(self._mentioned(query, own), self._rules.named_first))
+        ranked = {each.id: _Linked(each, own.get(each.id, 0.0), "(named in the query)") for each in named}
+        for hit in hits:
+            ranked.setdefault(hit.passage.id, _Linked(hit.passage, own[hit.passage.id]))
+        for seed in list(ranked.values())[: self._rules.seeds]:
+            gain = self._rules.weight * own.get(seed.passage.id, 0.0)
+            for passage in self._mentioned(seed.passage.text, own):
+                score = own.get(passage.id, 0.0) + gain
+                linked = ranked.setdefault(passage.id, _Linked(passage, -1.0))
+                if passage.id != seed.passage.id and score > linked.score:
+                    linked.score = score
+                    linked.link = linked.link or f"(mentioned in '{seed.passage.title}')"
+        highest = max((each.score for each in ranked.values()), default=0.0)
+        for passage in named:
+            ranked[passage.id].score += highest
+        return sorted(ranked.values(), key=lambda each: -each.score)
+
+    def _mentioned(self, text: str, own: Mapping[str, float]) -> Iterator[Passage]:
+        """Yield the passages whose titles a text mentions: the best of each title, then the second best."""
+        by_title = [
+            sorted(passages, key=lambda each: -own.get(each.id, 0.0))[:_MOST_PER_TITLE]
+            for index in self._indexes
+            for passages in index.find(text)
+        ]
+        for same_place in zip_longest(*by_title):
+            passages = {each.id: each for each in same_place if each is not None}
+            yield from sorted(passages.values(), key=lambda each: -own.get(each.id, 0.0))
+
+
+@dataclass(slots=True)
+class _Linked:
+    """A passage in a ranking, and by which link it came there, "" for none."""
+
+    passage: Passage
+    score: float
+    link: str = ""

@@ -1,0 +1,159 @@
+"""A scripted model that thinks, in every engine: the same replies, and thoughts in the ledger alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
+from corag.core.tools import GenerateStep, Tools
+from corag.core.types import MEASURING, THINKING, Question, TokenUsage, sum_usage
+from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
+from corag.generation.thinking_generator import ThinkingGenerator, thinking_budget
+from corag.generation.vllm_engine import VllmGenerator
+from tests.fakes import chat_prompt
+from tests.messages import raises_message
+from tests.thinking_model import CHAIN, ENDLESS, HYBRID, OPENS, REPLY, SILENT, THOUGHT, save_thinking_model
+
+# A thought meets both stop strings, and is longer than the reply may be.
+SAMPLING = Sampling(3, logprobs=True, stop=(".", "\n"))
+
+
+async def open_scripted(
+    folder: Path, template: str, chain: dict[str, str] = CHAIN, **options: Any
+) -> Generator:
+    model = save_thinking_model(folder, template, chain)
+    return await open_generator(ModelConfig(backend="transformers", name=model, dtype="float32", **options))
+
+
+async def ask(generator: Generator, prefix: str = "", sampling: Sampling = SAMPLING) -> Generation:
+    return await generator.generate(GenerateRequest(chat_prompt("Who?", prefix=prefix), sampling))
+
+
+async def check_replies(generator: Generator, thought: str, *, cut: bool, tokens: int) -> None:
+    """Check what does not depend on the engine. ``tokens``: of the thought."""
+    for prefix, text in (("", REPLY), ("Answer:", f" {REPLY}")):
+        reply = await ask(generator, prefix)
+        (completion,) = reply.completions
+        assert (completion.text, completion.finish_reason) == (text, "stop")
+        assert completion.token_texts is not None and "".join(completion.token_texts) == text
+        assert completion.logprobs == pytest.approx([0.0, 0.0], abs=1e-3)
+        assert (reply.thoughts, reply.thoughts_cut) == ((thought,), int(cut))
+        assert (reply.usage.calls, reply.usage.generated) == (1, 2)
+        assert reply.thinking.generated == tokens and not reply.thinking.prompt
+        score = await generator.score(
+            ScoreRequest(chat_prompt("Who?", prefix=prefix), text, end_of_turn=True)
+        )
+        assert score.sum == pytest.approx(0.0, abs=1e-3)  # as sure as it is to write it
+    samples = await ask(generator, sampling=Sampling(3, n=2, temperature=1.0, seed=1))
+    assert [each.text for each in samples.completions] == [REPLY] * 2
+    assert samples.thinking.generated == 2 * tokens and samples.usage.generated == 4
+
+
+@pytest.mark.parametrize(
+    ("template", "chain", "options", "expected"),
+    [
+        (OPENS, CHAIN, {}, {"thought": THOUGHT, "cut": False, "tokens": 4}),
+        (HYBRID, CHAIN, {"thinking": "strip"}, {"thought": THOUGHT, "cut": False, "tokens": 4}),
+        (SILENT, CHAIN, {"thinking": "strip"}, {"thought": THOUGHT, "cut": False, "tokens": 4}),
+        (
+            OPENS,
+            ENDLESS,
+            {"max_thinking_tokens": 3},
+            {"thought": "Hm, maybe Rome.", "cut": True, "tokens": 3},
+        ),
+    ],
+)
+async def test_a_thought_has_a_budget_and_stands_in_no_reply(
+    tmp_path: Path, template: str, chain: dict[str, str], options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    generator = await open_scripted(tmp_path / "model", template, chain, **options)
+    await check_replies(generator, **expected)
+    await generator.close()
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_vllm_thinks_as_transformers_does(tmp_path: Path) -> None:
+    model = save_thinking_model(tmp_path / "model", OPENS)
+    engine = VllmGenerator.open(ModelConfig(name=model, dtype="float32", kv_cache_gb=0.25))
+    for budget, expected in (
+        (12, {"thought": THOUGHT, "cut": False, "tokens": 4}),
+        (2, {"thought": "Hm, maybe", "cut": True, "tokens": 2}),
+    ):
+        await check_replies(ThinkingGenerator(engine, engine.thinking, budget), **expected)
+    await engine.close()
+
+
+@pytest.mark.parametrize(("template", "mode"), [(HYBRID, "auto"), (OPENS, "off"), (SILENT, "off")])
+async def test_with_thinking_off_the_reply_comes_at_once(tmp_path: Path, template: str, mode: str) -> None:
+    generator = await open_scripted(tmp_path / "model", template, thinking=mode)
+    for prefix, text in (("", REPLY), ("Answer:", f" {REPLY}")):
+        reply = await ask(generator, prefix)
+        assert (reply.text, reply.thinking, reply.usage.generated) == (text, TokenUsage(), 2)
+        score = await generator.score(ScoreRequest(chat_prompt("Who?", prefix=prefix), text))
+        assert score.sum == pytest.approx(0.0, abs=1e-3)
+    await generator.close()
+
+
+async def test_a_thought_that_nothing_announced_is_closed_and_the_reply_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    generator = await open_scripted(tmp_path / "model", SILENT)
+    reply = await ask(generator)
+    assert (reply.text, reply.thoughts_cut) == (REPLY, 1)
+    assert reply.thinking.generated == reply.usage.generated == 2  # a stop string ended it
+    # With room for all of it, the reply stands behind the thought.
+    whole = await ask(generator, sampling=Sampling(20, logprobs=True))
+    assert (whole.text, whole.thoughts_cut, whole.completions[0].token_texts[-2:]) == (REPLY, 0, (REPLY, ""))
+    assert whole.usage.generated + whole.thinking.generated == 9
+    await generator.close()
+
+
+async def test_kept_thoughts_are_left_where_the_model_writes_them(tmp_path: Path) -> None:
+    generator = await open_scripted(tmp_path / "model", SILENT, thinking="keep")
+    reply = await ask(generator, sampling=Sampling(20))
+    assert reply.text == f"<think>\n{THOUGHT}</think>\n\n{REPLY}" and reply.thinking == TokenUsage()
+    await generator.close()
+
+
+async def test_thoughts_stand_in_the_ledger_under_a_role_of_their_own(tmp_path: Path) -> None:
+    generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=12)
+    tools = Tools(Question("q", "Who?"), generator, keep_prompts=True)
+    for prefix, role in (("Next question:", "sub_query"), ("Answer:", "final")):
+        await tools.generate(chat_prompt("Who?", prefix=prefix), role=role, max_tokens=6, stop=["\n"])
+    await tools.measuring().generate(chat_prompt("Who?"), role="final", max_tokens=6)
+    steps = [step for step in tools.steps if isinstance(step, GenerateStep)]
+    assert [step.texts for step in steps] == [(" Where is it?",), (f" {REPLY}",), (REPLY,)]
+    assert steps[0].thoughts == (THOUGHT,)
+    assert tools.ledger[THINKING] == TokenUsage(0, 0, 8, 0, 8)
+    assert tools.ledger[MEASURING].generated == 4 + 2
+    assert sum_usage(tools.ledger).generated == 8 + 2 + 2
+    await generator.close()
+
+
+async def test_a_token_budget_counts_thoughts_before_they_are_thought(tmp_path: Path) -> None:
+    from corag.core.errors import BudgetExhaustedError
+
+    generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=12)
+    prompt = chat_prompt("Who?")
+    cost = Tools(Question("q", "Who?"), generator).cost(prompt, 6)
+    plain = Tools(Question("q", "Who?"), generator, budget=cost)
+    await plain.generate(prompt, role="final", max_tokens=6)
+    assert plain.spent.total <= cost
+    with raises_message(BudgetExhaustedError):
+        await Tools(Question("q", "Who?"), generator, budget=cost - 1).generate(
+            prompt, role="final", max_tokens=6
+        )
+    await generator.close()
+
+
+def test_thoughts_leave_most_of_the_window_to_passages() -> None:
+    assert (thinking_budget(1024, 2048), thinking_budget(1024, 32768), thinking_budget(1, 2)) == (
+        512,
+        1024,
+        1,
+    )
