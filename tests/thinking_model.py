@@ -10,6 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.generation.standing_in import Served
+
+REPLY_WORDS = ("It is Paris,", " the capital.", " Of France.")
 THOUGHT = "Hm, maybe Rome."
 REPLY = "Paris"
 SUB_QUERY = "Where is it?"
@@ -92,3 +99,41 @@ def save_thinking_model(folder: Path, template: str, chain: dict[str, str] = CHA
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+class ThinkingServer(Served):
+    """A server with a chat route alone, whose model writes :data:`THOUGHT` and :data:`REPLY`.
+
+    ``switch``: the parameter that it switches thoughts off by, "" for none. ``apart``: it has thoughts in a
+    field of their own. ``opens``: its template opens the thought, so that only the end of it is seen.
+    """
+
+    def __init__(self, *, switch: str = "", apart: bool = False, opens: bool = False) -> None:
+        self.switch, self.apart, self.opens = switch, apart, opens
+        self.bodies: list[dict[str, Any]] = []
+        super().__init__(
+            [
+                Route(
+                    "/v1/models", lambda _: JSONResponse({"data": [{"id": "thinker", "max_model_len": 4096}]})
+                ),
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            ]
+        )
+
+    async def _complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        is_off = bool(self.switch) and self.switch in body
+        thought = (
+            [] if is_off else ["" if self.opens else "<think>", "\n", "Hm,", " maybe", " Rome.", "</think>"]
+        )
+        words = [*thought, *(["\n\n"] if thought else []), *REPLY_WORDS][: body["max_tokens"]]
+        message: dict[str, Any] = {"content": "".join(words)}
+        if self.apart and thought:
+            reply = "".join(words[7:])
+            message = {"content": reply or None, "reasoning_content": "".join(words[1:5])}
+        finish = "length" if len(words) == body["max_tokens"] else "stop"
+        usage = {"prompt_tokens": 9, "completion_tokens": len(words)}
+        if self.apart:
+            usage["completion_tokens_details"] = {"reasoning_tokens": min(len(words), len(thought))}
+        return JSONResponse({"choices": [{"message": message, "finish_reason": finish}], "usage": usage})

@@ -28,6 +28,7 @@ from corag.core.runs.environment import environment
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import ThinkingOptions
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from training.checks import requested_identity
 from training.config import ProgramOptions
@@ -242,13 +243,18 @@ def describe_checkpoint_size(trainer: Any, out: Path) -> str:
     )
 
 
-def check_tokenizer(what: str, fingerprint: str, config: ProgramOptions, folder: str, remake: str) -> None:
+def check_tokenizer(
+    what: str, settings: Mapping[str, Any], config: ProgramOptions, folder: str, remake: str
+) -> None:
     """Raise :class:`ConfigError` if something was written with another tokenizer than the model's.
 
-    ``what``: it, for the message; ``remake``: the command that makes it anew.
+    ``what``: it, for the message; ``settings``: what it was written with; ``remake``: the command that makes
+    it anew.
     """
+    fingerprint = settings["tokenizer"]
     chat: Literal["auto", "no"] = "no" if fingerprint.endswith("no chat") else "auto"
-    if Renderer.load(folder, chat).fingerprint != fingerprint:
+    told = ThinkingOptions("auto", settings.get("template_args", {}))
+    if Renderer.load(folder, chat, told).fingerprint != fingerprint:
         raise ConfigError(
             f"{what} were written with another tokenizer or chat template than that of '{config.model}': "
             f"make them again with '{remake} --model {config.model}'."

@@ -215,6 +215,7 @@ async def make_rows(
         chat,
         or_default(config, RowsConfig),
         index.options,
+        model.options.template_args if isinstance(model, Model) else {},
     )
     return RowSet(options.out, await make_rows_with(options, index.engine))
 

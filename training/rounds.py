@@ -305,6 +305,7 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
             config.model.chat,
             config.rows,
             config.retriever,
+            config.model.template_args,
         )
         options = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
         options["learning_rate"] *= config.learning_rate_share if turn.start else 1

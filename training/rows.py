@@ -21,6 +21,7 @@ from corag.core.protocols import Retriever
 from corag.core.types import Passage
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import ThinkingOptions
 from eval.experiment.backends import open_searched, require_index
 from retrieval.config import RetrieverConfig
 from training import tables
@@ -43,6 +44,8 @@ class MakeRowsConfig(Options):
         model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder
             or a Hugging Face name.
         chat: whether prompts go through the model's chat template, as in decoding; auto does if it has one.
+        template_args: further arguments of the chat template, as ``--model.template_args`` gives them in
+            decoding.
         rows: which rows are made.
         retriever: the index that the chains were sampled with.
     """
@@ -53,6 +56,7 @@ class MakeRowsConfig(Options):
     chat: Literal["auto", "yes", "no"] = "auto"
     rows: RowsConfig = field(default_factory=RowsConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    template_args: dict[str, Any] = field(default_factory=dict)
 
     ALIASES: ClassVar[dict[str, str]] = {"llm": "model", "index": "retriever.index"}
 
@@ -161,7 +165,7 @@ async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsRe
     """Write the rows, with an index that is open."""
     _check_installed()
     folder = model_folder(config.model, weights=False)
-    renderer = Renderer.load(folder, config.chat)
+    renderer = Renderer.load(folder, config.chat, ThinkingOptions("auto", config.template_args))
     folders = [Path(chains) for chains in config.chains]
     length = tables.within_window(config.rows.max_length, config.model, folder, "rows")
     return await write_rows(
@@ -261,6 +265,7 @@ def row_settings(
             "chains": tables.identify(folders),
             "rows": identity_of(config),
             "tokenizer": renderer.fingerprint,
+            **({"template_args": renderer.template_args} if renderer.template_args else {}),
             **prompts,
         }
     )

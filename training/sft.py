@@ -136,7 +136,7 @@ def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
     import datasets
 
     report = load_report(name)
-    check_tokenizer(f"the rows in '{name}'", report.settings["tokenizer"], config, folder, "corag rows")
+    check_tokenizer(f"the rows in '{name}'", report.settings, config, folder, "corag rows")
     warn_of_test_questions(name, report)
     rows = datasets.load_from_disk(name)
     limit = config.max_length or report.settings["rows"]["max_length"]

@@ -30,6 +30,7 @@ from corag.core.protocols import (
 from corag.core.types import TokenUsage
 from corag.generation.prefixes import repeated, tell_to_begin
 from corag.generation.rendering import COMMON_NAMES, EstimatedTokens, fit, spaced_prompt
+from corag.generation.thinking import inner_text, is_cut, thought_in
 
 FUNCTIONS = ("invoke", "complete", "generate", "__call__")
 SETTINGS = {
@@ -52,10 +53,11 @@ _EXPECTED = (
 )
 
 
-def adapt_model(thing: Any, max_context: int = 0) -> Generator:
+def adapt_model(thing: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> Generator:
     """Return a generator around an own model; one that has our protocol is used as it is.
 
     ``max_context``: its window in tokens, to which prompts are shortened; 0 for as long as they come.
+    ``keeps_thoughts``: leave them in its replies.
 
     Raises :class:`ConfigError` for what is no model.
     """
@@ -66,7 +68,7 @@ def adapt_model(thing: Any, max_context: int = 0) -> Generator:
             f"{describe(thing)} takes token ids, not texts: open its folder or name, "
             'open_model("FOLDER", backend="transformers"), or give a function of the prompt around it.'
         )
-    return OwnGenerator(thing, max_context)
+    return OwnGenerator(thing, max_context, keeps_thoughts=keeps_thoughts)
 
 
 class _BorrowedModel:
@@ -96,7 +98,8 @@ class _Reply:
 class OwnGenerator:
     """A :class:`corag.core.protocols.Generator` around an object or function of the user's."""
 
-    def __init__(self, thing: Any, max_context: int = 0) -> None:
+    def __init__(self, thing: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> None:
+        self._keeps_thoughts = keeps_thoughts
         self._call = OwnCall(thing, FUNCTIONS, SETTINGS, _EXPECTED)
         self._score = getattr(thing, "score", None)
         self._count = getattr(thing, "count_tokens", None)
@@ -135,7 +138,27 @@ class OwnGenerator:
             *(self._sample(prompt, sampling, number) for number in range(sampling.n))
         )
         completions = tuple(self._completion(reply, prompt, sampling) for reply in replies)
-        return Generation(completions, self._usage(prompt, replies), shortening)
+        generation = Generation(completions, self._usage(prompt, replies), shortening)
+        return (
+            generation if self._keeps_thoughts or prompt.plain else self._thoughts_apart(generation, replies)
+        )
+
+    def _thoughts_apart(self, generation: Generation, replies: Sequence[_Reply]) -> Generation:
+        """Tell what the thoughts that the replies began with cost from what the rest did."""
+        thoughts = tuple(reply.text[: thought_in(reply.text)] for reply in replies)
+        if not any(thoughts):
+            return generation
+        usage = generation.usage
+        tokens = min(usage.generated, sum(map(self.count_tokens, thoughts)))
+        return replace(
+            generation,
+            usage=replace(
+                usage, generated=usage.generated - tokens, computed_generated=usage.generated - tokens
+            ),
+            thinking=TokenUsage(generated=tokens, computed_generated=tokens),
+            thoughts=tuple(map(inner_text, thoughts)),
+            thoughts_cut=sum(is_cut(reply.text) for reply in replies),
+        )
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a text by the object's own ``score(prompt, target)``.
@@ -193,6 +216,8 @@ class OwnGenerator:
 
     def _completion(self, reply: _Reply, prompt: Prompt, sampling: Sampling) -> Completion:
         text, whole = reply.text, reply.text
+        if not self._keeps_thoughts and not prompt.plain:
+            text = text[thought_in(text) :]
         for before in (prompt.text, prompt.prefix):  # a pipeline returns the prompt, too
             text = text[repeated(text, before) :]
         at = min((place for each in sampling.stop if (place := text.find(each)) >= 0), default=len(text))
@@ -205,7 +230,8 @@ class OwnGenerator:
                 f"{self.name} was asked for log-probabilities: return {{'text': ..., 'tokens': [...], "
                 "'logprobs': [...]}, of which the tokens joined are the text."
             )
-        return replace(_within(reply, whole.find(text), len(text)), finish_reason=finish)
+        start = whole.find(text, 0 if self._keeps_thoughts or prompt.plain else thought_in(whole))
+        return replace(_within(reply, start, len(text)), finish_reason=finish)
 
     def _usage(self, prompt: Prompt, replies: Sequence[_Reply]) -> TokenUsage:
         """Return what the calls cost: the prompt counts once, and what nobody counted is estimated."""

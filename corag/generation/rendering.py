@@ -56,6 +56,8 @@ class Renderer:
                 "--model.template_args are of a chat template, but none is used: leave them out, or choose "
                 "chat 'yes' and a model that has one."
             )
+        self.template_args = dict(thinking.template_args)
+        """What the chat template was to be told."""
         self.thinking = _find_thinking(tokenizer, thinking) if chat else Thinking()
         self.template = ChatTemplate(tokenizer, self.thinking.args)
         """The chat template, of no use to a base model."""

@@ -71,7 +71,8 @@ class ThinkingGenerator:
         self._thinking = thinking
         self._budget = budget
         self.fingerprint = inner.fingerprint + (f"/{budget}" if thinking.generates else "")
-        self.thinking_tokens = budget if thinking.generates else 0
+        before = int(getattr(inner, "thinking_tokens", 0))
+        self.thinking_tokens = budget if thinking.generates else before
 
     @property
     def about(self) -> tuple[str, ...]:

@@ -7,16 +7,32 @@ from typing import Any
 
 import pytest
 
+from corag.chains.config import CoRAGConfig
+from corag.chains.method import corag
+from corag.core.errors import BudgetExhaustedError
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.core.tools import GenerateStep, Tools
-from corag.core.types import MEASURING, THINKING, Question, TokenUsage, sum_usage
+from corag.core.types import MEASURING, THINKING, Passage, Question, TokenUsage, sum_usage
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
+from corag.generation.own_model import adapt_model
 from corag.generation.thinking_generator import ThinkingGenerator, thinking_budget
 from corag.generation.vllm_engine import VllmGenerator
-from tests.fakes import chat_prompt
+from tests.fakes import WordRetriever, chat_prompt
 from tests.messages import raises_message
-from tests.thinking_model import CHAIN, ENDLESS, HYBRID, OPENS, REPLY, SILENT, THOUGHT, save_thinking_model
+from tests.serving import served_model
+from tests.thinking_model import (
+    CHAIN,
+    ENDLESS,
+    HYBRID,
+    OPENS,
+    REPLY,
+    SILENT,
+    SUB_QUERY,
+    THOUGHT,
+    ThinkingServer,
+    save_thinking_model,
+)
 
 # A thought meets both stop strings, and is longer than the reply may be.
 SAMPLING = Sampling(3, logprobs=True, stop=(".", "\n"))
@@ -136,8 +152,6 @@ async def test_thoughts_stand_in_the_ledger_under_a_role_of_their_own(tmp_path: 
 
 
 async def test_a_token_budget_counts_thoughts_before_they_are_thought(tmp_path: Path) -> None:
-    from corag.core.errors import BudgetExhaustedError
-
     generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=12)
     prompt = chat_prompt("Who?")
     cost = Tools(Question("q", "Who?"), generator).cost(prompt, 6)
@@ -157,3 +171,93 @@ def test_thoughts_leave_most_of_the_window_to_passages() -> None:
         1024,
         1,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_vllm_server_thinks_as_the_engine_in_process_does(tmp_path: Path) -> None:
+    model = save_thinking_model(tmp_path / "model", OPENS)
+    with served_model(model) as url:
+        for backend in ({"backend": "server", "name": model}, {"backend": "openai", "tokenizer": model}):
+            generator = await open_generator(ModelConfig(urls=(url,), max_thinking_tokens=12, **backend))
+            await check_replies(generator, THOUGHT, cut=False, tokens=4)
+            await generator.close()
+
+
+async def test_corag_asks_and_answers_without_a_thought_and_pays_for_thoughts_apart(tmp_path: Path) -> None:
+    generator = await open_scripted(tmp_path / "model", OPENS)
+    retriever = WordRetriever([Passage("p", "France", "Where it is.")])
+    tools = Tools(Question("q", "Who?"), generator, retriever)
+    answer = await corag(Question("q", "Who?"), tools, CoRAGConfig(strategy="greedy", max_hops=2))
+    assert answer.text == REPLY
+    assert set(retriever.queries) <= {"Who?", SUB_QUERY} and SUB_QUERY in retriever.queries
+    texts = [text for step in tools.steps if isinstance(step, GenerateStep) for text in step.texts]
+    assert not any("Hm," in text or "think" in text for text in texts)
+    calls = sum(usage.calls for usage in tools.ledger.values())
+    assert tools.ledger[THINKING].generated == 4 * calls
+    await generator.close()
+
+
+async def open_served(server: ThinkingServer, **options: Any) -> Generator:
+    return await open_generator(ModelConfig(backend="openai", urls=(server.url,), retries=0, **options))
+
+
+@pytest.mark.parametrize("switch", ["chat_template_kwargs", "reasoning_effort"])
+async def test_a_server_that_can_be_told_to_have_no_thoughts_is_told_so(switch: str) -> None:
+    with ThinkingServer(switch=switch) as server:
+        generator = await open_served(server)
+        assert "it replies without thoughts, as it was told" in generator.about[0]  # type: ignore[attr-defined]
+        server.bodies.clear()
+        reply = await ask(generator, sampling=Sampling(2))
+        assert (reply.text, reply.thinking) == ("It is Paris, the capital.", TokenUsage())
+        assert server.bodies[0]["max_tokens"] == 2 and switch in server.bodies[0]
+        thinking = await open_served(server, thinking="strip")
+        assert thinking.fingerprint != generator.fingerprint
+        await generator.close()
+        await thinking.close()
+
+
+@pytest.mark.parametrize(("apart", "opens"), [(False, False), (True, False), (False, True)])
+async def test_thoughts_of_other_servers_have_room_besides_the_reply_and_stand_apart(
+    apart: bool, opens: bool
+) -> None:
+    with ThinkingServer(apart=apart, opens=opens) as server:
+        generator = await open_served(server, max_thinking_tokens=8, thinking="strip")
+        if opens:  # a thought without its beginning shows only once there is a reply
+            assert not generator.thinking_tokens  # type: ignore[attr-defined]
+        reply = await ask(generator, sampling=Sampling(10))
+        assert reply.text.startswith("It is Paris, the capital.")
+        assert (reply.thoughts, reply.thoughts_cut) == ((THOUGHT,), 0)
+        assert reply.thinking.generated > 0
+        assert reply.thinking.generated + reply.usage.generated == 10
+        await generator.close()
+
+
+async def test_a_reply_cut_within_a_thought_is_empty_and_counted_and_none_is_longer_than_its_own_limit() -> (
+    None
+):
+    with ThinkingServer() as server:
+        short = await open_served(server, max_thinking_tokens=1)
+        reply = await ask(short, sampling=Sampling(3))
+        assert (reply.text, reply.completions[0].finish_reason, reply.thoughts_cut) == ("", "length", 1)
+        assert server.bodies[-1]["max_tokens"] == 4
+        # Of ten words seven are thoughts; the reply has three, which an estimate of tokens cuts to its limit.
+        wide = await open_served(server, max_thinking_tokens=8)
+        reply = await ask(wide, sampling=Sampling(4))
+        assert (reply.text, reply.completions[0].finish_reason) == ("It is Paris, the", "length")
+        kept = await open_served(server, thinking="keep")
+        assert (await ask(kept, sampling=Sampling(8))).text.startswith("<think>\nHm,")
+        for generator in (short, wide, kept):
+            await generator.close()
+
+
+async def test_thoughts_of_an_own_model_are_taken_out_unless_they_are_kept() -> None:
+    def model(prompt: str) -> str:
+        return f"<think>\n{THOUGHT}</think>\n\n{REPLY}, so."
+
+    reply = await ask(adapt_model(model), sampling=Sampling(8, stop=(",",)))
+    assert (reply.text, reply.thoughts, reply.thoughts_cut) == (REPLY, (THOUGHT,), 0)
+    assert reply.thinking.generated > 0
+    assert (await ask(adapt_model(lambda prompt: "<think>Or"), sampling=Sampling(8))).thoughts_cut == 1
+    kept = await ask(adapt_model(model, keeps_thoughts=True), sampling=Sampling(8))
+    assert kept.text == model("") and not kept.thoughts

@@ -17,8 +17,11 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import ScoreRequest
 from corag.core.tools import GenerateStep, Tools
+from corag.generation.rendering import Renderer
+from corag.generation.thinking import ThinkingOptions
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, chat_prompt
 from tests.messages import raises_message
+from tests.thinking_model import HYBRID, SUB_QUERY, thinking_tokenizer
 from tests.training.toy import ALL, BY_ID, CORAG, QUESTION, REFUSAL, SAMPLE, WORLD, examples_of, write_chains
 from training import row_tasks
 from training.chains import ChainRow, read_chains
@@ -324,3 +327,14 @@ def test_a_task_is_an_entry_of_one_table(monkeypatch):
     assert set(typing.get_args(row_tasks.Task)) == set(row_tasks.ROW_TASKS) - {"count"}
     for name in typing.get_args(row_tasks.Task):
         assert RowsConfig(tasks=(name,)).tasks == (name,)
+
+
+def test_what_a_thinking_model_learns_stands_behind_the_empty_thought():
+    tokenizer, prompt = thinking_tokenizer(HYBRID), chat_prompt("Who?", prefix="Next question:")
+    example = TrainingExample("q", "sub_query", 1, prompt, SUB_QUERY)
+    told = ThinkingOptions(), ThinkingOptions("strip"), ThinkingOptions("auto", {"enable_thinking": True})
+    renderers = [Renderer(tokenizer, chat=True, thinking=options) for options in told]
+    texts = [tokenizer.decode(tokenise(example, each, RowsConfig())[0].input_ids) for each in renderers]
+    assert (
+        texts == ["<|user|>Who?<|end|><|bot|><think>\n\n</think>\n\nNext question: Where is it?<|end|>"] * 3
+    )

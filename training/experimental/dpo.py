@@ -102,9 +102,7 @@ def load_pairs(config: DpoConfig, folder: str) -> Any:
     import datasets
 
     report = load_report(config)
-    check_tokenizer(
-        f"the pairs in '{config.pairs}'", report.settings["tokenizer"], config, folder, "corag pairs"
-    )
+    check_tokenizer(f"the pairs in '{config.pairs}'", report.settings, config, folder, "corag pairs")
     warn_of_test_questions(config.pairs, report)
     pairs = datasets.load_from_disk(config.pairs)
     limit = config.max_length or report.settings["pairs"]["max_length"]

@@ -167,7 +167,7 @@ def load_inputs(config: GrpoConfig, folder: str) -> GrpoInputs:
 
     Raises as :func:`load_prefixes` and :func:`check_dev` do.
     """
-    renderer = Renderer.load(folder, config.engine.chat)
+    renderer = Renderer.load(folder, config.engine.chat, config.engine.thoughts)
     corag = load_corag_options([Path(chains) for chains in config.chains])
     prefixes = load_prefixes(config, folder, renderer, corag)
     dev = load_dev(config)

@@ -28,6 +28,7 @@ from corag.core.protocols import ScoreRequest
 from corag.core.text import normalize_answer
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import ThinkingOptions
 from training import tables
 from training.chains import ChainRow, load_corag_options, read_chains, thought_folders
 from training.data import is_validation
@@ -82,6 +83,8 @@ class MakePairsConfig(Options):
         model: the model that will be trained, whose tokenizer the pairs are written for: "default", a folder
             or a Hugging Face name.
         chat: whether prompts go through the model's chat template, as in decoding; auto does if it has one.
+        template_args: further arguments of the chat template, as ``--model.template_args`` gives them in
+            decoding.
         pairs: which pairs are made.
     """
 
@@ -90,6 +93,7 @@ class MakePairsConfig(Options):
     model: str = "default"
     chat: Literal["auto", "yes", "no"] = "auto"
     pairs: PairsConfig = field(default_factory=PairsConfig)
+    template_args: dict[str, Any] = field(default_factory=dict)
 
     ALIASES: ClassVar[dict[str, str]] = {"llm": "model"}
 
@@ -229,7 +233,7 @@ def make_pairs(config: MakePairsConfig) -> PairsReport:
     folder = model_folder(config.model, weights=False)
     length = tables.within_window(config.pairs.max_length, config.model, folder, "pairs")
     options = replace(config.pairs, max_length=length)
-    renderer = Renderer.load(folder, config.chat)
+    renderer = Renderer.load(folder, config.chat, ThinkingOptions("auto", config.template_args))
     return write_pairs([Path(chains) for chains in config.chains], Path(config.out), renderer, options)
 
 
@@ -246,6 +250,7 @@ def write_pairs(folders: Sequence[Path], out: Path, renderer: Renderer, config: 
             "chains": tables.identify(folders),
             "pairs": asdict(config),
             "tokenizer": renderer.fingerprint,
+            **({"template_args": renderer.template_args} if renderer.template_args else {}),
         }
     )
     if (report_before := read_pairs_report(out)) is not None:

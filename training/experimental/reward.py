@@ -23,6 +23,7 @@ from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import Question
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import thought_in
 from eval.api.background import background
 from training.chains import ChainRow
 from training.experimental.config import RewardOptions
@@ -160,6 +161,7 @@ class Rewarder:
         ended = bool(ids) and ids[-1] == self._renderer.end_of_turn()
         reply_ids = list(ids[:-1] if ended else ids)
         text = self._renderer.continuation(prefix.prompt_ids, reply_ids)
+        text = text[thought_in(text) :]  # no part of a sub-query
         reply = Completion(text, tuple(ids), "stop" if ended else "length")
         tools = Tools(prefix.question, self._generator, self._retriever)
         return await score_reply(reply, prefix, tools, self._corag, self._options)

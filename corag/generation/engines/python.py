@@ -18,12 +18,14 @@ async def _open(config: ModelConfig) -> Generator:
     from corag.generation.own_model import adapt_model
 
     for name, value in chosen_options(config).items():
-        if name not in ("backend", "name", "max_context", "remember"):
+        if name not in ("backend", "name", "max_context", "remember", "thinking"):
             raise ConfigError(
                 f"model.{name} is '{value}', but '{config.name}' is a function or object of yours, which is "
                 "told nothing of it: set it there, and leave it out here."
             )
-    return adapt_model(find_own(config.name, "--model.name"), config.max_context)
+    return adapt_model(
+        find_own(config.name, "--model.name"), config.max_context, keeps_thoughts=config.thinking == "keep"
+    )
 
 
 ENGINE = Engine("python", "a function or object of yours: FILE.py:NAME", _open, loads_adapters=False)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -44,6 +44,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.http.endpoints import Endpoints, connect, list_at, require_one_model
 from corag.generation.http.features import Features, Server, shared_features
 from corag.generation.http.probing import open_servers
+from corag.generation.http.thoughts import ServerThoughts
 from corag.generation.http.wire import (
     CHAT,
     COMPLETIONS,
@@ -75,6 +76,7 @@ from corag.generation.rendering import (
     spaced,
     spaced_prompt,
 )
+from corag.generation.thinking import closing_of
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
@@ -132,11 +134,20 @@ class HttpGenerator:
         self.lacks: frozenset[Ability] = self._features.lacks
         self.about = tuple(server.describe() for server in servers) if describe else ()
         self.about += renderer.about if renderer else ()
+        # Where prompts are rendered here, thoughts are generated apart (corag.generation.thinking_generator).
+        renders = rendered and self._features.completions
+        self.thinking = renderer.thinking if renderer is not None and renders else None
+        self.window = window
+        self._thoughts = ServerThoughts.of(config, self._features, window)
+        if self.thinking is not None and self.thinking.closes:
+            self._thoughts = replace(self._thoughts, budget=0)
+        self.thinking_tokens = self._thoughts.budget
         way = "rendered" if rendered or self._features.template else "asked"
         self.fingerprint = (
             f"{config.backend}:{stable_hash(servers[0].model)}:{tokenizer or 'estimated'}:{window}"
             f":chat={renderer.way if renderer and rendered else self._chat}:prefix={way}"
         )
+        self.fingerprint += "" if renders else self._thoughts.identity
         # What is not sent does not shape the replies, so it is another generator.
         if omitted := sorted(set().union(*(server.wording.omitted for server in servers))):
             self.fingerprint += f":without={'+'.join(omitted)}"
@@ -160,7 +171,7 @@ class HttpGenerator:
         if tokenizer:
             require(f"the tokenizer '{tokenizer}'", "transformers")
             folder = model_folder(tokenizer, weights=False)
-            renderer = Renderer.load(folder, config.chat)
+            renderer = Renderer.load(folder, config.chat, config.thoughts)
             digest = folder_digest(folder)
         client = connect(config)
         try:
@@ -187,8 +198,10 @@ class HttpGenerator:
         self._require(sampling)
         if self._renderer is not None:
             sampling = self._renderer.ending(request.prompt, sampling)
-        call = await self._prepare(request.prompt, self._room - sampling.max_tokens, request.affinity)
+        room = self._room - self._thoughts.widen(sampling).max_tokens
+        call = await self._prepare(request.prompt, room, request.affinity)
         chat = call.route == CHAT
+        sampling = self._thoughts.widen(sampling) if chat else sampling
         returns_ids = self._features.returns_ids and call.ids is not None
         # A request per sample, each with its seed, as the other engines have it: of n > 1, servers count the
         # cache hits of one sample only. Where no seed is obeyed one request for all spares the server the
@@ -201,7 +214,8 @@ class HttpGenerator:
             for i, n in enumerate(sizes)
         ]  # fmt: skip
         parse = partial(
-            read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=returns_ids
+            read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=returns_ids,
+            kept=self._thoughts.kept,
         )  # fmt: skip
         if returns_ids:
             call.body["return_token_ids"] = True
@@ -219,7 +233,8 @@ class HttpGenerator:
             for reply in replies
             for completion in reply.completions
         )
-        return Generation(completions, self._usage(call, replies), call.shortening)
+        generation = Generation(completions, self._usage(call, replies), call.shortening)
+        return self._thoughts.split(generation, replies, request.sampling, self._counter.count)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, whose tokens count as generated.
@@ -251,7 +266,8 @@ class HttpGenerator:
         """Fit a prompt into ``room`` tokens, and return how it is sent."""
         rendered = self._renderer is not None and self._renderer.chat
         plain = prompt.plain or not self._chat
-        begin_here = plain or prompt.prefix or not self._features.chat
+        thinks = self.thinking is not None and (self.thinking.closes or prompt.thought is not None)
+        begin_here = plain or prompt.prefix or thinks or not self._features.chat
         as_text = self._features.completions and begin_here and (plain or rendered)
         if as_text and self._renderer is not None and self._features.token_ids:
             ids, shortening = self._renderer.encode_within(prompt, room)
@@ -264,21 +280,22 @@ class HttpGenerator:
             return _Call(COMPLETIONS, {"prompt": text}, prompt, shortening)
         if plain:  # and the server offers chat alone
             messages = [{"role": "user", "content": spaced_out.text}]
-            return _Call(CHAT, {"messages": messages}, prompt, shortening)
+            return _Call(CHAT, {"messages": messages} | dict(self._thoughts.settings), prompt, shortening)
         if self._features.completions and begin_here and self._features.template:
-            body = {"prompt": await self._templated(spaced_out, affinity)}
-            return _Call(COMPLETIONS, body, prompt, shortening)
+            text = await self._templated(spaced_out, affinity)
+            return _Call(COMPLETIONS, {"prompt": text}, prompt, shortening)
         messages = messages_body(spaced_out)
         if self._renderer is not None and rendered:
             messages = [dict(turn) for turn in self._renderer.template.turns(messages)]
         messages = tell_to_begin(messages, spaced_out.prefix)
-        return _Call(CHAT, {"messages": messages}, prompt, shortening, prefix=spaced_out.prefix)
+        body: dict[str, Any] = {"messages": messages, **self._thoughts.settings}
+        return _Call(CHAT, body, prompt, shortening, prefix=spaced_out.prefix)
 
     async def _templated(self, prompt: Prompt, affinity: str) -> str:
         """Let llama.cpp's server fill in its chat template. ``prompt``: spaced out."""
-        body = {"messages": messages_body(prompt)}
+        body: dict[str, Any] = {"messages": messages_body(prompt), **self._thoughts.settings}
         text = await self._endpoints.request(TEMPLATE, lambda _: body, read_template, affinity)
-        return text + prompt.prefix
+        return text + ("" if self._thoughts.kept else closing_of(text)) + prompt.prefix
 
     async def _prompt_ids(self, prompt: Prompt, room: int, affinity: str) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what was left out for that."""

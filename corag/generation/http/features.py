@@ -33,7 +33,9 @@ class Features:
         sampling: obeys them too. Some take them and do as if they had not, as Ollama does.
         special_tokens: spells special tokens out on request.
         priorities: takes a request's priority (vLLM with --scheduling-policy priority).
-        thinks: its model writes reasoning before each reply.
+        thinks: its model writes reasoning before each reply, and cannot be told not to, or was not to be.
+        switched_by_template: it has been told not to by arguments of the chat template.
+        switched_by_effort: it has been told not to by the reasoning effort.
     """
 
     chat: bool = False
@@ -54,6 +56,8 @@ class Features:
     special_tokens: bool = False
     priorities: bool = False
     thinks: bool = False
+    switched_by_template: bool = False
+    switched_by_effort: bool = False
 
     @property
     def scores(self) -> Literal["forced", "echo", "steps", ""]:
@@ -123,7 +127,9 @@ class Server(Endpoint):
             f"{name} {value if isinstance(value, str) else 'yes' if value else 'no'}"
             for name, value in supported.items()
         )
-        thinks = "; it thinks before it replies, out of each reply's tokens" if features.thinks else ""
+        switched = features.switched_by_template or features.switched_by_effort
+        thinks = "; it thinks before it replies" if features.thinks else ""
+        thinks = "; it replies without thoughts, as it was told" if switched else thinks
         kind = f" ({self.kind})" if self.kind else ""
         omitted = ", ".join(sorted(self.wording.omitted))
         omits = f"; it takes no {omitted}, so its own holds" if omitted else ""

@@ -57,6 +57,7 @@ from corag.generation.http.wire import (
 )
 from corag.generation.http.wording import Wording
 from corag.generation.rendering import Renderer
+from corag.generation.thinking import BY_EFFORT, BY_TEMPLATE, SWITCHES
 
 # What a vLLM server supports without being probed; log-probabilities, forced replies and priorities depend on
 # how it was started. Its chat route is not used: prompts go as token ids, as with the engine in process.
@@ -399,14 +400,27 @@ async def _probe_routes(probe: _Probe, base: dict[str, Any]) -> Features:
             "log, or name another model with --model.name."
         )
     templated = text is not None and await _applies_template(probe, base)
+    thinks = chat is not None and chat.thinks
+    switch = await _probe_switches(probe, base) if thinks and probe.config.thinking in ("auto", "off") else {}
     return Features(
         completions=text is not None and not (templated and chat is not None),
         templated=templated,
         chat=chat is not None,
         logprobs=all(route.logprobs for route in routes),
         settings=all(route.settings for route in routes),
-        thinks=chat is not None and chat.thinks,
+        **({"thinks": thinks} | switch),
     )
+
+
+async def _probe_switches(probe: _Probe, base: dict[str, Any]) -> dict[str, bool]:
+    """Find out what switches a server's thoughts off, if anything does."""
+    if any(name in SWITCHES for name in probe.config.template_args):
+        return {}  # the user has decided
+    for name, setting in {"switched_by_template": BY_TEMPLATE, "switched_by_effort": BY_EFFORT}.items():
+        body = {**base, "messages": _MESSAGES, **setting}
+        if await probe.attempt(CHAT, body, begins_with_thought) is False:
+            return {"thinks": False, name: True}
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

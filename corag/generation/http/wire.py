@@ -20,6 +20,7 @@ from corag.core.protocols import Completion, Sampling
 from corag.generation.forced import FORCED_TOKENS
 from corag.generation.http.endpoints import MalformedReplyError, list_at, value_at
 from corag.generation.prefixes import repeated
+from corag.generation.thinking import inner_text, thought_in
 
 MODELS, CHAT, COMPLETIONS = "/v1/models", "/v1/chat/completions", "/v1/completions"
 # llama.cpp's own routes, beside OpenAI's. vLLM has the last one too.
@@ -29,19 +30,25 @@ NATIVE, TEMPLATE, TOKENIZE = "/completion", "/apply-template", "/tokenize"
 UNLIKELY = 7
 CERTAIN = -0.001  # a log-probability above this is one that a bias has changed
 _WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
-_THOUGHT, _THOUGHT_END = "<think>", "</think>"
 _CUT = frozenset({"length", "max_tokens"})  # reasons why a reply ended before it was complete
 _ABANDONED = frozenset({"abort", "error"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Samples of one request; token counts as the server reports them, None if it does not."""
+    """Samples of one request; token counts as the server reports them, None if it does not.
+
+    ``thoughts``: what was written before each sample, "" for nothing; ``thoughts_cut``: how many of them used
+    up all tokens; ``thought_tokens``: theirs, all together.
+    """
 
     completions: tuple[Completion, ...]
     prompt_tokens: int | None
     generated_tokens: int | None
     cached: int
+    thoughts: tuple[str, ...] = ()
+    thoughts_cut: int = 0
+    thought_tokens: int | None = None
 
 
 # Bodies
@@ -212,23 +219,6 @@ def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
     return value_at(message, "content", kind=str)
 
 
-def after_thought(text: str) -> int:
-    r"""Return where a reply begins behind the reasoning that some models write before it; 0 if there is none.
-
-    >>> text = "<think>Rome? no</think>\n\nParis"
-    >>> text[after_thought(text):]
-    'Paris'
-    """
-    start = len(text) - len(text.lstrip())
-    if not text.startswith(_THOUGHT, start):
-        return 0
-    end = text.find(_THOUGHT_END, start)
-    if end < 0:  # cut off before it came to a reply
-        return len(text)
-    end += len(_THOUGHT_END)
-    return end + len(text[end:]) - len(text[end:].lstrip())
-
-
 def _reasoning(message: Mapping[str, Any]) -> str:
     """Return a message's reasoning where the server has it in a field of its own, "" if it has none."""
     text = message.get("reasoning_content") or message.get("reasoning")
@@ -240,7 +230,7 @@ def begins_with_thought(reply: Any) -> bool:
     message = value_at(reply, "choices", 0, kind=dict).get("message")
     if not isinstance(message, dict):
         return False
-    return bool(_reasoning(message)) or str(message.get("content")).lstrip().startswith(_THOUGHT)
+    return bool(_reasoning(message)) or thought_in(str(message.get("content"))) > 0
 
 
 def first_logprob(reply: Any, *, chat: bool) -> float | None:
@@ -294,12 +284,19 @@ def read_probe(reply: Any) -> tuple[tuple[int, ...] | None, bool]:
 
 
 def read_reply(
-    reply: Any, *, sampling: Sampling, n: int, chat: bool, prefix: str = "", token_ids: bool = False
+    reply: Any,
+    *,
+    sampling: Sampling,
+    n: int,
+    chat: bool,
+    prefix: str = "",
+    token_ids: bool = False,
+    kept: bool = False,
 ) -> Reply:
     """Read ``n`` samples.
 
     ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
-    returns ids. Raises :class:`MalformedReplyError`.
+    returns ids; ``kept``: thoughts are left in the samples. Raises :class:`MalformedReplyError`.
     """
     choices = list_at(reply, "choices", kind=dict)
     if len(choices) != n:
@@ -308,14 +305,32 @@ def read_reply(
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    strips = chat and not kept
+    completions = tuple(
+        _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids, strips=strips)
+        for choice in choices
+    )
+    thoughts = tuple(_thought(choice) if strips else "" for choice in choices)
+    written = usage.get("completion_tokens_details")
     return Reply(
-        tuple(
-            _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids) for choice in choices
-        ),
+        completions,
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
         _count(cached) or 0,
+        thoughts,
+        sum(
+            bool(thought) and not each.text.strip() and each.finish_reason == "length"
+            for thought, each in zip(thoughts, completions, strict=True)
+        ),
+        _count(written.get("reasoning_tokens")) or None if isinstance(written, dict) else None,
     )
+
+
+def _thought(choice: Mapping[str, Any]) -> str:
+    """Return what a model wrote before its reply in a conversation, "" if nothing."""
+    whole = choice_text(choice, chat=True)
+    apart = _reasoning(value_at(choice, "message", kind=dict)).strip()
+    return apart or inner_text(whole[: thought_in(whole)])
 
 
 def _count(value: Any) -> int | None:
@@ -323,11 +338,11 @@ def _count(value: Any) -> int | None:
 
 
 def _completion(
-    choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool
+    choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool, strips: bool
 ) -> Completion:
     """Read one sample, without what it was told to begin with and what it was told to end at."""
     whole = choice_text(choice, chat=chat)
-    start = after_thought(whole) if chat else 0
+    start = thought_in(whole) if strips else 0
     start += repeated(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]

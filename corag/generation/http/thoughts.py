@@ -1,0 +1,112 @@
+"""Thoughts of models behind servers that fill in the chat template themselves.
+
+Such a server is told to switch thoughts off, in the words of its kind. Where it does not listen, a reply has
+room for thoughts besides its own tokens, and is read without them. Thoughts cannot be closed for it: one that
+used up all of that leaves an empty reply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from corag.core.prompting.shorten import longest_beginning
+from corag.core.protocols import Completion, Generation, Sampling
+from corag.core.types import TokenUsage
+from corag.generation.config import ModelConfig
+from corag.generation.http.features import Features
+from corag.generation.http.wire import Reply
+from corag.generation.thinking import BY_EFFORT, BY_TEMPLATE
+from corag.generation.thinking_generator import thinking_budget
+
+_WORD_END = re.compile(r"(?<=\S)(?=\s)|$")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerThoughts:
+    """What becomes of a server's thoughts.
+
+    Attributes:
+        settings: what each conversation is sent with.
+        budget: tokens for thoughts besides a reply's own; 0 for a model that has none.
+        kept: replies are left as they are.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    budget: int = 0
+    kept: bool = False
+
+    @classmethod
+    def of(cls, config: ModelConfig, features: Features, window: int) -> ServerThoughts:
+        """Return what the options and a server's features come to. ``window``: of the server, in tokens."""
+        settings: dict[str, Any] = {}
+        arguments = dict(config.template_args)
+        if features.switched_by_template:
+            arguments = BY_TEMPLATE["chat_template_kwargs"] | arguments
+        if features.switched_by_effort:
+            settings |= BY_EFFORT
+        if arguments:
+            settings["chat_template_kwargs"] = arguments
+        kept = config.thinking == "keep"
+        budget = thinking_budget(config.max_thinking_tokens, window) if features.thinks and not kept else 0
+        return cls(settings, budget, kept)
+
+    @property
+    def identity(self) -> str:
+        """What tells it from a model that never thinks, "" for such a one."""
+        parts = [f"{name}={value}" for name, value in sorted(self.settings.items())]
+        parts += [f"budget={self.budget}"] * (self.budget > 0) + ["kept"] * self.kept
+        return f":thinking={','.join(parts)}" if parts else ""
+
+    def widen(self, sampling: Sampling) -> Sampling:
+        """Return a reply's sampling with room for thoughts before it."""
+        return replace(sampling, max_tokens=sampling.max_tokens + self.budget) if self.budget else sampling
+
+    def split(
+        self,
+        generation: Generation,
+        replies: Sequence[Reply],
+        sampling: Sampling,
+        count: Callable[[str], int],
+    ) -> Generation:
+        """Tell what thoughts cost from what the replies did, and hold replies to their own limit of tokens.
+
+        ``sampling``: as it was requested, not widened; ``count``: of a text's tokens.
+        """
+        thoughts = tuple(thought for reply in replies for thought in reply.thoughts)
+        if not any(thoughts) or self.kept:
+            return generation
+        usage = generation.usage
+        reported = [reply.thought_tokens for reply in replies]
+        tokens = (
+            sum(each for each in reported if each is not None)
+            if None not in reported
+            else sum(count(thought) for thought in thoughts)
+        )
+        tokens = min(tokens, usage.generated)
+        return replace(
+            generation,
+            completions=tuple(
+                _held(each, sampling, count) if thought else each
+                for each, thought in zip(generation.completions, thoughts, strict=True)
+            ),
+            usage=replace(
+                usage,
+                generated=usage.generated - tokens,
+                computed_generated=max(0, usage.computed_generated - tokens),
+            ),
+            thinking=TokenUsage(generated=tokens, computed_generated=tokens),
+            thoughts=thoughts,
+            thoughts_cut=sum(reply.thoughts_cut for reply in replies),
+        )
+
+
+def _held(completion: Completion, sampling: Sampling, count: Callable[[str], int]) -> Completion:
+    """Return a completion of at most its own tokens: what thoughts left over of their room is not for it."""
+    text, limit = completion.text, sampling.max_tokens
+    if completion.logprobs is not None or count(text) <= limit:
+        return completion
+    ends = [match.end() for match in _WORD_END.finditer(text)]
+    return replace(completion, text=longest_beginning(text, ends, limit, count), finish_reason="length")
