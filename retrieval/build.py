@@ -14,7 +14,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_folder, file_digest
 from corag.core.folder_lock import lock_folder, refuse_if_locked
 from corag.core.installation import require
-from corag.core.machine import count_cores
+from corag.core.machine import count_threads
 from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
@@ -161,7 +161,7 @@ def _fill(
     passages = storing(passages, folder)
     cut_note = ""
     if encoder is None:
-        threads = config.threads or count_cores()
+        threads = config.threads or count_threads()
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:

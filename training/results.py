@@ -143,13 +143,13 @@ async def sample_chains(
 
     Args:
         questions: a question file, or questions with gold answers: objects or records as in a file.
-        model: what :func:`open_model` returned.
-        index: what :func:`open_index` returned.
+        model: what :func:`open_model` returned, or its options, of which every GPU gets an engine.
+        index: what :func:`open_index` returned, or its options.
         out: folder of the chains.
         config: how many chains, how long, which are kept; the paper's values without it.
         corag: prompts, passages and token limits, as in decoding.
         options: further ones of :class:`training.sample.SampleRunConfig`, such as ``limit=100`` or
-            ``workers=ray_workers(count=2)``; then ``model`` and ``index`` may be their options.
+            ``workers=ray_workers(count=2)``.
 
     Raises:
         ConfigError: for settings that cannot be, or a folder that holds chains of other settings.
@@ -171,7 +171,7 @@ async def sample_chains(
     for question in question_list:
         check_question(question, run.sample)
     run.corag.check_files()
-    async with choose_executor(run.workers, run.batch_size, model, index) as executor:
+    async with choose_executor(run.workers, run.batch_size, len(question_list), model, index) as executor:
         await sample_into(run, question_list, executor)
     return ChainSet(run.folder)
 

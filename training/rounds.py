@@ -24,6 +24,7 @@ from eval.datasets.same import in_common
 from eval.experiment.backends import OPENED_ALIASES, require_index
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
+from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from retrieval.config import RetrieverConfig
 from training.checks import check_packages, folder_at_hand
 from training.config import SftConfig, TuningOptions
@@ -76,6 +77,7 @@ class RoundsConfig(QuestionFile):
             one process, on the CPU if there is no GPU.
         seed: of sampling and decoding.
         batch_size: questions in flight at the same time.
+        workers: who samples and answers: by default an engine on each GPU.
         max_failed: questions of a stage that may fail; if more do, the same command asks them again, before
             it trains on the others.
     """
@@ -98,8 +100,9 @@ class RoundsConfig(QuestionFile):
     seed: int = 0
     batch_size: int = 64
     max_failed: int = 0
+    workers: WorkersConfig = field(default_factory=WorkersConfig)
 
-    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | {"may_fail": "max_failed"}
+    ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES | {"may_fail": "max_failed"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -295,6 +298,7 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
             retriever=config.retriever,
             seed=config.seed,
             batch_size=config.batch_size,
+            workers=config.workers,
             out=str(chains),
             max_failed=_ANY,
         )
@@ -340,6 +344,7 @@ def decoding_stage(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
         recall_at=test.recall_at,
         seed=config.seed,
         batch_size=config.batch_size,
+        workers=config.workers,
         out=str(folder / "test"),
         max_failed=_ANY,
     )

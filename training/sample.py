@@ -115,7 +115,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     else:
         setup = Setup(method=["corag"], model=config.model, retriever=config.retriever, corag=config.corag)
         check_setup(setup)
-        opening = open_executor(setup, config.workers, config.batch_size)
+        opening = open_executor(setup, config.workers, config.batch_size, len(questions))
     refuse_if_locked(config.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     async with opening as executor:

@@ -135,7 +135,7 @@ def default_launch() -> list[str]:
 def build_stamp(stage: Stage) -> Stamp:
     """Return what a stage's result depends on: its options, and what it reads, by content."""
     options = stage.options
-    excluded = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed")
+    excluded = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
     made_with = {name: value for name, value in identity_of(options).items() if name not in excluded}
     # Of stages before, their stamps are read: what was made anew is another, whatever its options.
     made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}

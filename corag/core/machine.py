@@ -25,6 +25,16 @@ def count_cores() -> int:
     return max(1, int(min(_affinity(), cgroup_cores())))
 
 
+def count_threads() -> int:
+    """Return how many threads a search or a build takes: one for each core, or OMP_NUM_THREADS if fewer.
+
+    That is how several processes on a machine are told their share.
+    """
+    with suppress(ValueError):
+        return max(1, min(count_cores(), int(os.environ.get("OMP_NUM_THREADS", ""))))
+    return count_cores()
+
+
 def _affinity() -> int:
     if hasattr(os, "process_cpu_count"):  # Python 3.13
         return os.process_cpu_count() or 1

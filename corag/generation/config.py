@@ -58,7 +58,8 @@ class ModelConfig(Options, section="model", call="open_model"):
         block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
             GPU.
         prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.
-        gpu_memory_utilization: share of a GPU's memory that vLLM may take.
+        gpu_memory_utilization: share of a GPU's memory that vLLM may take; 0 for 0.9, or for less where
+            something else lies there, such as the encoder of an index.
         tensor_parallel: number of GPUs that vLLM splits the model over.
         enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
         engine: any other argument of vLLM's engine in this process, as a mapping, such as '{quantization:
@@ -96,7 +97,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     kv_cache_gb: Annotated[float, Mark.ENVIRONMENT] = 0.0
     block_size: int = 0
     prefix_cache: bool = True
-    gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.9
+    gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.0
     tensor_parallel: int = 1
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
     engine: dict[str, Any] = field(default_factory=dict)
@@ -178,5 +179,5 @@ class ModelConfig(Options, section="model", call="open_model"):
             raise ConfigError(
                 "--model.max_thinking_tokens must be at least 1: for no thoughts write --model.thinking off."
             )
-        if not 0 < self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
-            raise ConfigError("gpu_memory_utilization must be in (0, 1], and timeout_s above 0.")
+        if not 0 <= self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
+            raise ConfigError("gpu_memory_utilization must be in [0, 1], and timeout_s above 0.")

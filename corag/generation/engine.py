@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from corag.generation.config import ModelConfig
 
 
+def _no_gpus(config: ModelConfig) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A back end of ``--model.backend``; one file in :mod:`corag.generation.engines` each.
@@ -26,6 +30,7 @@ class Engine:
         takes_urls: it answers from running servers, so needs their addresses; the others must have none.
         takes_tokenizer: it may be told the tokenizer of what is served, since it has no model folder.
         spawns_processes: opening it starts processes that import the caller's script again.
+        count_gpus: returns how many GPUs one of it takes for itself; 0 where it computes elsewhere.
         loads_adapters: it loads an adapter from a folder, so that one that has just been trained can be used.
     """
 
@@ -37,6 +42,7 @@ class Engine:
     takes_tokenizer: bool = False
     spawns_processes: bool = False
     loads_adapters: bool = True
+    count_gpus: Callable[[ModelConfig], int] = _no_gpus
 
     def check_installed(self) -> None:
         """Raise :class:`corag.core.errors.ConfigError` unless its packages are installed."""

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import itertools
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from corag.generation.adapters import adapter_folder, describe_base, merged_fold
 from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
+from corag.generation.gpu_memory import choose_share
 from corag.generation.models import folder_digest, model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import Thinking
@@ -41,19 +43,19 @@ class VllmGenerator:
         weights: str,
         adapter: str = "",
         arguments: str = "",
-        about: str = "",
+        about: Sequence[str] = (),
     ) -> None:
         """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash.
 
-        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: a line on
-        the adapter, if there is something to say.
+        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: lines about
+        the adapter and the memory, if there is something to say.
         """
         self._engine = engine
         self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
         model = engine.model_config
         self._window, lines = _window(model)
-        self.about = (*lines, *renderer.about, *([about] if about else []))
+        self.about = (*lines, *renderer.about, *filter(None, about))
         # vLLM's own way to force tokens, where the engine was started with it; else the plug-in's.
         self._replays = bool(getattr(model, "enable_trace_replay", False))
         head = "" if model.head_dtype == model.dtype else f":head={model.head_dtype}"
@@ -82,9 +84,14 @@ class VllmGenerator:
                 folder, adapter = merged_folder(folder, adapter, dtype_of(config)), ""
             else:
                 rank = lora_rank(adapter)
+        gpus = 0 if on_cpu() else config.engine_kind.count_gpus(config)
+        share, taken = choose_share(config.gpu_memory_utilization, gpus)
+        config = replace(config, gpu_memory_utilization=share)
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
-        return cls(start(config, folder, rank), renderer, weights, adapter, identity(config.engine), about)
+        return cls(
+            start(config, folder, rank), renderer, weights, adapter, identity(config.engine), (taken, about)
+        )
 
     @property
     def failed(self) -> bool:

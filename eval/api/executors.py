@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from corag.core.errors import ConfigError
 from corag.generation.config import ModelConfig
-from eval.api.opened import Index, Model
+from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.experiment.executor import Executor, LocalExecutor
 from eval.experiment.open_executor import start_workers
+from eval.experiment.workers.choice import choose_workers, stay_here
 from eval.experiment.workers.config import WorkersConfig
 from retrieval.config import RetrieverConfig
 
@@ -18,32 +18,42 @@ from retrieval.config import RetrieverConfig
 async def choose_executor(
     workers: WorkersConfig,
     in_flight: int,
+    questions: int,
     model: Model | ModelConfig,
     index: Index | RetrieverConfig | None,
 ) -> AsyncIterator[Executor]:
-    """Yield an executor for a call's model and index: workers if some are configured, else this process.
+    """Yield an executor for a call's model and index: workers, or this process.
+
+    A model that is open already is used, unless workers are asked for. Of one that is given by its options
+    every GPU gets an engine.
 
     Args:
         workers: how many, if any.
         in_flight: questions that each worker has at once.
-        model: an open model; for workers its options are enough.
+        questions: how many there are in all.
+        model: an open model, or its options.
         index: the same of what is searched; None if nothing is.
-
-    Raises:
-        ConfigError: if there are options alone, and no workers that could open what they name.
     """
+    retriever = index_options(index) if index is not None else None
+    retrievers = [retriever] if retriever is not None else []
+    options = model_options(model)
+    if isinstance(model, ModelConfig):
+        workers = choose_workers(workers, options, retrievers, questions)
+    else:
+        workers = stay_here(workers, options)
     if workers.enabled:
-        retriever = index_options(index) if index is not None else None
-        retrievers = [retriever] if retriever is not None else []
-        async with start_workers(workers, model_options(model), retrievers, in_flight) as pool:
+        async with start_workers(workers, options, retrievers, in_flight) as pool:
             yield pool.executor(retriever)
         return
-    if isinstance(model, ModelConfig) or isinstance(index, RetrieverConfig):
-        raise ConfigError(
-            "options of a model or an index are for workers to open, and there are none: open them with "
-            "open_model and open_index, or add workers=ray_workers(...)."
-        )
-    yield LocalExecutor(model.engine, index.engine if index is not None else None)
+    async with AsyncExitStack() as stack:
+        searched = index.engine if isinstance(index, Index) else None
+        if retriever is not None and searched is None:  # before the engine, which takes what memory is left
+            searched = await stack.enter_async_context(lend_index(retriever))
+        if isinstance(model, ModelConfig):
+            engine = await stack.enter_async_context(lend_model(options))
+        else:
+            engine = model.engine
+        yield LocalExecutor(engine, searched)
 
 
 def model_options(model: Model | ModelConfig) -> ModelConfig:

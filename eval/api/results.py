@@ -261,16 +261,17 @@ async def run(
         questions: a question file, or questions: :class:`Question` objects or records as in a file.
         methods: methods by function or name; or a mapping of names to a function or to (function, its
             config).
-        model: what :func:`open_model` returned, or an object or function that it takes; for workers, its
-            options do.
+        model: what :func:`open_model` returned, or an object or function that it takes; or its
+            options (:class:`ModelConfig`), of which every GPU gets an engine.
         index: what :func:`open_index` returned, or an object, a function or a list of texts that it takes;
-            None if no method searches. For workers, its options do.
+            None if no method searches. Its options do, too.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
             ``answers_to="answers.csv"``, ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``,
             ``seed=1``; or a method's,
             such as ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
-            a model and searches an index with these options, whatever is open here.
+            a model and searches an index with these options, whatever is open here; ``workers="none"`` for
+            one engine.
 
     Raises:
         ConfigError: for settings that cannot be, or a folder that holds a run with other settings.
@@ -291,7 +292,9 @@ async def run(
     check_folders(configs)
     loaded_questions = base.load()
     folders = {}
-    async with choose_executor(base.workers, base.batch_size, model, index) as executor:
+    async with choose_executor(
+        base.workers, base.batch_size, len(loaded_questions), model, index
+    ) as executor:
         loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
         for name, each in configs.items():
             folders[name] = await answer_with(each, each.method[0], loaded_questions, executor, cell=name)

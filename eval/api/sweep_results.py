@@ -7,6 +7,7 @@ import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
 from eval.api.results import Results, Table, base_of, with_section
 from eval.experiment.questions import FurtherQuestions
+from eval.experiment.workers.choice import stay_here
 from eval.statistics.scaling import Fit
 from eval.sweeps.cells import Changes, read_cells
 from eval.sweeps.findings import Choice
@@ -134,6 +136,7 @@ async def sweep(
     # Closed, they would be opened again without a word.
     _ = model.engine, index and index.engine, dev_index and dev_index.engine
     config = base_of(SweepConfig, questions, model, index, Path(out), {"metric": metric, **options})
+    config = replace(config, workers=stay_here(config.workers, config.model))
     if dev is not None:
         config = with_keywords(config, {"dev": _dev_questions(dev, dev_index, Path(out))})
     changes = {name: _changes(config, each, index) for name, each in cells.items()}

@@ -17,24 +17,28 @@ from eval.experiment.backends import (
 )
 from eval.experiment.executor import Executor, LocalExecutor, NoModel
 from eval.experiment.opening import quiet
+from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
 from retrieval.config import RetrieverConfig
 
 
 @asynccontextmanager
-async def open_executor(setup: Setup, workers: WorkersConfig, in_flight: int) -> AsyncIterator[Executor]:
+async def open_executor(
+    setup: Setup, workers: WorkersConfig, in_flight: int, questions: int
+) -> AsyncIterator[Executor]:
     """Open a command's model and index, here or in workers, and close them at the end.
 
-    ``in_flight``: questions that each worker has at once.
+    ``in_flight``: questions that each worker has at once, of so many ``questions`` in all.
     """
+    searched = setup.retriever if setup.searches else None
+    retrievers = [] if searched is None else [searched]
+    workers = choose_workers(workers, setup.model, retrievers, questions)
     if not workers.enabled:
         async with open_backends(setup) as (generator, retriever):
             yield LocalExecutor(generator, retriever)
         return
     check_setup(setup)
-    searched = setup.retriever if setup.searches else None
-    retrievers = [] if searched is None else [searched]
     async with start_workers(workers, setup.model, retrievers, in_flight) as pool:
         executor = pool.executor(searched)
         for name in setup.method:

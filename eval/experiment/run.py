@@ -113,7 +113,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
         if config.out != "auto":
             refuse_if_locked(run_path(config, name, {}), advice=ANOTHER_OUT)
     prepare_output(config.folder)
-    async with open_executor(config, config.workers, config.batch_size) as executor:
+    async with open_executor(config, config.workers, config.batch_size, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
         return {name: await answer_with(config, name, questions, executor) for name in config.method}

@@ -6,7 +6,7 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
 from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
+from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
 from eval.sweeps.cells import Cell, read_cells, settings_digest
 from eval.sweeps.findings import Reporting, check_metric
@@ -197,12 +198,18 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     for cell in cells:
         if not is_answered(cell):
             models.setdefault(repr(cell.config.model), []).append(cell)
-    if cells and (workers := cells[0].config.workers).enabled:
-        await answer_in_workers(models.values(), workers)
-        return
+    here = []
+    for group in models.values():
+        first, distinct = group[0].config, _searched(group)
+        questions = max(len(cell.questions) for cell in group)
+        workers = choose_workers(first.workers, first.model, distinct, questions)
+        if workers.enabled:
+            await answer_in_workers(group, workers, distinct)
+        else:
+            here.append(group)
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
-        for group in models.values():
+        for group in here:
             # Indexes before the engine, which takes what memory is left.
             for cell in group:
                 if cell.searches and cell.has_index and (key := repr(cell.config.retriever)) not in indexes:
@@ -215,17 +222,24 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                 await answer_group(group, [LocalExecutor(generator, each) for each in retrievers])
 
 
-async def answer_in_workers(groups: Iterable[Sequence[Cell]], workers: WorkersConfig) -> None:
-    """Answer the cells of each model in workers that have it, and search whatever these cells search."""
-    groups = list(groups)
-    for group in groups:
-        searched = [cell.config.retriever if cell.searches and cell.has_index else None for cell in group]
-        distinct = {repr(each): each for each in searched if each is not None}
-        in_flight = max(cell.config.batch_size for cell in group)
-        async with start_workers(
-            workers, group[0].config.model, [*distinct.values()], in_flight, REPLIES_KEPT
-        ) as pool:
-            await answer_group(group, [pool.executor(each) for each in searched])
+async def answer_in_workers(
+    group: Sequence[Cell], workers: WorkersConfig, retrievers: Sequence[RetrieverConfig]
+) -> None:
+    """Answer the cells of one model in workers that have it, and search whatever these cells search."""
+    in_flight = max(cell.config.batch_size for cell in group)
+    model = group[0].config.model
+    async with start_workers(workers, model, retrievers, in_flight, REPLIES_KEPT) as pool:
+        await answer_group(group, [pool.executor(_retriever_of(cell)) for cell in group])
+
+
+def _retriever_of(cell: Cell) -> RetrieverConfig | None:
+    return cell.config.retriever if cell.searches and cell.has_index else None
+
+
+def _searched(group: Sequence[Cell]) -> list[RetrieverConfig]:
+    """Return what cells search, each once."""
+    searched = {repr(each): each for each in map(_retriever_of, group) if each is not None}
+    return [*searched.values()]
 
 
 async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> None:

@@ -21,7 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from corag.core.files import atomic_replace
-from corag.core.machine import count_cores
+from corag.core.machine import count_threads
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import UNLIMITED, CutTexts, Encoder
 from retrieval.lucene.java import java_class, java_path, require_passages, writing_lucene
@@ -264,7 +264,7 @@ def build_lucene_vectors(shards: Shards, ids: Iterable[str], folder: Path, confi
     arguments = java_class(f"{indexer}$Args")()
     arguments.collectionClass = "JsonDenseVectorCollection"
     arguments.input, arguments.index = java_path(handover), java_path(folder)
-    arguments.threads = config.threads or count_cores()
+    arguments.threads = config.threads or count_threads()
     arguments.optimize = arguments.quiet = True  # one segment, so one graph to search
     if config.kind == "lucene_hnsw":
         arguments.M, arguments.efC = config.hnsw_m, config.hnsw_ef_construction

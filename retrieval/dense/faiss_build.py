@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
-from corag.core.machine import count_cores
+from corag.core.machine import count_threads
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX, Shards
 
@@ -52,7 +52,7 @@ def build_faiss(
     """
     import faiss
 
-    faiss.omp_set_num_threads(config.threads or count_cores())
+    faiss.omp_set_num_threads(config.threads or count_threads())
     if config.faiss == "flat":
         _write_flat(shards, folder / INDEX)
         return

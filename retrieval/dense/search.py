@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
-from corag.core.machine import count_cores
+from corag.core.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.torch_search import TorchVectors
@@ -140,7 +140,7 @@ class FaissIndex:
             raise IndexMismatchError(
                 f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
             ) from None
-        self._threads = threads or count_cores()
+        self._threads = threads or count_threads()
         if isinstance(self._index, faiss.IndexHNSW):
             self._index.hnsw.efSearch = ef_search
         if isinstance(self._index, faiss.IndexIVF):
@@ -248,7 +248,7 @@ class LuceneVectorIndex:
     """Lucene's vectors through Anserini. Scores are Lucene's: (1 + cosine) / 2."""
 
     def __init__(self, folder: Path, kind: str, *, ef_search: int, threads: int = 0) -> None:
-        self._threads, self._folder = threads or count_cores(), folder
+        self._threads, self._folder = threads or count_threads(), folder
         searcher = f"io.anserini.search.{'Flat' if kind == 'lucene_flat' else 'Hnsw'}DenseSearcher"
         arguments = java_class(f"{searcher}$Args")()
         arguments.index = java_path(folder)

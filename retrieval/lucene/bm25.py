@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from corag.core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
-from corag.core.machine import count_cores
+from corag.core.machine import count_threads
 from corag.core.prompting.shorten import longest_beginning
 from corag.core.types import Hit, Passage
 from corag.core.words import count_words, word_spans
@@ -109,7 +109,7 @@ class LuceneSearcher:
 
     def __init__(self, folder: Path, bm25: Bm25, threads: int = 0, language: str = ENGLISH) -> None:
         self._folder = folder
-        self._threads = threads or count_cores()
+        self._threads = threads or count_threads()
         self._fields = None if bm25.fields == ("contents",) else _float_map(bm25.fields)
         try:
             self._searcher = java_class("io.anserini.search.SimpleSearcher")(java_path(folder))

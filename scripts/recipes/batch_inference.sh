@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Answer a question file in shards, each with an engine of its own, join the shards and print the table.
+# 'corag run' has an engine on each GPU by itself, and one search server for all; here each shard is a process
+# that opens the index, for machines without Ray and for SLURM's arrays.
 # Options are those of 'corag run' and go there unchanged. The same command again goes on where it was.
 # Questions need no gold answers: --answers_to answers.csv writes what was answered, with its sources.
 # Recipes:
@@ -10,7 +12,7 @@
 #   LOGS=folder bash scripts/recipes/batch_inference.sh ...               each shard's log; else in runs/logs
 # SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the
 # joining and the table:
-#   sbatch --array=1-8 --gpus=1 --wrap 'export PATH="$PWD/.venv/bin:$PATH"
+#   sbatch --array=1-8 --gpus=1 --cpus-per-task=12 --mem=96G --wrap 'export PATH="$PWD/.venv/bin:$PATH"
 #       corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
 #   corag join runs/NAME/*.shard-1-of-8 --answers_to answers.csv
 set -euo pipefail
@@ -50,12 +52,13 @@ fi
 engines=$((${#gpus[@]} / per_engine))
 if [ ${#gpus[@]} = 0 ]; then
     engines=${AT_ONCE:-1}
-    # More threads than cores wait for each other in torch, many times slower than one thread each.
-    [ "$engines" = 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + engines - 1) / engines))}
 elif [ $engines = 0 ]; then
     echo "corag: GPUS_PER_ENGINE is $per_engine, but the GPUs are only ${gpus[*]}: give a smaller one." >&2
     exit 2
 fi
+# More threads than cores wait for each other, many times slower than one thread each: in torch, and in every
+# shard's searches.
+[ "$engines" = 1 ] || export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((($(nproc) + engines - 1) / engines))}
 shards=${SHARDS:-$engines}
 logs=${LOGS:-runs/logs/$(printf '%s\n' "$@" | cksum | cut -d' ' -f1)}
 mkdir -p "$logs"

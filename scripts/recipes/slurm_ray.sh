@@ -2,8 +2,10 @@
 #SBATCH --job-name=corag
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
+#SBATCH --mem=0
 # One run over all GPUs of all nodes of a SLURM job: Ray is started on each, the command on the first.
-# Options are those of 'corag run', 'sample' or 'sweep' and go there unchanged. The same command again goes on
+# The nodes are the job's alone, with all cores and memory. Options are those of 'corag run', 'sample' or 'sweep'
+# and go there unchanged. The same command again goes on
 # where it was. Recipes:
 #   sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm_ray.sh run --config experiment.yaml
 #   GPUS_PER_ENGINE=4 sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm_ray.sh run --config big.yaml \
@@ -31,8 +33,11 @@ fi
 port=$((6379 + ${SLURM_JOB_ID:-0} % 1000))
 wanted=(ray symmetric-run --address "$head:$port" --min-nodes "$nodes" --
     corag "$command" --workers ray --workers.gpus_per_worker "$per_engine" "$@")
+# All that the job has on a node: a step of its own would get one core of it.
+step=(srun --nodes "$nodes" --ntasks "$nodes" --cpus-per-task "${SLURM_CPUS_ON_NODE:-$(nproc)}"
+    --cpu-bind none --mem 0)
 if [ "${DRY:-}" = 1 ]; then
-    echo "srun --nodes $nodes --ntasks $nodes ${wanted[*]}"
+    echo "${step[*]} ${wanted[*]}"
     exit 0
 fi
-exec srun --nodes "$nodes" --ntasks "$nodes" "${wanted[@]}"
+exec "${step[@]}" "${wanted[@]}"

@@ -89,6 +89,24 @@ def test_no_gpu_is_not_counted_as_one(visible: str, root: Path) -> None:
     assert f"{visible}: run --config my.yaml --shard 1/2" in noted and "--shard 2/2" in noted
 
 
+def test_processes_on_one_machine_share_its_cores(root: Path) -> None:
+    """Each would else search with as many threads as there are cores, and wait for the others'."""
+    write_program(root / ".venv/bin/corag", f'echo "$OMP_NUM_THREADS" >>{root}/threads; exit 1')
+    write_program(root / "bin/nproc", "echo 64")
+    batch(root, "0,1,2,3,4,5,6,7", OMP_NUM_THREADS="")
+    assert (root / "threads").read_text().split() == ["8"] * 8
+
+
+def test_a_job_asks_for_cores_and_memory(root: Path) -> None:
+    for page in ("scripts/recipes/batch_inference.sh", "docs/guides/clusters.md", "docs/guides/answers.md"):
+        commands = re.findall(r"sbatch --array.*", (ROOT / page).read_text())
+        assert commands and all("--cpus-per-task=" in each and "--mem=" in each for each in commands), page
+    environment = os.environ | {"DRY": "1", "NODES": "2", "SLURM_CPUS_ON_NODE": "64"}
+    command = ["bash", str(ROOT / "scripts/recipes/slurm_ray.sh"), "run", "--config", "my.yaml"]
+    planned = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "--cpus-per-task 64 --cpu-bind none --mem 0 ray symmetric-run" in planned
+
+
 def test_engines_of_several_gpus(root: Path) -> None:
     assert batch(root, "4,5,6,7", GPUS_PER_ENGINE="2").returncode == 0
     noted = (root / "noted").read_text()

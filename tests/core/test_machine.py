@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.machine import cgroup_cores, count_cores, free_gpu_memory, visible_gpus
+from corag.core.machine import cgroup_cores, count_cores, count_threads, free_gpu_memory, visible_gpus
 
 WHOLE = """GPU 0: NVIDIA H100 (UUID: GPU-aa11)
 GPU 1: NVIDIA H100 (UUID: GPU-bb22)
@@ -71,13 +71,17 @@ def test_the_fullest_gpu_tells_how_much_memory_is_left(
     assert free_gpu_memory(["2"]) is None and free_gpu_memory(["MIG-11"]) is None, "not told"
 
 
-def test_cores_are_those_that_a_scheduler_gave() -> None:
+def test_cores_are_those_that_a_scheduler_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from corag.core.machine import count_cores; print(count_cores(), os.cpu_count())"
     )
     counted, _ = subprocess.check_output([sys.executable, "-c", program], text=True).split()
     assert counted == "1"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert count_threads() == count_cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert count_threads() == 1, "the share of one of several processes"
     assert 1 <= count_cores() <= (os.cpu_count() or 1)
 
 

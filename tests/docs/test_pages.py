@@ -54,7 +54,7 @@ OTHERS = tuple("source vllm sbatch export cd pip podman useradd install sudo sys
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --config_file --no-deps --help --print_config --config --json --my_method.k "
-    "--no-enable-chunked-prefill --quick --all".split()
+    "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem".split()
 )
 
 

@@ -58,7 +58,7 @@ class Actor:
     async def _where(self, ports: int) -> Place:
         return PLACE
 
-    async def _open(self, servers: Mapping[str, Any]) -> WorkerInfo:
+    async def _open(self, servers: Mapping[str, Any], free_memory: float | None) -> WorkerInfo:
         return self._infos[min(self.deaths, len(self._infos) - 1)]
 
     async def _run(self, question: Question, *_: object) -> Row:

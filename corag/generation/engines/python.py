@@ -28,4 +28,16 @@ async def _open(config: ModelConfig) -> Generator:
     )
 
 
-ENGINE = Engine("python", "a function or object of yours: FILE.py:NAME", _open, loads_adapters=False)
+def _count_gpus(config: ModelConfig) -> int:
+    from corag.core.own_objects import find_own
+
+    return int(getattr(find_own(config.name, "--model.name"), "gpus", 0))
+
+
+ENGINE = Engine(
+    "python",
+    "a function or object of yours: FILE.py:NAME",
+    _open,
+    loads_adapters=False,
+    count_gpus=_count_gpus,
+)

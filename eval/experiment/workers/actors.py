@@ -21,6 +21,7 @@ from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.rows import Row
 from corag.core.tools import SearchStep
 from corag.core.types import Hit, Question
+from corag.generation import gpu_memory
 from eval.experiment.executor import QuestionTask
 
 if TYPE_CHECKING:
@@ -78,8 +79,16 @@ class Worker:
         """Return the place of this actor, with so many free ports."""
         return _place(ports)
 
-    async def open(self, servers: Addresses) -> WorkerInfo:
-        """Open what is not open yet, and return what is open."""
+    async def free_memory(self) -> float | None:
+        """Return the share of memory that is free on this worker's GPUs, None if that is not known."""
+        return gpu_memory.measure()
+
+    async def open(self, servers: Addresses, free_memory: float | None = None) -> WorkerInfo:
+        """Open what is not open yet, and return what is open.
+
+        ``free_memory``: the share that every worker's engine counts on, None for what each finds.
+        """
+        gpu_memory.agree(free_memory)
         async with self._opening:
             for key, config in self._retrievers.items():
                 if key not in self._indexes:
@@ -121,11 +130,12 @@ class SearchServer:
     constructor.
     """
 
-    def __init__(self, config: RetrieverConfig, host: str, port: int) -> None:
+    def __init__(self, config: RetrieverConfig, host: str, port: int, threads: str = "") -> None:
+        """``threads``: most that it takes, "" for one for each core."""
         self._config, self._host, self._port = config, host, port
         # Ray leaves one thread to an actor that has no cores of its own. This one encodes the queries of all
         # the machine's workers, mostly while their engines work on a GPU.
-        os.environ["OMP_NUM_THREADS"] = str(config.threads or count_cores())
+        os.environ["OMP_NUM_THREADS"] = threads or str(count_cores())
         self._ready = threading.Event()
         self._error: CoragError | None = None
         threading.Thread(target=self._serve, name="search", daemon=True).start()
@@ -174,6 +184,15 @@ def without_texts(row: Row) -> Row:
     )
 
 
+def client_options(config: RetrieverConfig, url: str) -> RetrieverConfig:
+    """Return a client's options for the server at ``url`` of what ``config`` searches."""
+    # How is the server's part, re-ranking too: there is one of it, and a model in every worker would cost its
+    # memory again.
+    return type(config)(
+        url=[url], timeout_s=config.timeout_s, retries=config.retries, cache_size=config.cache_size
+    )
+
+
 async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retriever:
     """Open a client of the server on this machine, or of any other if it has none."""
     from retrieval.open import open_retriever
@@ -183,8 +202,7 @@ async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retrie
 
         here = ray.get_runtime_context().get_node_id()
         url = servers.get(here) or next(iter(servers.values()))
-        # The server re-ranks: there is one of it, and a model in every worker would cost its memory again.
-        config = replace(config, index=[], url=[url], reranker="")
+        config = client_options(config, url)
     return await open_retriever(replace(config, retries=max(config.retries, _PATIENCE)))
 
 

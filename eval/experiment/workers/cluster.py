@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from corag.core.errors import BackendError, reason
+from corag.core.machine import count_cores, visible_gpus
 from corag.core.process import keep_fault_handler
 from eval.experiment.workers.config import WorkersConfig
 
@@ -64,8 +65,21 @@ def _start(ray: Any, address: str) -> None:
 
 
 def _local(address: str) -> dict[str, Any]:
-    """Return what can be said of a cluster that is started here only."""
-    return {"object_store_memory": _OBJECTS_BYTES, "include_dashboard": False} if address == "local" else {}
+    """Return what can be said of a cluster that is started here only.
+
+    Ray itself counts the cores of the whole node, and GPUs that are cut into instances as whole ones.
+    """
+    if address != "local":
+        return {}
+    gpus = visible_gpus()
+    if any(gpu.startswith("MIG-") for gpu in gpus):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)  # its workers get numbers of this list
+    return {
+        "object_store_memory": _OBJECTS_BYTES,
+        "include_dashboard": False,
+        "num_cpus": count_cores(),
+        "num_gpus": len(gpus),
+    }
 
 
 @contextmanager

@@ -17,7 +17,8 @@ class WorkersConfig(Options, call="ray_workers"):
     """Who answers the questions.
 
     Attributes:
-        kind: "none": this process; "ray": actors of Ray, each with an engine of its own.
+        kind: "none": this process; "ray": actors of Ray, each with an engine of its own; "auto": an engine on
+            each GPU of this machine that CUDA_VISIBLE_DEVICES leaves, this process if that is one or none.
         count: number of workers; 0 for as many as there is room for: by GPUs if each takes some, else one per
             machine.
         gpus_per_worker: GPUs that each worker's engine has for itself; a fraction shares one.
@@ -30,7 +31,7 @@ class WorkersConfig(Options, call="ray_workers"):
         ConfigError: for numbers that cannot be, or if Ray is not installed.
     """
 
-    kind: Literal["none", "ray"] = "none"
+    kind: Literal["auto", "none", "ray"] = "auto"
     count: int = 0
     gpus_per_worker: float = 0.0
     cpus_per_worker: int = 0
@@ -47,14 +48,14 @@ class WorkersConfig(Options, call="ray_workers"):
                 f"workers.gpus_per_worker is {self.gpus_per_worker:g}: an engine takes whole GPUs, or a part "
                 "of one."
             )
-        changed = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
-        if changed and self.kind == "none":
+        changed = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]
+        if changed and not self.enabled:
             raise ConfigError(f"workers.{changed[0]} is given, but no workers are wanted: add --workers ray.")
 
     @property
     def enabled(self) -> bool:
-        """Whether workers answer, not this process."""
-        return self.kind != "none"
+        """Whether workers answer, not this process; "auto" is settled before this is asked."""
+        return self.kind == "ray"
 
 
 def ray_workers(**options: Any) -> WorkersConfig:

@@ -7,6 +7,7 @@ number of questions, the next goes to the worker with the fewest, and those of a
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -117,6 +118,7 @@ class RayPool:
         self._engine = engine
         self._retrievers = {stable_hash(repr(each)): each for each in retrievers}
         self._addresses: Addresses = {}
+        self._free_memory: float | None = None
         self._changed = asyncio.Condition()
         self._revivals: set[asyncio.Task[None]] = set()
         self.workers: list[PoolWorker] = []
@@ -139,6 +141,10 @@ class RayPool:
             folders = [key for key, each in self._retrievers.items() if not each.url]
             places = await self._wait_for_places(len(folders), cpus)
             self._addresses = await self._start_servers(folders, places)
+            if self._config.gpus_per_worker:  # after the servers, which may hold an encoder on one of them
+                free = [worker.actor.free_memory.remote() for worker in self.workers]
+                shares = [share for each in free if (share := await each) is not None]
+                self._free_memory = min(shares, default=None)
             infos = await gather(map(self._open_worker, self.workers))
             for worker, info in zip(self.workers, infos, strict=True):
                 worker.info, worker.state = info, _State.UP
@@ -170,7 +176,7 @@ class RayPool:
             ) from None
 
     async def _open_worker(self, worker: PoolWorker) -> WorkerInfo:
-        info: WorkerInfo = await worker.actor.open.remote(self._addresses)
+        info: WorkerInfo = await worker.actor.open.remote(self._addresses, self._free_memory)
         return info
 
     async def _start_servers(self, keys: Sequence[str], places: Sequence[Place]) -> Addresses:
@@ -188,7 +194,7 @@ class RayPool:
                     max_restarts=-1,  # one that never comes up again is given up by its clients
                     max_concurrency=2,
                     scheduling_strategy=pinned(place.node, soft=False),
-                ).remote(self._retrievers[key], host, port)
+                ).remote(self._retrievers[key], host, port, os.environ.get("OMP_NUM_THREADS", ""))
                 self.servers.append(server)
                 addresses.setdefault(key, {})[place.node] = server.ready.remote()
         return {
@@ -425,7 +431,7 @@ def _pickle(cloudpickle: Any, task: QuestionTask) -> bytes:
         return pickled
     except (TypeError, AttributeError) as error:  # a lock, a file, a generator
         raise ConfigError(
-            f"the method cannot be sent to other processes: {reason(error)}. Leave out --workers, or let it "
+            f"the method cannot be sent to other processes: {reason(error)}. Give --workers none, or let it "
             "open what it needs when it is called."
         ) from None
     finally:

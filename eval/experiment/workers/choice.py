@@ -1,0 +1,70 @@
+"""Who answers where nobody said: an engine on each GPU that this process may use, else this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from corag.core.installation import how_to_install, missing
+from corag.core.machine import visible_gpus
+from corag.core.own_objects import is_named
+from corag.generation.config import ModelConfig
+from eval.experiment.backends import print_once
+from eval.experiment.workers.config import WorkersConfig
+from retrieval.config import RetrieverConfig
+
+
+def choose_workers(
+    workers: WorkersConfig, model: ModelConfig, retrievers: Sequence[RetrieverConfig], questions: int
+) -> WorkersConfig:
+    """Return who answers, with "auto" settled and the GPUs of each worker; print a line where it is by GPUs.
+
+    Args:
+        workers: as they were configured.
+        model: what each opens.
+        retrievers: what is searched.
+        questions: how many there are: no more engines start than that.
+    """
+    if workers.kind == "none":
+        return workers
+    per = model.engine_kind.count_gpus(model)
+    gpus = len(visible_gpus()) if per else 0
+    if workers.enabled:
+        # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
+        # the first.
+        return replace(workers, gpus_per_worker=per) if gpus and not workers.gpus_per_worker else workers
+    nobody = replace(workers, kind="none")
+    engines = min(gpus // per if per else 0, questions)
+    if engines < 2:
+        return nobody
+    names = [model.name, *(name for each in retrievers for name in each.index)]
+    if any("#" in name or name.startswith("__main__:") for name in names if is_named(name)):
+        print_once(_tell_unused(gpus, per, "objects of this process cannot be opened in others"))
+        return nobody
+    if missing(["ray"]):
+        print_once(_tell_unused(gpus, per, f"for an engine on each, {how_to_install('ray')}"))
+        return nobody
+    each = "each" if per == 1 else f"{per} of them each"
+    count = f"{engines} engines on {each}"
+    if engines == gpus:
+        count = "one engine on each"
+    elif per == 1:
+        count = f"one engine on each of {engines}, for {questions} questions"
+    print_once(f"corag: {gpus} GPUs: {count}; --workers none keeps one.")
+    # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
+    return replace(workers, kind="ray", count=engines, gpus_per_worker=per, address="local")
+
+
+def stay_here(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
+    """Settle "auto" where a model is open in this process already, and say which GPUs that leaves unused."""
+    if workers.kind != "auto":
+        return workers
+    per = model.engine_kind.count_gpus(model)
+    if per and (gpus := len(visible_gpus())) // per > 1:
+        why = "the model is open here. Give its options (ModelConfig) for an engine on each"
+        print_once(_tell_unused(gpus, per, why))
+    return replace(workers, kind="none")
+
+
+def _tell_unused(gpus: int, per: int, why: str) -> str:
+    return f"corag: {per} of {gpus} GPUs is used: {why}."
