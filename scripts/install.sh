@@ -1,35 +1,68 @@
 #!/usr/bin/env bash
 # Put the locked packages and corag itself into .venv at the repository's root; do nothing if they are there
 # already.
-#   bash scripts/install.sh          CPU (requirements/cpu.lock)
-#   CORAG_GPU=1 bash scripts/install.sh   CUDA GPU (requirements/gpu.lock); the default where there is one
+#   bash scripts/install.sh          for GPUs where nvidia-smi finds one, else for CPUs
+#   bash scripts/install.sh --gpu    for NVIDIA GPUs (requirements/gpu.lock), also on a login node that has none;
+#                                    CORAG_GPU=1 says the same
+#   bash scripts/install.sh --cpu    for CPUs (requirements/cpu.lock); CORAG_GPU=0 says the same
+# Later calls without a word keep what was said. Python 3.11 or 3.12, for CPUs 3.13 too; CORAG_PYTHON names one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+case "${1:-}" in
+"") ;;
+--gpu) CORAG_GPU=1 ;;
+--cpu) CORAG_GPU=0 ;;
+*)
+    echo "corag: there is no '$1': write --gpu, --cpu or nothing." >&2
+    exit 2
+    ;;
+esac
+told=${CORAG_GPU:-$(cat .venv/corag-gpu 2>/dev/null || true)}
 kind=cpu
-if [ "${CORAG_GPU:-}" = 1 ] || { [ -z "${CORAG_GPU:-}" ] && nvidia-smi -L >/dev/null 2>&1; }; then
+if [ "$told" = 1 ] || { [ -z "$told" ] && nvidia-smi -L >/dev/null 2>&1; }; then
     kind=gpu
 fi
 lock=requirements/$kind.lock
 
+# cuda-python, which vLLM's build for GPUs asks for, has no wheels for Python 3.13.
+versions="3.11 3.12"
+[ $kind = gpu ] || versions="$versions 3.13"
+fits() { # PYTHON
+    "$1" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] not in sys.argv[1:])' $versions 2>/dev/null
+}
 python=${CORAG_PYTHON:-}
+if [ -n "$python" ] && ! fits "$python"; then
+    echo "corag: CORAG_PYTHON=$python is not Python ${versions// /, } (for $kind): name another." >&2
+    exit 2
+fi
 if [ -z "$python" ]; then
-    for candidate in python3.11 python3 python; do
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    for candidate in python3.11 python3.12 python3.13 python3 python; do
+        if fits "$candidate"; then
             python=$candidate
             break
         fi
     done
 fi
+# uv brings a Python of its own, without root.
+if [ -z "$python" ] && command -v uv >/dev/null && uv python install 3.12 >&2; then
+    python=$(uv python find 3.12)
+fi
 if [ -z "$python" ]; then
-    echo "corag: Python 3.11 was not found: install it, or name it with CORAG_PYTHON=/path/to/python3.11." >&2
+    echo "corag: Python ${versions// /, } was not found: install one (without root: 'uv python install 3.12')," \
+        "or name it with CORAG_PYTHON=/path/to/python3.11." >&2
     exit 2
 fi
 
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 wanted=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
+    [ -z "${CORAG_GPU:-}" ] || echo "$CORAG_GPU" >.venv/corag-gpu
     exit 0
+fi
+if [ $kind = cpu ] && [ -z "$told" ]; then
+    echo "corag: no GPU is seen here, so this is an installation for CPUs. If it is for machines with GPUs (this is" \
+        "a cluster's login node), stop it and write: bash scripts/install.sh --gpu" >&2
 fi
 echo "corag: installing $(grep -c '==' "$lock") packages from $lock into .venv (1 to 4 minutes) ..." >&2
 started=$SECONDS
@@ -69,11 +102,20 @@ elif [ $kind = gpu ] && [ "$finds_gpu" = False ]; then
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1) || driver=
     if [ -n "$driver" ]; then
         echo "corag: torch, a build for CUDA $cuda, finds no GPU. CUDA 13 wants NVIDIA driver 580 (R580) or newer;" \
-            "this machine's is $driver. Update it and run this again, or install for CPUs with CORAG_GPU=0." >&3
+            "this machine's is $driver. Update it and run this again. Without root: on data-centre GPUs (A100, H100, L4)" \
+            "driver 535 or newer does with NVIDIA's package cuda-compat-13-0, its libraries first in LD_LIBRARY_PATH," \
+            "or in a container (scripts/recipes/corag.def); or take vLLM's and PyTorch's wheels for CUDA 12 (cu129), or" \
+            "install for CPUs with --cpu." >&3
         exit 2
     fi
     echo "corag: there is no GPU here. Machines that corag is to run on want NVIDIA driver 580 (R580) or newer." >&3
 fi
 exec 2>&3
+# Triton and FlashInfer compile on the machines with GPUs.
+if [ $kind = gpu ]; then
+    .venv/bin/python -c 'from corag.core.compilers import missing_compilers
+print(*missing_compilers(), sep="\n", end="")' >&2 || true
+fi
+[ -z "${CORAG_GPU:-}" ] || echo "$CORAG_GPU" >.venv/corag-gpu
 echo "$wanted" >.venv/corag-lock
 echo "corag: installed in $((SECONDS - started)) s. Next: source .venv/bin/activate; corag --help" >&2

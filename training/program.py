@@ -24,6 +24,7 @@ from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
+from corag.core.installation import cpu_build_note
 from corag.core.runs.environment import environment
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import TRAINING, read_manifest
@@ -178,6 +179,8 @@ def _train_into(
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     log_to(out / ENGINE_LOG)
     with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as say:
+        if first and (note := cpu_build_note()):
+            say(f"corag: {note}")
         trainer = make_trainer()
         if first:
             say(f"corag: {describe_start(trainer, settings['resolved'], out)}")

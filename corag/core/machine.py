@@ -85,6 +85,12 @@ def _limits_of(group: Path) -> Iterator[float]:
             yield quota_us / int((group / "cpu.cfs_period_us").read_text())
 
 
+def has_gpu(root: Path = _ROOT) -> bool:
+    """Whether an NVIDIA GPU is here, by its driver's files or program. ``root``: of the file system."""
+    files = (*root.glob("proc/driver/nvidia/gpus/*"), *root.glob("dev/nvidia[0-9]*"))
+    return bool(files) or bool(run_nvidia_smi("-L"))
+
+
 def visible_gpus() -> list[str]:
     """Return the NVIDIA GPUs that this process may use, as entries of CUDA_VISIBLE_DEVICES.
 

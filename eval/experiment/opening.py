@@ -30,6 +30,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
+from corag.core.installation import cpu_build_note
 from corag.core.own_objects import is_own
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
@@ -55,6 +56,10 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
     own = config.backend == "python"  # open at once, and perhaps for each question anew
     with quiet(f"opening {name}", "" if own else f"{name} is open") as print_line:
+        here = config.backend in ("vllm", "transformers") and not config.device.startswith("cpu")
+        if here and (note := cpu_build_note()) and note not in _told:  # before hours go by on the CPU
+            _told.add(note)
+            print_line(f"corag: {note}")
         generator = await open_generator(config, capacity)
         for line in getattr(generator, "about", ()):
             if not (own and line in _told):

@@ -10,7 +10,7 @@
 #   GPUS_PER_ENGINE=4 bash scripts/recipes/batch_inference.sh ...         tensor parallel: 2 engines on 8 GPUs
 #   SHARDS=4 AT_ONCE=2 bash scripts/recipes/batch_inference.sh ...        no GPU: 4 shards, 2 at a time
 #   LOGS=folder bash scripts/recipes/batch_inference.sh ...               each shard's log; else in runs/logs
-# SLURM, one shard per task of an array (run scripts/install.sh before); afterwards, on any machine, the
+# SLURM, one shard per task of an array (run scripts/install.sh --gpu before); afterwards, on any machine, the
 # joining and the table:
 #   sbatch --array=1-8 --gpus=1 --cpus-per-task=12 --mem=96G --wrap 'export PATH="$PWD/.venv/bin:$PATH"
 #       corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'

@@ -11,7 +11,7 @@
 #   GPUS_PER_ENGINE=4 sbatch --nodes 4 --gpus-per-node 8 scripts/recipes/slurm_ray.sh run --config big.yaml \
 #       --model.tensor_parallel 4
 #   DRY=1 NODES=2 bash scripts/recipes/slurm_ray.sh run --config experiment.yaml      says what it would do
-# Run scripts/install.sh before, where all nodes see it; run folders and indexes lie where all nodes see them.
+# Run scripts/install.sh --gpu before, where all nodes see it; run folders and indexes lie where all nodes see them.
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
     sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -25,18 +26,22 @@ class cuda: is_available = staticmethod(lambda: {available})
 """
 
 
-def pinned(lock: Path) -> dict[str, str]:
-    """Return the versions of a lock file by package."""
-    lines = [line for line in lock.read_text().splitlines() if not line.startswith("#")]
-    return {
-        canonicalize_name(name): version for name, version in (re.split("={2,3}", line) for line in lines)
-    }
+def pinned(lock: Path, python: str = "3.11") -> dict[str, str]:
+    """Return the versions of a lock file by package, for a version of Python."""
+    versions = {}
+    for line in lock.read_text().splitlines():
+        text, _, marker = line.partition(" ; ")
+        if not line.startswith("#") and (not marker or Marker(marker).evaluate({"python_version": python})):
+            name, version = re.split("={2,3}", text)
+            versions[canonicalize_name(name)] = version
+    return versions
 
 
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 @pytest.mark.parametrize(("lock", "extra"), [("cpu", "cpu"), ("gpu", "gpu")])
-def test_what_the_project_asks_for_is_locked(lock: str, extra: str) -> None:
+def test_what_the_project_asks_for_is_locked(lock: str, extra: str, python: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    versions = pinned(ROOT / f"requirements/{lock}.lock")
+    versions = pinned(ROOT / f"requirements/{lock}.lock", python)
     asked = requirements(f"corag[{extra},dev,pyserini]", project["optional-dependencies"])
     for wanted in [*map(Requirement, project["dependencies"]), *asked]:
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), wanted
@@ -81,7 +86,8 @@ def test_a_build_of_torch_for_cpus_is_not_taken_for_gpus(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_lock_for_gpus_is_what_its_head_says_makes_it() -> None:
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_the_lock_for_gpus_is_what_its_head_says_makes_it(python: str) -> None:
     """The whole resolution, without a download: complete, without conflicts, and of wheels."""
     text = GPU_LOCK.read_text()
     command = "".join(re.findall(r"^#   (.*\n)", text, re.MULTILINE))
@@ -90,7 +96,11 @@ def test_the_lock_for_gpus_is_what_its_head_says_makes_it() -> None:
         pytest.skip("uv is not installed")
     search = f"{Path(found).parent}:{os.environ['PATH']}"
     resolved = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=os.environ | {"PATH": search}, capture_output=True, text=True
+        ["bash", "-c", command],
+        cwd=ROOT,
+        env=os.environ | {"PATH": search, "PYTHON": python},
+        capture_output=True,
+        text=True,
     )
     if resolved.returncode and re.search("(?i)failed to fetch|connect|timed out|network", resolved.stderr):
         pytest.skip("no package index can be reached")
@@ -99,7 +109,7 @@ def test_the_lock_for_gpus_is_what_its_head_says_makes_it() -> None:
         canonicalize_name(name): version
         for name, version in re.findall(r"(?m)^(\S+)==(\S+)$", resolved.stdout)
     }
-    assert made == pinned(GPU_LOCK)
+    assert made == pinned(GPU_LOCK, python)
 
 
 @pytest.fixture
@@ -162,3 +172,53 @@ def test_installing_for_gpus_ends_with_a_torch_that_finds_them(
         "a torch that does not work is not remembered"
     )
     assert f"requirements/{'cpu' if kind == '0' else 'gpu'}.lock" in done.stderr
+
+
+def install(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Install where there is no GPU, as on a cluster's login node."""
+    write_program(root / "bin/nvidia-smi", "exit 9")
+    (root / "torch.py").write_text(TORCH.format(cuda="13.0", available=False))
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CORAG")}
+    return subprocess.run(
+        ["bash", str(root / "scripts/install.sh"), *words],
+        env=inherited | {"PATH": f"{root}/bin:{os.environ['PATH']}"} | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_on_a_login_node_it_says_what_it_takes_and_keeps_what_it_is_told(root: Path) -> None:
+    silently = install(root)
+    assert "no GPU is seen here, so this is an installation for CPUs" in silently.stderr
+    assert "bash scripts/install.sh --gpu" in silently.stderr and "cpu.lock" in silently.stderr
+    told = install(root, "--gpu")
+    assert told.returncode == 0 and "gpu.lock" in told.stderr and "no GPU is seen" not in told.stderr
+    again = install(root)  # as recipes do
+    assert (again.returncode, again.stderr) == (0, ""), "the build for GPUs is kept"
+    assert "cpu.lock" in install(root, "--cpu").stderr
+    assert "no GPU is seen" not in install(root, "--cpu").stderr
+
+
+def test_a_word_or_a_python_that_it_does_not_take_is_refused(root: Path) -> None:
+    assert install(root, "--fast").returncode == 2
+    write_program(root / "bin/python3.9", "exit 1")
+    done = install(root, CORAG_PYTHON="python3.9")
+    assert done.returncode == 2 and "python3.9 is not Python 3.11, 3.12, 3.13 (for cpu)" in done.stderr
+    done = install(root, "--gpu", CORAG_PYTHON="python3.9")
+    assert "is not Python 3.11, 3.12 (for gpu)" in done.stderr, "3.13 has no wheels for GPUs"
+
+
+def test_the_container_copies_what_installing_and_running_read() -> None:
+    text = (ROOT / "scripts/recipes/corag.def").read_text()
+    copied = [
+        line.split()[0]
+        for line in re.split(r"%\w+", text.partition("%files")[2])[0].splitlines()
+        if line.strip()
+    ]
+    assert all((ROOT / name).exists() for name in copied)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {each.rstrip("*") for each in packages} | {"requirements", "scripts", "pyproject.toml"} <= set(
+        copied
+    )
+    assert project["project"]["readme"] in copied

