@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.scoring import _all, _differences, _generate, _passages, _requests, _seconds
@@ -21,6 +22,7 @@ from corag.core.errors import BackendError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Sampling, Score, ScoreRequest
 from corag.generation.config import ModelConfig
+from corag.generation.thinking_generator import with_thoughts_apart
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
 
@@ -112,7 +114,7 @@ async def engine(model: str = "default") -> dict[str, Any]:
 
 
 async def families(*models: str) -> dict[str, Any]:
-    """Return for each model its answer, whether it ended, and log P(end of turn) behind that answer.
+    """Return for each model its answer, whether it ended, log P(end of turn) behind it, and thoughts.
 
     An end of turn that is another token than the model's own has -10 or less.
     """
@@ -121,13 +123,20 @@ async def families(*models: str) -> dict[str, Any]:
     prompt = Prompt((Message("user", (Segment(asked),)),))
     for model in models:
         generator = _open(model)
-        reply = (await generator.generate(GenerateRequest(prompt, Sampling(512)))).completions[0]
+        asking = with_thoughts_apart(generator, 512)
+        whole = await asking.generate(GenerateRequest(prompt, Sampling(512)))
+        prefilled = await asking.generate(GenerateRequest(replace(prompt, prefix="Answer:"), Sampling(16)))
+        reply = whole.completions[0]
         score = await generator.score(ScoreRequest(prompt, reply.text.strip() or "Oslo", True))
         await generator.close()
         figures[model] = {
             "answer": reply.text[:80],
             "ended": reply.finish_reason == "stop",
-            "thinks": "think>" in reply.text,
+            "thinks": "think>" in reply.text + prefilled.text,
+            "thinking": generator.thinking.mode,
+            "thought_tokens": [whole.thinking.generated, prefilled.thinking.generated],
+            "thoughts_cut": whole.thoughts_cut + prefilled.thoughts_cut,
+            "prefilled": prefilled.text[:40],
             "end_of_turn": score.token_logprobs[-1],
         }
     bad = [

@@ -184,7 +184,9 @@ class _CountedGenerator:
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Go on with a prompt."""
-        return self._count(await self._inner.generate(request))
+        reply = self._count(await self._inner.generate(request))
+        self._work.tokens += reply.thinking.computed
+        return reply
 
     async def score(self, request: ScoreRequest) -> Score:
         """Score a continuation."""

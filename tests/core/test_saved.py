@@ -56,6 +56,10 @@ def test_a_row_comes_back_with_everything_but_the_texts_of_passages() -> None:
     )
     assert (row.usage, row.total_usage, row.seconds, row.error) == ({"reader": USAGE}, USAGE, 1.5, "")
     assert (row.opened, row.begun) == (3.5, 7.25)
+    thought = replace(STEPS[1], thinking=TokenUsage(generated=9), thoughts_cut=1, thoughts=("Hm.",))
+    thinking = saved(replace(ROW, steps=(thought, *STEPS)))
+    assert thinking.steps == (thought, *STEPS) and thinking.thoughts_cut == 1
+    assert b"thought" not in ROW.to_json()  # of models that do not think
     failed = saved(replace(ROW, answer=None, error="Broken: x"))
     assert (failed.answer, failed.text, failed.passage_ids, failed.further) == (None, "", (), {})
 

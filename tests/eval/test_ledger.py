@@ -199,3 +199,15 @@ def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ]:
         assert main(["ledger", *argv]) == 2
         assert complaint in capsys.readouterr().err
+
+
+def test_thoughts_have_a_line_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thought = TokenUsage(0, 0, 300, 0, 300)
+    step = replace(generated(0.0, 1.0, "reader"), thinking=thought, thoughts_cut=2)
+    line = replace(row("a", 1000.0, 2.0, step), usage={"reader": USAGE, "thinking": thought})
+    run = written(tmp_path / "run", line.to_json(1000.0))
+    _, figures = ledger_printed(capsys, run)
+    (ledger,) = figures.values()
+    assert (ledger["roles"]["thinking"]["generated"], ledger["roles"]["thinking"]["in_cache"]) == (300, 0)
+    assert ledger["total"]["generated"] == 310
+    assert spending_by_role((), line.usage)["thinking"].usage == thought

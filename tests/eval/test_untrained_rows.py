@@ -7,6 +7,8 @@ from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
 from corag.cli.main import main
 from corag.core.runs.manifest import Manifest
+from corag.core.tools import GenerateStep
+from corag.core.types import TokenUsage
 from eval.experiment.run import RunConfig, run_environment
 from eval.tables.adapters import find_untrained
 from tests.eval.report_runs import Page
@@ -114,3 +116,13 @@ def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
     assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0
     assert "allowed no call" not in capsys.readouterr().out
+
+
+def test_thoughts_that_reached_their_budget_are_told(tmp_path, capsys):
+    asked = row(QUESTIONS[0], "")
+    (step,) = (each for each in asked.steps if isinstance(each, GenerateStep))
+    cut = replace(asked, steps=(replace(step, thinking=TokenUsage(generated=9), thoughts_cut=2),))
+    assert main(["table", str(make_run(tmp_path / "deep", [cut])), "--json"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert any("deep: 2 of the model's thoughts reached the end of their budget" in line for line in lines)
+    assert json.loads(last)["runs"]["deep"]["thoughts_cut"] == 2

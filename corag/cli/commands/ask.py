@@ -237,6 +237,8 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
             for text in step.texts:
                 console.print(f"[bold]{step.role}[/bold] ", end="")
                 console.print(printable(text.strip()) or "(nothing)", markup=False)
+            if step.thoughts_cut:
+                console.print("  the thought before it reached the end of its budget", style="yellow")
             if step.shortening:
                 dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
                 console.print(
