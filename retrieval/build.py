@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -34,6 +34,7 @@ from retrieval.documents.reading import (
     load_file_hashes,
     write_reports,
 )
+from retrieval.given_vectors import GivenVectors, IndexParts, VectorFiles
 from retrieval.index_building import (
     BuildPlace,
     begin_build,
@@ -65,7 +66,7 @@ from retrieval.lucene.languages import ENGLISH, ScriptCounter
 from retrieval.records import Columns
 from retrieval.sifting import CorpusReport, sift
 from retrieval.store import PassageStore, storing
-from retrieval.vector_building import build_vectors
+from retrieval.vector_building import build_vectors, store_passages
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
@@ -106,7 +107,10 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         documents = DocumentCorpus(config.corpus, cutting, fit)
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
-    settings = _settings(config, files, encoder)
+    given = _given_vectors(config, encoder)
+    settings = _settings(config, files, encoder, given.details if given else {})
+    if given:
+        given.require(settings)
     existing = None if config.overwrite else find_index(folder, settings)
     if existing and not has_leftovers(folder):
         return _report_existing(folder, existing, report)
@@ -120,7 +124,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         if documents and not config.overwrite:
             _refuse_unreadable(documents, folder)
         place = begin_build(folder, settings, overwrite=config.overwrite, updates=documents is not None)
-        manifest = place.finished or _fill(config, settings, place, documents, encoder, report)
+        manifest = place.finished or _fill(config, settings, place, documents, encoder, given, report)
         swap_in(place)
     return manifest
 
@@ -136,6 +140,7 @@ def _fill(
     place: BuildPlace,
     documents: DocumentCorpus | None,
     encoder: Encoder | None,
+    given: GivenVectors | None,
     report: Callable[[str], None],
 ) -> IndexManifest:
     """Build an index beside its place."""
@@ -159,18 +164,24 @@ def _fill(
     passages = scripts.watch(passages)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
-    cut_note = ""
+    cut_note, vector_notes = "", []
     if encoder is None:
         threads = config.threads or count_threads()
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:
-        cut_note = build_vectors(passages, encoder, place, config, earlier, report)
+        if given:
+            store = store_passages(passages, folder, report)
+            total = chosen.corpus.passages if chosen else len(store)
+            vector_notes = given.write(store, chosen.rows if chosen else None, total, folder, report)
+            store.close()
+        else:
+            cut_note = build_vectors(passages, encoder, place, config, earlier, report)
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
     notes = chosen.notes if chosen else corpus.sentences()
-    notes += [note for note in (cut_note, misfit) if note]
+    notes += [note for note in (cut_note, *vector_notes, misfit) if note]
     if documents:
         write_reports(folder, corpus.files)
         notes += documents.notes(corpus)
@@ -196,7 +207,27 @@ def _check_installed(kind: IndexKind) -> None:
 def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of a corpus that is no documents."""
     columns = Columns.parse(config.columns)
-    return read_corpus(config.corpus, config.format, corpus, columns=columns, strict=config.strict)
+    return read_corpus(
+        config.corpus,
+        config.format,
+        corpus,
+        columns=columns,
+        strict=config.strict,
+        keep_all=bool(config.vectors),
+    )
+
+
+def _given_vectors(config: IndexConfig, encoder: Encoder | None) -> GivenVectors | None:
+    """Return the vectors that are not to be encoded, None if there are none."""
+    if encoder is None or not (config.vectors or config.merge):
+        return None
+    if config.format == DOCUMENTS:
+        option = "vectors" if config.vectors else "merge"
+        raise ConfigError(
+            f"{option} is for passages as they stand, whose vectors are in their order, but the corpus is "
+            f"read as documents, which are cut into passages: leave out --{option}, or give passages."
+        )
+    return VectorFiles.open(config, encoder) if config.vectors else IndexParts.open(config)
 
 
 @dataclass(frozen=True)
@@ -297,7 +328,12 @@ def _refuse_unreadable(documents: DocumentCorpus, folder: Path) -> None:
         )
 
 
-def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encoder | None) -> IndexSettings:
+def _settings(
+    config: IndexConfig,
+    files: tuple[CorpusFile, ...],
+    encoder: Encoder | None,
+    given: Mapping[str, str],
+) -> IndexSettings:
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
     # which the stamp needs: an interrupted build must not take up shards of another size.
     details: dict[str, str] = {"format": config.format}
@@ -333,6 +369,7 @@ def _settings(config: IndexConfig, files: tuple[CorpusFile, ...], encoder: Encod
         details[TRAINING] = "only"
     if config.part:
         details[PART] = str(IndexPart.parse(config.part))
+    details |= given
     return IndexSettings(
         config.kind, files, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
     )

@@ -76,6 +76,11 @@ class IndexConfig(Options):
         part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
             by itself, and who asks all of them finds what the whole index finds. Dense only.
         train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
+        vectors: Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy,
+            .pt, .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few
+            passages, to check them. FAISS graphs and compressed indexes are taken over as they are.
+        merge: Folders of all parts of this index (``part``): their vectors are put into one index, as it is
+            without parts, and nothing is encoded.
         trained: Folder that ``train_only`` made, for an "ivfpq" index or its parts.
 
     Raises:
@@ -110,6 +115,8 @@ class IndexConfig(Options):
     part: str = ""
     train_only: bool = False
     trained: str = ""
+    vectors: list[str] = field(default_factory=list)
+    merge: list[str] = field(default_factory=list)
 
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
@@ -118,7 +125,10 @@ class IndexConfig(Options):
         check_language(self.language)
         if Columns.parse(self.columns) != NO_COLUMNS:
             check_columns(self.format)
+        if (self.vectors or self.merge) and self.kind == "bm25":
+            object.__setattr__(self, "kind", "dense")
         self._check_parts()
+        self._check_vectors()
         if self.kind == "dense" and self.faiss is None:
             object.__setattr__(self, "faiss", "flat")
         self.cutting  # noqa: B018 - refuses what it cannot be
@@ -168,6 +178,29 @@ class IndexConfig(Options):
             raise ConfigError("only --kind dense --faiss ivfpq is trained: the others need no training.")
         if self.train_only and (self.part or self.trained):
             raise ConfigError("training is for all parts: leave out --part and --trained with --train_only.")
+
+    def _check_vectors(self) -> None:
+        if self.merge and (self.part or self.train_only or self.vectors or self.kind != "dense"):
+            raise ConfigError(
+                "merge puts the parts of a dense index together: leave out --part, --train_only, --vectors "
+                "and other kinds with it."
+            )
+        if not self.vectors:
+            return
+        if self.kind != "dense":
+            raise ConfigError(
+                f"vectors that were made elsewhere become a FAISS index, but the kind is '{self.kind}': "
+                "choose --kind dense."
+            )
+        if self.train_only or self.trained:
+            raise ConfigError(
+                "train_only and trained share a training among parts that are encoded, but --vectors names "
+                "vectors that are there: leave them out, and the index is trained on its own."
+            )
+        if self.strict:
+            raise ConfigError(
+                "strict refuses repeated ids, but with --vectors every record keeps its row: leave it out."
+            )
 
     @property
     def placement(self) -> Placement:

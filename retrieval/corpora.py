@@ -40,6 +40,7 @@ def read_corpus(
     *,
     columns: Columns = NO_COLUMNS,
     strict: bool = False,
+    keep_all: bool = False,
 ) -> Iterator[Passage]:
     """Stream the passages of corpus files, counting into ``report`` what is kept and what is not.
 
@@ -52,6 +53,7 @@ def read_corpus(
         report: filled while the passages stream by.
         columns: what names the fields or columns of records have.
         strict: refuse the first odd record.
+        keep_all: a passage for each record, repeats and empty ones too; odd ones are refused.
 
     Raises:
         ConfigError: for an unknown format, or ``columns`` for one whose fields have their names.
@@ -68,7 +70,8 @@ def read_corpus(
         items = _COLUMN_READERS[format](paths, columns)
     else:
         items = FORMATS[format](paths)
-    yield from sift(items, report, f"{', '.join(map(str, paths))} (read as '{format}')", strict=strict)
+    what = f"{', '.join(map(str, paths))} (read as '{format}')"
+    yield from sift(items, report, what, strict=strict, keep_all=keep_all)
 
 
 def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:

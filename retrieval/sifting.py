@@ -151,7 +151,12 @@ class CorpusReport:
 
 
 def sift(
-    items: Iterable[CorpusItem], report: CorpusReport, what: str, *, strict: bool = False
+    items: Iterable[CorpusItem],
+    report: CorpusReport,
+    what: str,
+    *,
+    strict: bool = False,
+    keep_all: bool = False,
 ) -> Iterator[Passage]:
     """Pass passages on but for empty ones and repeats, counting into ``report``.
 
@@ -164,6 +169,8 @@ def sift(
         report: where it is counted.
         what: what the items are read from.
         strict: refuse the first record that is no passage, and drop those that share an id.
+        keep_all: keep empty passages and repeats, and refuse the first record that is none: each has a vector
+            of its row.
 
     Raises:
         DataError: if there is no passage, or with ``strict`` for an odd record.
@@ -179,7 +186,7 @@ def sift(
         elif isinstance(item, Note):
             report.notes.append(_storable(item.text))
             continue
-        elif strict:
+        elif strict or keep_all:
             raise item
         else:
             report.add_odd(item)
@@ -192,13 +199,13 @@ def sift(
             report.joined_ids += 1
             passage = replace(passage, id=" ".join(passage.id.split()) or f"{key:016x}")
         id_hash = hash(passage.id)
-        if not passage.text.strip():
+        if not keep_all and not passage.text.strip():
             report.empty += 1
-        elif key in texts:  # first: where ids are made of texts, a repeat has both
+        elif not keep_all and key in texts:  # first: where ids are made of texts, a repeat has both
             report.repeated_texts += 1
             if id_hash not in ids:
                 repeats.append((passage.id, key))
-        elif id_hash in ids and strict:
+        elif id_hash in ids and strict and not keep_all:
             report.add_repeat(passage.id)
         else:
             if id_hash in ids:
@@ -206,7 +213,8 @@ def sift(
                 passage = _renamed(passage, ids, counts)
                 id_hash = hash(passage.id)
             ids.add(id_hash)
-            texts[key] = None
+            if not keep_all:
+                texts[key] = None
             report.passages += 1
             yield passage
     _resolve(repeats, texts, ids, report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from corag.core.types import Passage
 from retrieval.config import IndexConfig
@@ -38,17 +39,12 @@ def build_vectors(
 
     That is reported before encoding, "" if it reads all.
     """
-    folder, rows, reported = place.building, 0, time.monotonic()
-    with (folder / DOCID).open("w", encoding="utf-8") as ids:
-        for rows, passage in enumerate(passages, 1):
-            ids.write(f"{passage.id}\n")
-            if time.monotonic() - reported >= _REPORT_EVERY_S:
-                reported = time.monotonic()
-                report(f"{rows:,} passages read")
+    folder = place.building
+    store = store_passages(passages, folder, report)
+    rows = len(store)
     if config.kind == "dense" and config.faiss == "ivfpq" and not config.trained and not config.train_only:
         # To refuse now what would fail after hours of encoding.
         count_ivf_lists(config, rows, encoder.dimension)
-    store = PassageStore(folder)
     if cut_note := _describe_cut(
         measure_corpus(store, encoder, config.passage_prefix), rows, encoder, config
     ):
@@ -79,6 +75,18 @@ def build_vectors(
     store.close()
     shutil.rmtree(folder / SHARDS)
     return cut_note
+
+
+def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
+    """Read passages that are being stored to their end, list their ids, open the store."""
+    reported = time.monotonic()
+    with (folder / DOCID).open("w", encoding="utf-8") as ids:
+        for rows, passage in enumerate(passages, 1):
+            ids.write(f"{passage.id}\n")
+            if time.monotonic() - reported >= _REPORT_EVERY_S:
+                reported = time.monotonic()
+                report(f"{rows:,} passages read")
+    return PassageStore(folder)
 
 
 def _describe_cut(cut: CutTexts, rows: int, encoder: Encoder, config: IndexConfig) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -32,6 +32,28 @@ _SAVE_EVERY_S = 60.0  # of encoding: an interruption loses no more, or a batch i
 _REPORT_EVERY_S = 5.0
 _LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
 _MEASURED = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
+
+
+class VectorSource(Protocol):
+    """The vectors of a corpus, in its order: shards of an encoding, or files from elsewhere."""
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Their length."""
+        ...
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        """Return them block by block, [rows, dimension]."""
+        ...
+
+    def sample(self, count: int) -> NDArray[np.float32]:
+        """Return about ``count`` vectors spread evenly over the corpus."""
+        ...
 
 
 @dataclass(frozen=True)

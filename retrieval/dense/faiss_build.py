@@ -13,7 +13,7 @@ import numpy as np
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.machine import count_threads
 from retrieval.config import IndexConfig
-from retrieval.dense.build import INDEX, Shards
+from retrieval.dense.build import INDEX, VectorSource
 
 _PQ_BITS = 8  # a byte per part of a vector
 _VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
@@ -44,7 +44,7 @@ def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
 
 
 def build_faiss(
-    shards: Shards, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
+    shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
 ) -> None:
     """Write a FAISS index of the shards' vectors; row i is passage i.
 
@@ -63,6 +63,13 @@ def build_faiss(
         if time.monotonic() - reported >= _REPORT_EVERY_S:
             reported = time.monotonic()
             report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index")
+    write_index(index, folder)
+
+
+def write_index(index: Any, folder: Path) -> None:
+    """Write a FAISS index into a folder. Raises :class:`DataError` if the disk is full."""
+    import faiss
+
     try:
         faiss.write_index(index, str(folder / INDEX))
     except RuntimeError as error:
@@ -72,7 +79,7 @@ def build_faiss(
         ) from None
 
 
-def _write_flat(shards: Shards, path: Path) -> None:
+def _write_flat(shards: VectorSource, path: Path) -> None:
     """Stream the vectors behind the header of an ``IndexFlatIP``: FAISS itself writes from memory only."""
     import faiss
 
@@ -86,7 +93,7 @@ def _write_flat(shards: Shards, path: Path) -> None:
             stream.write(np.asarray(vectors).tobytes())
 
 
-def _hnsw(shards: Shards, config: IndexConfig) -> Any:
+def _hnsw(shards: VectorSource, config: IndexConfig) -> Any:
     import faiss
 
     index = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
@@ -94,7 +101,7 @@ def _hnsw(shards: Shards, config: IndexConfig) -> Any:
     return index
 
 
-def _trained_ivfpq(shards: Shards, config: IndexConfig) -> Any:
+def _trained_ivfpq(shards: VectorSource, config: IndexConfig) -> Any:
     import faiss
 
     if config.trained:

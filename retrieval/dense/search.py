@@ -174,10 +174,19 @@ class FaissIndex:
         if isinstance(self._index, faiss.IndexFlat):
             scores, rows = self._exact(vectors, min(k, self.rows))
         else:
-            scores, rows = _ordered(*self._index.search(vectors, min(k, self.rows)))
+            scores, rows = _ordered(*self._nearest(vectors, min(k, self.rows)))
         query_rows = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
         return [[(self._read_id(row), score) for row, score in pairs if row >= 0] for pairs in query_rows]
+
+    def _nearest(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return FAISS's (scores, rows), [queries, k], best first."""
+        import faiss
+
+        scores, rows = self._index.search(vectors, k)
+        if self._index.metric_type == faiss.METRIC_L2:
+            scores = 1 - scores / 2  # the cosine of vectors of length 1, of their squared distance
+        return scores, rows
 
     def _exact(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (scores, rows), [queries, k], that do not depend on what else is searched, and for what.
@@ -206,7 +215,7 @@ class FaissIndex:
     def _rough(self, vectors: NDArray[np.float32], depth: int) -> tuple[NDArray[Any], NDArray[Any], Any]:
         """Return (scores, rows) of the nearest, and by how much two scores may be apart in a wrong order."""
         if self._torch is None:
-            return (*self._index.search(vectors, depth), _ROUNDING)
+            return (*self._nearest(vectors, depth), _ROUNDING)
         scores, rows = self._torch.search(vectors, depth)
         return scores, rows, self._torch.tolerance(vectors, scores)
 

@@ -1,0 +1,184 @@
+"""Are stored vectors those that an encoder makes? A few passages are encoded again and compared.
+
+A wrong pooling, a wrong prefix or another order of the rows has the right count and dimension, and finds what
+looks like chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.core.errors import IndexMismatchError
+from corag.core.types import Passage
+from retrieval.dense.encoder import Encoder
+
+_COMPARED = 12  # passages
+_SAME = 0.99  # cosine of two encodings of a text in float32, bfloat16 or float16: .999 and more
+_SURE = 0.9995  # with this no other prefix is looked for
+_SHARE = 0.75  # of the passages: some may have been cut elsewhere, or written a little differently
+_NEAR = 10  # hits of a compressed index among which a passage's own row has to be
+# How title and text were put together for the encoder: ours, FlashRAG's and Search-R1's, others'.
+_LAYOUTS: tuple[Callable[[Passage], str], ...] = (
+    lambda passage: passage.contents,
+    lambda passage: f'"{passage.title}"\n{passage.text}',
+    lambda passage: f"{passage.title} {passage.text}",
+    lambda passage: passage.text,
+)
+_PREFIXES = ("", "passage: ", "query: ", "search_document: ")  # of E5, nomic and others
+
+
+def sample_rows(rows: int) -> list[int]:
+    """Return the rows that are compared: spread evenly, the first and the last among them."""
+    return sorted({round(place) for place in np.linspace(0, rows - 1, min(rows, _COMPARED))})
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """Cosines of stored vectors with those of passages encoded after a prefix."""
+
+    prefix: str
+    cosines: NDArray[np.float32]
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.cosines))
+
+    @property
+    def same(self) -> int:
+        return int((self.cosines >= _SAME).sum())
+
+    @property
+    def holds(self) -> bool:
+        return self.same >= _SHARE * len(self.cosines)
+
+
+def check_vectors(
+    what: str,
+    passages: Sequence[Passage],
+    read: Callable[[int], NDArray[np.float32]],
+    rows: int,
+    encoder: Encoder,
+    prefix: str | None,
+) -> None:
+    """Raise :class:`IndexMismatchError` unless stored vectors are the encoder's of their passages.
+
+    Args:
+        what: the vectors, for the sentence.
+        passages: those of :func:`sample_rows`.
+        read: returns the stored vector of a row, [dimension].
+        rows: how many vectors there are.
+        encoder: what is to encode the queries.
+        prefix: what stood before every passage; None if that is not known, and any will do.
+    """
+    places = sample_rows(rows)
+    stored = np.stack([read(row) for row in places])
+    tried = [prefix] if prefix is not None else _known_prefixes(encoder)
+    given = max((_compare(passages, stored, encoder, each) for each in tried), key=lambda each: each.median)
+    if given.holds and (prefix is None or given.median >= _SURE):
+        return
+    if prefix is not None:
+        others = [each for each in _known_prefixes(encoder) if each != prefix]
+        best = max(
+            (_compare(passages, stored, encoder, each) for each in others), key=lambda each: each.median
+        )
+        if best.holds and best.median - given.median > 1 - _SURE:
+            raise IndexMismatchError(
+                f"{what} were made with {best.prefix!r} before every passage, and passage_prefix is "
+                f"{prefix!r}: encoded again with the first, {len(places)} passages have a median cosine of "
+                f"{best.median:.4f} with their vectors, with the second {given.median:.4f}. Give "
+                f"--passage_prefix {best.prefix!r}."
+            )
+        if given.holds:
+            return
+    raise IndexMismatchError(
+        f"{what} are not those that the encoder '{encoder.name}' makes of the passages: of {len(places)} "
+        f"that were encoded again {given.same} have a cosine of {_SAME} or more with the vector of their row "
+        f"(median {given.median:.3f}). {_advice(given, passages, read, rows, encoder)}"
+    )
+
+
+def _known_prefixes(encoder: Encoder) -> list[str]:
+    card = encoder.missing_prompts()
+    own = (encoder.prompts.document, card.document if card else "")
+    return list(dict.fromkeys((*own, *_PREFIXES)))
+
+
+def _advice(
+    given: _Agreement,
+    passages: Sequence[Passage],
+    read: Callable[[int], NDArray[np.float32]],
+    rows: int,
+    encoder: Encoder,
+) -> str:
+    """Say what may be wrong: above all, whether the vectors are in place but for a row or two."""
+    if given.same:
+        return "Those that agree are in place: check the order of the files, and that the corpus is the same."
+    places = sample_rows(rows)
+    for offset in (-1, 1, -2, 2):
+        inside = [place for place, row in enumerate(places) if 0 <= row + offset < rows]
+        if not inside:
+            continue
+        stored = np.stack([read(places[place] + offset) for place in inside])
+        if _compare([passages[place] for place in inside], stored, encoder, given.prefix).holds:
+            where = "before" if offset < 0 else "behind"
+            return (
+                f"They are those of the row {abs(offset)} {where} it: the corpus has a record more or less "
+                "than the one that the vectors were made of."
+            )
+    return "Check the encoder (its weights, its pooling), the prefix, and that the corpus is in their order."
+
+
+def _compare(
+    passages: Sequence[Passage], stored: NDArray[np.float32], encoder: Encoder, prefix: str
+) -> _Agreement:
+    """Return how the passages agree best, by whichever way of putting title and text together."""
+    best = None
+    for layout in _LAYOUTS:
+        encoded = encoder.encode([layout(each) for each in passages], prompt=prefix, kind="document")
+        cosines = np.array([_cosine(*pair) for pair in zip(encoded, stored, strict=True)], np.float32)
+        this = _Agreement(prefix, cosines)
+        if best is None or this.median > best.median:
+            best = this
+        if best.holds and best.median >= _SURE:
+            break
+    assert best is not None
+    return best
+
+
+def _cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    length = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / length if length else 0.0
+
+
+def check_compressed(
+    what: str, passages: Sequence[Passage], index: Any, encoder: Encoder, prefix: str
+) -> None:
+    """Raise :class:`IndexMismatchError` unless a FAISS index finds a few passages by their own vectors.
+
+    For those that keep no vectors to compare. ``passages``: those of :func:`sample_rows`.
+    """
+    import faiss
+
+    for name, value in (("nprobe", 64), ("efSearch", 128)):
+        try:
+            faiss.ParameterSpace().set_index_parameter(index, name, value)
+        except RuntimeError:  # of another type of index
+            continue
+    rows, hits = sample_rows(int(index.ntotal)), 0
+    for layout in _LAYOUTS:
+        vectors = encoder.encode([layout(each) for each in passages], prompt=prefix, kind="document")
+        _, near = index.search(vectors, min(_NEAR, int(index.ntotal)))
+        hits = max(hits, sum(row in some for row, some in zip(rows, near.tolist(), strict=True)))
+        if hits >= _SHARE * len(rows):
+            return
+    raise IndexMismatchError(
+        f"{what} are not those that the encoder '{encoder.name}' makes of the passages with {prefix!r} "
+        f"before each: of {len(rows)} that were encoded again {hits} are among the {_NEAR} that their vector "
+        "finds. Check the encoder (its weights, its pooling), --passage_prefix, and that the corpus is in "
+        "their order."
+    )

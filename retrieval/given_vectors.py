@@ -1,0 +1,214 @@
+"""Vectors of an index that are not encoded: made elsewhere (``vectors``), or of its parts (``merge``)."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.runs.stamp import refuse_differences
+from corag.core.seeds import stable_hash
+from retrieval.config import IndexConfig
+from retrieval.dense.build import INDEX
+from retrieval.dense.encoder import Encoder
+from retrieval.dense.faiss_build import build_faiss, write_index
+from retrieval.dense.ready_vectors import ReadyVectors, index_part, keeps_vectors, open_vectors, vector_files
+from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
+from retrieval.index_manifest import (
+    PART,
+    IndexManifest,
+    IndexSettings,
+    hash_corpus,
+    read_manifest,
+    require_all_parts,
+)
+from retrieval.store import PassageStore
+
+_LENGTH = 1e-2  # how far a length may be from 1 for a vector that was made in half precision
+
+
+class GivenVectors(Protocol):
+    """Vectors that an index is made of without encoding."""
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What they add to the settings of the index, or replace."""
+        ...
+
+    def require(self, settings: IndexSettings) -> None:
+        """Raise :class:`IndexMismatchError` if they are of another index than that of these settings."""
+        ...
+
+    def write(
+        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
+    ) -> list[str]:
+        """Check them, write the FAISS index, return notes for the manifest.
+
+        ``rows``: those of a part, None for all. ``total``: the passages of the whole corpus.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class VectorFiles:
+    """Vectors that the same encoder made elsewhere, a row for each record of the corpus."""
+
+    config: IndexConfig
+    encoder: Encoder
+    vectors: ReadyVectors
+    digest: str
+
+    @classmethod
+    def open(cls, config: IndexConfig, encoder: Encoder) -> VectorFiles:
+        """Open the files. Raises as :func:`open_vectors` does, :class:`ConfigError` for clashing options."""
+        files = vector_files(config.vectors)
+        vectors = open_vectors(files, encoder.dimension, config.encoder)
+        if vectors.kept is not None and (config.faiss != "flat" or config.part):
+            what = f"faiss is '{config.faiss}'" if config.faiss != "flat" else f"part is '{config.part}'"
+            raise ConfigError(
+                f"{vectors.names} is a FAISS index of the type {type(vectors.kept).__name__}, which is taken "
+                f"over as it is and whole, but {what}: leave that out, or give the vectors themselves."
+            )
+        digest = stable_hash("/".join(file.hash for file in hash_corpus(files)))
+        return cls(config, encoder, vectors, digest)
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Which vectors, and the type of a FAISS index that is taken over."""
+        kept = self.vectors.kept
+        return {"vectors": self.digest} | ({} if kept is None else {"faiss": type(kept).__name__})
+
+    def require(self, settings: IndexSettings) -> None:
+        """Do nothing: it is the passages that tell."""
+
+    def write(
+        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
+    ) -> list[str]:
+        """Encode a few passages to compare, then write the vectors or copy the index."""
+        if self.vectors.rows != total:
+            raise IndexMismatchError(
+                f"there are {self.vectors.rows:,} vectors in {self.vectors.names}, but the corpus has "
+                f"{total:,} records: name all files of the vectors, and the corpus that they were made of."
+            )
+        vectors = self.vectors if rows is None else self.vectors.slice(rows)
+        passages = [store.row(row) for row in sample_rows(vectors.rows)]
+        what, prefix = f"the vectors of {vectors.names}", self.config.passage_prefix
+        if vectors.kept is None or keeps_vectors(vectors.kept):
+            check_vectors(
+                what, passages, lambda row: vectors.read(row, row + 1)[0], vectors.rows, self.encoder, prefix
+            )
+        else:
+            check_compressed(what, passages, vectors.kept, self.encoder, prefix)
+        report(f"{len(passages)} of {vectors.rows:,} passages were encoded again: the vectors are theirs.")
+        if vectors.kept is None:
+            build_faiss(vectors, folder, self.config, report)
+        else:
+            _copy(vectors.parts[0].file, folder / INDEX)
+        return [f"The vectors were made elsewhere ({vectors.names}).", *_describe_lengths(vectors)]
+
+
+def _copy(file: Path, target: Path) -> None:
+    try:
+        shutil.copyfile(file, target)
+    except OSError as error:
+        raise DataError(
+            f"cannot write '{target}': {error.strerror}. Free some space or choose another place."
+        ) from None
+
+
+def _describe_lengths(vectors: ReadyVectors) -> list[str]:
+    """Say that vectors are ranked by inner product, where that is not the cosine."""
+    if vectors.kept is not None and not keeps_vectors(vectors.kept):
+        return []
+    lengths = np.linalg.norm(vectors.sample(100), axis=1)
+    if np.abs(lengths - 1).max() <= _LENGTH:
+        return []
+    return [
+        f"The vectors are of lengths from {lengths.min():.2f} to {lengths.max():.2f} and are ranked by inner "
+        "product, so not by cosine alone."
+    ]
+
+
+@dataclass(frozen=True)
+class IndexParts:
+    """The parts of an index, whose vectors together are those of the whole."""
+
+    config: IndexConfig
+    folders: tuple[Path, ...]
+    manifests: tuple[IndexManifest, ...]
+
+    @classmethod
+    def open(cls, config: IndexConfig) -> IndexParts:
+        """Read which parts there are.
+
+        Raises :class:`IndexMismatchError` for a folder that is no index, or if a part is missing.
+        """
+        found = {}
+        for name in config.merge:
+            if (manifest := read_manifest(Path(name))) is None:
+                raise IndexMismatchError(
+                    f"'{name}' is no finished index: give the folders that corag index --part made, all of "
+                    "them."
+                )
+            found[name] = manifest
+        holders = require_all_parts({name: manifest.settings.part for name, manifest in found.items()})
+        names = [some[0] for some in holders.values()]
+        return cls(config, tuple(map(Path, names)), tuple(found[name] for name in names))
+
+    @property
+    def details(self) -> dict[str, str]:
+        """Nothing: the whole index is the one that is built without parts."""
+        return {}
+
+    def require(self, settings: IndexSettings) -> None:
+        """Raise :class:`IndexMismatchError`, naming the difference, for parts of another index."""
+        part = self.manifests[0].settings
+        others = tuple(pair for pair in part.details if pair[0] != PART)
+        whole = dataclasses.replace(part, details=others)
+        refuse_differences(
+            f"the part '{self.folders[0]}'",
+            whole.stamp,
+            settings.stamp,
+            advice="Give the corpus and the options with which the parts were built.",
+            error=IndexMismatchError,
+        )
+
+    def write(
+        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
+    ) -> list[str]:
+        """Put the vectors of the parts into one index."""
+        import faiss
+
+        indexes = [faiss.read_index(str(part / INDEX), faiss.IO_FLAG_MMAP_IFC) for part in self.folders]
+        counts = [int(index.ntotal) for index in indexes]
+        if sum(counts) != total:
+            raise IndexMismatchError(
+                f"the parts have {sum(counts):,} vectors, but the corpus has {total:,} passages: build the "
+                "parts again from this corpus."
+            )
+        if self.config.faiss == "ivfpq":
+            del indexes  # they are read anew, since what is mapped cannot be written to
+            self._merge_compressed(folder, report)
+        else:
+            files = [part / INDEX for part in self.folders]
+            parts = tuple(map(index_part, files, indexes))
+            # In blocks of the size of shards, as when they are encoded: a graph depends on that.
+            vectors = ReadyVectors(parts, 0, total, self.config.shard_size)
+            build_faiss(vectors, folder, self.config, report)
+        return []
+
+    def _merge_compressed(self, folder: Path, report: Callable[[str], None]) -> None:
+        """Join lists of codes of one training, in the order of the parts."""
+        import faiss
+
+        whole: Any = faiss.read_index(str(self.folders[0] / INDEX))
+        for part in self.folders[1:]:
+            whole.merge_from(faiss.read_index(str(part / INDEX)), whole.ntotal)
+            report(f"{whole.ntotal:,} vectors in the index")
+        write_index(whole, folder)
