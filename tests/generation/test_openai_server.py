@@ -748,3 +748,16 @@ async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six
             with raises_message(BackendError):
                 await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
             assert generator.retried == 1
+
+
+async def test_a_thought_that_llama_cpps_template_opens_is_closed_before_the_replys_first_words() -> None:
+    for thinking, behind in {"auto": "<think>\n\n</think>\n\nAnswer:", "keep": "<think>\nAnswer:"}.items():
+        with StandIn(EVERYTHING) as server:
+            server.further["/apply-template"] = {"prompt": "<user>Who?<assistant><think>\n"}
+            async with opened(server, thinking=thinking, template_args={"effort": "low"}) as generator:
+                await generator.generate(GenerateRequest(chat_prompt("Who?", prefix="Answer:"), GREEDY))
+                (body,) = server.bodies(COMPLETIONS)
+                assert body["prompt"] == f"<user>Who?<assistant>{behind}"
+                await generator.generate(GenerateRequest(chat_prompt("Who?"), GREEDY))
+                (body,) = server.bodies(CHAT)
+                assert body["chat_template_kwargs"] == {"effort": "low"}

@@ -314,6 +314,7 @@ def make_trainer(config: GrpoConfig, folder: str, inputs: GrpoInputs, backends: 
 
 def make_dev_evaluation(config: GrpoConfig, folder: str, inputs: GrpoInputs, retriever: Retriever) -> Any:
     """Return a function that answers the dev questions with a model, greedily, as the chains were sampled."""
+    from corag.generation.thinking_generator import ThinkingGenerator
     from corag.generation.transformers_engine import TransformersGenerator
 
     decoding = replace(inputs.corag, strategy="greedy", max_hops=config.dev_hops, stop=config.dev_stop)
@@ -321,7 +322,9 @@ def make_dev_evaluation(config: GrpoConfig, folder: str, inputs: GrpoInputs, ret
 
     def evaluate(model: Any) -> Mapping[str, float]:
         size = config.engine.batch_size
-        generator = TransformersGenerator(model, inputs.renderer, window, size, "in training")
+        engine = TransformersGenerator(model, inputs.renderer, window, size, "in training")
+        # As in the replies that are rewarded, a thought that the policy writes is no part of a sub-query.
+        generator = ThinkingGenerator(engine, replace(inputs.renderer.thinking, mode="off"), budget=1)
         return background().run(evaluate_dev(inputs.dev, generator, retriever, decoding))
 
     return evaluate
