@@ -144,8 +144,8 @@ async def families(*models: str) -> dict[str, Any]:
         for model, found in figures.items()
         if found["thinks"] or not found["ended"] or found["end_of_turn"] < -3
     ]
-    print(json.dumps(figures))
     if bad:
+        print(json.dumps(figures), file=sys.stderr)
         sys.exit(f"not as a chat model answers and ends: {', '.join(bad)}")
     return figures
 

@@ -22,6 +22,7 @@ from corag.core.runs.rows import SavedRow
 from corag.core.seeds import stable_hash
 from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
+from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.opening import open_model_quietly
 from eval.scoring.judge import JudgeConfig, judge
@@ -38,7 +39,8 @@ class JudgingConfig(Runs):
     Attributes:
         judge: the judge's prompt.
         model: the language model that judges, and its engine.
-        batch_size: questions in flight at the same time.
+        batch_size: questions in flight at the same time; 0 for as many as the engine's size
+            wants: 64, or 256 with vLLM on a large GPU.
         max_failed: questions that the judge may fail at; if it fails at more, the exit status is 1.
     """
 
@@ -50,14 +52,13 @@ class JudgingConfig(Runs):
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    batch_size: int = 64
+    batch_size: int = 0
     max_failed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_max_failed(self.max_failed)
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
+        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
 
 
 @dataclass(frozen=True, slots=True)

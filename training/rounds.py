@@ -76,7 +76,7 @@ class RoundsConfig(QuestionFile):
         launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
             one process, on the CPU if there is no GPU.
         seed: of sampling and decoding.
-        batch_size: questions in flight at the same time.
+        batch_size: questions in flight at the same time; 0 for as many as the engine's size wants.
         workers: who samples and answers: by default an engine on each GPU.
         max_failed: questions of a stage that may fail; if more do, the same command asks them again, before
             it trains on the others.
@@ -98,7 +98,7 @@ class RoundsConfig(QuestionFile):
     test: HeldOut = field(default_factory=HeldOut)
     launch: tuple[str, ...] = ()
     seed: int = 0
-    batch_size: int = 64
+    batch_size: int = 0
     max_failed: int = 0
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 

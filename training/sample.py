@@ -28,6 +28,7 @@ from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import OPENED_ALIASES, Setup, check_setup, require_abilities
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
+from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
@@ -57,7 +58,8 @@ class SampleRunConfig(QuestionFile):
         model: the language model and its engine.
         retriever: the index or server to search.
         seed: all randomness derives from it.
-        batch_size: questions in flight at the same time, with each worker if there are several.
+        batch_size: questions in flight at the same time, with each worker if there are several; 0 for as many
+            as the engine's size wants: 64, or 256 with vLLM on a large GPU.
         out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
         max_failed: questions that may fail; if more do, the exit status is 1.
         workers: who samples: this process, or others.
@@ -69,7 +71,7 @@ class SampleRunConfig(QuestionFile):
     model: ModelConfig = field(default_factory=ModelConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
-    batch_size: int = 64
+    batch_size: int = 0
     out: str = "auto"
     max_failed: int = 0
     workers: WorkersConfig = field(default_factory=WorkersConfig)
@@ -79,8 +81,7 @@ class SampleRunConfig(QuestionFile):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_max_failed(self.max_failed)
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, but it is {self.batch_size}.")
+        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
         judged = self.sample.source == "model" and self.sample.answers != "none"
         if judged and self.sample.max_hops > self.corag.max_hops:
             raise ConfigError(

@@ -35,6 +35,7 @@ from eval.experiment.backends import (
 )
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
 from eval.experiment.gold import match_gold
+from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor
 from eval.experiment.opening import prepare_output
@@ -50,7 +51,8 @@ class RunConfig(Setup, QuestionFile):
     Attributes:
         scorer: how answers are scored; "auto" takes the dataset's own.
         recall_at: recall is measured over so many collected passages.
-        batch_size: questions in flight at the same time, with each worker if there are several.
+        batch_size: questions in flight at the same time, with each worker if there are several; 0 for as many
+            as the engine's size wants: 64, or 256 with vLLM on a large GPU.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
             tokens, stopped. Of shards 'corag join' writes it.
@@ -68,7 +70,7 @@ class RunConfig(Setup, QuestionFile):
 
     scorer: str = "auto"
     recall_at: int = 15
-    batch_size: int = 64
+    batch_size: int = 0
     out: str = "auto"
     answers_to: str = ""
     keep_prompts: bool = False
@@ -83,11 +85,9 @@ class RunConfig(Setup, QuestionFile):
         QuestionFile.__post_init__(self)
         if self.answers_to:
             check_answers_file(self.answers_to)
-        if self.batch_size < 1 or self.recall_at < 1:
-            raise ConfigError(
-                f"batch_size and recall_at must be at least 1, but they are {self.batch_size} and "
-                f"{self.recall_at}."
-            )
+        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
+        if self.recall_at < 1:
+            raise ConfigError(f"recall_at must be at least 1, but it is {self.recall_at}.")
 
     @classmethod
     def explain_file(cls, data: Mapping[str, Any]) -> str:

@@ -114,7 +114,7 @@ def test_limits_of_passages_answer_to_their_former_names():
         (["--limit"], "'limit' has no value"),
         (["stray"], "unexpected argument 'stray'"),
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
-        (["--batch_size", "0"], "batch_size"),
+        (["--batch_size", "-1"], "batch_size cannot be negative"),
         (["--corag.strategy", "tre"], "corag.strategy.*best_of_n"),
         (["--corag.N", "0"], "'corag.chains': expected a whole number of at least 1, but got '0'"),
     ],
