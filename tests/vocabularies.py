@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
+
+from corag.generation.rendering import Renderer
 
 _TEXT = (
     "Who wrote the book? The capital of Norway is Oslo.",
@@ -121,11 +126,29 @@ FAMILIES: dict[str, Callable[[], Tokenizer]] = {
 }
 
 
+def _mistral() -> Tokenizer:
+    """Mistral 7B's own vocabulary, from a package that vLLM brings along, as its tokenizer.json reads it."""
+    import mistral_common
+    from transformers import PreTrainedTokenizerFast
+
+    with TemporaryDirectory() as folder:
+        data = Path(mistral_common.__file__).parent / "data"
+        shutil.copy(data / "tokenizer.model.v1", Path(folder) / "tokenizer.model")
+        tokenizer: Tokenizer = PreTrainedTokenizerFast.from_pretrained(folder).backend_tokenizer
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+ALL_FAMILIES = {**FAMILIES, "mistral-v0.1 (real)": _mistral}
+
+
 def tokenizer_of(family: str, template: str = TURNS) -> Any:
     """Return a family's tokenizer as transformers has it, with special tokens and a chat template."""
     from transformers import PreTrainedTokenizerFast
 
-    backend = FAMILIES[family]()
+    backend = ALL_FAMILIES[family]()
     backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in _SPECIAL])
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", backend.token_to_id("<s>"))]
@@ -133,6 +156,12 @@ def tokenizer_of(family: str, template: str = TURNS) -> Any:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = template
     return tokenizer
+
+
+@cache
+def renderer_of(family: str, template: str = TURNS) -> Renderer:
+    """Return a family's renderer."""
+    return Renderer(tokenizer_of(family, template), chat=True)
 
 
 def save_tokenizer(folder: Path, family: str, settings: dict[str, Any] | None = None) -> str:

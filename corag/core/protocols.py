@@ -124,8 +124,9 @@ class Generation:
 class ScoreRequest:
     """Ask for log P(target | prompt).
 
-    The target is text, tokenised by itself without special tokens, or token ids. ``end_of_turn`` appends the
-    model's end-of-turn token to the target. Raises :class:`RequestRefusedError` if the target
+    The target is text, read as it stands right behind the prompt (" Paris" behind "Answer:"), or token ids. A
+    text that begins a turn gets the blank with which the model's chat template begins one. ``end_of_turn``
+    appends the model's end-of-turn token to the target. Raises :class:`RequestRefusedError` if the target
     alone does not fit the window: a target is never cut.
     """
 

@@ -115,6 +115,13 @@ class ChatTemplate:
         return "" if self.end_token is not None else self._behind_earlier.rstrip()
 
     @cached_property
+    def blank_before_reply(self) -> str:
+        """The white space that the template writes between what asks for a reply and the reply."""
+        asking, answered = self._try([USER]) or "", self._try(ANSWERED, reply=False) or ""
+        between = answered.removeprefix(asking).partition(REPLY)[0]
+        return between if answered.startswith(asking) and between.isspace() else ""
+
+    @cached_property
     def prints_day(self) -> bool:
         """Whether a prompt depends on the day."""
         days = (datetime.date(2001, 2, 3), datetime.date(2004, 5, 6))

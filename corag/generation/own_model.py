@@ -28,8 +28,9 @@ from corag.core.protocols import (
     ScoreRequest,
 )
 from corag.core.types import TokenUsage
+from corag.generation.fitting import EstimatedTokens, fit
 from corag.generation.prefixes import repeated, tell_to_begin
-from corag.generation.rendering import COMMON_NAMES, EstimatedTokens, fit, spaced_prompt
+from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import inner_text, is_cut, thought_in
 
 FUNCTIONS = ("invoke", "complete", "generate", "__call__")

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from corag.core.errors import ConfigError, RequestRefusedError
-from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening, Spans
-from corag.core.prompting.shorten import shorten, token_bound
+from corag.core.prompting.prompt import (
+    NOTHING_LEFT_OUT,
+    Message,
+    Prompt,
+    Segment,
+    Shortening,
+    Spans,
+    Thought,
+)
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.chat_template import USER, ChatTemplate, Turn
+from corag.generation.continuation import continuation_ids, last_words
+from corag.generation.fitting import fit
+from corag.generation.special_names import BREAK, broken_at_names, spaced
 from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
-BYTES_PER_TOKEN = 4
-
-# Where the name of a special token is cut in two, so that no tokenizer reads the token in it. It is taken out
-# before the tokens are made: the model reads the name as it is spelled. Unicode has no such character.
-_BREAK = "\ufdd0"
-
-# Names of special tokens in common vocabularies, where a server's tokenizer is not known.
-COMMON_NAMES = re.compile(
-    r"</?s>|<(?:bos|eos|pad|unk|mask|sop|eop|(?:start|end)_of_turn|end_of_utterance)>"
-    r"|<\|[^|<>\s]{1,40}\|?>|<[^|<>\s]{1,40}\|>|<｜[^<>\s]{1,40}｜>|\[[gs]?MASK\]"
-    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CALLS|TOOL_CONTENT)\]"
-)
 
 
 class Renderer:
@@ -61,7 +58,9 @@ class Renderer:
         self.thinking = _find_thinking(tokenizer, thinking) if chat else Thinking()
         self.template = ChatTemplate(tokenizer, self.thinking.args)
         """The chat template, of no use to a base model."""
-        names = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+        special = {i: str(token) for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+        self._special_ids = frozenset([*special, *tokenizer.all_special_ids])
+        names = set(special.values())
         names.update(tokenizer.all_special_tokens)
         # A name of one character cannot be cut in two. The longest first, as tokenizers read them.
         spelled = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
@@ -128,37 +127,23 @@ class Renderer:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a whole prompt, however long."""
-        texts = [message.text for message in prompt.messages]
-        safe_texts = [
-            self._broken(text, each.wording) for text, each in zip(texts, prompt.messages, strict=True)
-        ]
-        prefix = self._broken(prompt.prefix, prompt.prefix_wording)
-        broken = [*safe_texts, prefix] != [*texts, prompt.prefix]
-        roles = [message.role for message in prompt.messages]
-        if prompt.plain or not self.chat:
-            messages = [Message(role, (Segment(text),)) for role, text in zip(roles, safe_texts, strict=True)]
-            whole = dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text
-            return self._joined_ids(whole, special=True) if broken else self._ids(whole, special=True)
-        turns = [{"role": role, "content": text} for role, text in zip(roles, safe_texts, strict=True)]
-        whole, thought = self.template.fill(turns, reply=True), prompt.thought
-        if thought is not None:
-            safe = self._broken(thought.text, ())
-            broken = broken or safe != thought.text
-            thought = dataclasses.replace(thought, text=safe)
-        whole += self.thinking.lead(whole, thought) + prefix
-        return self._joined_ids(whole) if broken else self._ids(whole)
+        text, broken = self._safe_text(prompt)
+        special = prompt.plain or not self.chat
+        return self._joined_ids(text, special=special) if broken else self._ids(text, special=special)
 
     def target_ids(self, request: ScoreRequest) -> list[int]:
-        """Return the token ids to score.
+        """Return the token ids to score: those of a text are as they follow the prompt's.
 
         A target that is the name of a special token is that token; within a longer one the name is text.
         Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
         """
         target = request.target
-        if not isinstance(target, str):
-            ids = list(target)
+        if not target:
+            ids = []
+        elif isinstance(target, str):
+            ids = self._text_ids_after(request.prompt, target)
         else:
-            ids = self._ids(target) if self._names.fullmatch(target) else self._literal_ids(target)
+            ids = list(target)
         if request.end_of_turn:
             ids.append(self.end_of_turn(plain=request.prompt.plain))
         if not ids:
@@ -203,10 +188,10 @@ class Renderer:
 
         ``special``: with special tokens spelled out; else without them.
         """
+        # Special tokens stay in the context: were it empty, a leading space would be lost.
         context = list(prompt_ids[-_CONTEXT:])
-        before = self._tokenizer.decode(context, skip_special_tokens=not special)
-        after = self._tokenizer.decode(context + list(ids), skip_special_tokens=not special)
-        return str(after[len(before) :])
+        added = [token for token in ids if special or token not in self._special_ids]
+        return self._text(context + added)[len(self._text(context)) :]
 
     def with_token_texts(
         self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling
@@ -255,8 +240,7 @@ class Renderer:
     def without_first(self, text: str, tokens: int) -> str:
         """Return a text without its first tokens."""
         # A cut may fall inside a character of several tokens: its remains are dropped too.
-        rest = self._tokenizer.decode(self._literal_ids(text)[tokens:], clean_up_tokenization_spaces=False)
-        return str(rest).lstrip("\ufffd")
+        return self._text(self._literal_ids(text)[tokens:]).lstrip("\ufffd")
 
     def text(self, prompt: Prompt) -> str:
         """Return a prompt as text, within its chat template if it has one; a reader takes names as tokens.
@@ -266,25 +250,78 @@ class Renderer:
         if prompt.plain or not self.chat:
             return prompt.text
         turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        whole, first = self.template.fill(turns, reply=True), self._tokenizer.bos_token
         thought = prompt.thought and dataclasses.replace(
             prompt.thought, text=spaced(prompt.thought.text, self._names)
         )
-        whole += self.thinking.lead(whole, thought) + prompt.prefix
+        whole, first = self._asking(turns, thought, prompt.prefix), self._tokenizer.bos_token
         added = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
         return whole.removeprefix(first) if added else whole
 
+    def _safe_text(self, prompt: Prompt) -> tuple[str, bool]:
+        """Return all that a model reads of a prompt, and whether names of special tokens are broken in it."""
+        texts = [self._broken(message.text, message.wording) for message in prompt.messages]
+        prefix = self._broken(prompt.prefix, prompt.prefix_wording)
+        broken = [*texts, prefix] != [*(message.text for message in prompt.messages), prompt.prefix]
+        roles = [message.role for message in prompt.messages]
+        if prompt.plain or not self.chat:
+            messages = [Message(role, (Segment(text),)) for role, text in zip(roles, texts, strict=True)]
+            return dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text, broken
+        turns = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+        thought = prompt.thought
+        if thought is not None:
+            thought = dataclasses.replace(thought, text=self._broken(thought.text, ()))
+        return self._asking(turns, thought, prefix), broken or thought != prompt.thought
+
+    def _asking(self, turns: Sequence[Turn], thought: Thought | None, prefix: str) -> str:
+        """Return a conversation as text, with the beginning of the reply that it asks for."""
+        text = self.template.fill(turns, reply=True)
+        return self._begun(text + self.thinking.lead(text, thought), prefix)
+
+    def _text_ids_after(self, prompt: Prompt, text: str) -> list[int]:
+        """Return the token ids of a text as a model would write it after a prompt."""
+        if self._names.fullmatch(text):
+            return self._ids(text)
+        before, broken = self._safe_text(prompt)
+        before = last_words(before, self._names)
+        safe_text = self._broken(text, ())
+        if not (prompt.plain or prompt.prefix):
+            safe_text = self._begun(before, safe_text)[len(before) :]
+        encode = self._joined_ids if broken or BREAK in safe_text else self._ids
+        return continuation_ids(encode, before, safe_text)
+
+    def _begun(self, before: str, reply: str) -> str:
+        """Return a text with a reply behind it, and between them the blank with which a model begins one."""
+        if not reply or reply[0].isspace():
+            return before + reply
+        if self.chat and (blank := self.template.blank_before_reply):
+            return before.removesuffix(blank) + blank + reply
+        # Behind "[/INST]", which is text to Mistral's first models, their vocabulary makes a blank.
+        is_text = before[-1:].strip() and not re.search(f"(?:{self._names.pattern})$", before)
+        return before + (" " if is_text and self._makes_blank else "") + reply
+
+    @cached_property
+    def _makes_blank(self) -> bool:
+        """Whether a text by itself is read with a blank before it."""
+        return self._ids("a") != continuation_ids(self._ids, "\n", "a")
+
     def _broken(self, text: str, wording: Spans) -> str:
-        return _broken(text, wording, self._names, _BREAK)
+        return broken_at_names(text, wording, self._names, BREAK)
 
     def _literal_ids(self, text: str) -> list[int]:
         broken = self._broken(text, ())
         return self._ids(text) if broken == text else self._joined_ids(broken)
 
     def _joined_ids(self, text: str, *, special: bool = False) -> list[int]:
-        """Return the token ids of what stands between the breaks, each by itself."""
-        first, *rest = text.split(_BREAK)
-        return self._ids(first, special=special) + [token for part in rest for token in self._ids(part)]
+        """Return the token ids of what stands between the breaks: no token reaches over one."""
+        first, *rest = text.split(BREAK)
+        ids = self._ids(first, special=special)
+        for part in rest:
+            ids += continuation_ids(self._ids, "\n", part)
+        return ids
+
+    def _text(self, ids: Sequence[int]) -> str:
+        # What "cleans up" takes away blanks that the tokens have.
+        return str(self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
     def _ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=special, verbose=False))
@@ -305,129 +342,3 @@ def _source(tokenizer: Any) -> str:
     """Return a tokenizer's chat template, of several the one for plain conversations."""
     template = tokenizer.chat_template
     return str(template.get("default", "") if isinstance(template, dict) else template or "")
-
-
-def _broken(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:
-    """Put a sign into every name of a special token that does not stand in the wording."""
-    # A break that a text brings along is taken out later: left in, it would close a name around it.
-    original, text = text, text.replace(_BREAK, "\ufffd")
-    # Names that overlap are both broken, for either could be read: so the search goes on within the name.
-    breaks, match = [], names.search(text)
-    while match:
-        if not any(start <= match.start() and match.end() <= end for start, end in wording):
-            breaks.append(match.start() + 1)
-        match = names.search(text, match.start() + 1)
-    if not breaks:
-        return original
-    parts = (text[start:end] for start, end in pairwise([0, *breaks, len(text)]))
-    return sign.join(parts)
-
-
-def spaced(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:
-    """Return a text for a server that would read the name of a special token as that token.
-
-    So each name gets a space, but for those that stand in the wording.
-
-    >>> spaced("It ends.<|im_end|>", COMMON_NAMES)
-    'It ends.< |im_end|>'
-    """
-    return _broken(text, wording, names, " ")
-
-
-def spaced_prompt(prompt: Prompt, names: re.Pattern[str]) -> Prompt:
-    """Return a prompt whose texts are all :func:`spaced`."""
-    messages = tuple(
-        Message(message.role, (Segment(spaced(message.text, names, message.wording)),))
-        for message in prompt.messages
-    )
-    prefix = spaced(prompt.prefix, names, prompt.prefix_wording)
-    return dataclasses.replace(prompt, messages=messages, prefix=prefix, prefix_wording=())
-
-
-def _end_of(message: Message, text: str) -> Message:
-    """Return a turn of which only the end is left, ``text``, with what of its wording is in there."""
-    gone = len(message.text) - len(text)
-    kept = ((max(start - gone, 0), end - gone) for start, end in message.wording if end > gone)
-    # Some tokenizers write a text anew when they decode it: then it is not known where the wording is.
-    wording = tuple(kept) if message.text.endswith(text) else ()
-    return Message(message.role, (Segment(text, wording=wording),))
-
-
-class TokenCounter(Protocol):
-    """Counts tokens: a tokenizer, or an estimate."""
-
-    def count(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        ...
-
-    def size(self, prompt: Prompt) -> int:
-        """Return the tokens of a whole prompt."""
-        ...
-
-    def without_first(self, text: str, tokens: int) -> str:
-        """Return a text without its first tokens."""
-        ...
-
-
-class EstimatedTokens:
-    """Estimates tokens where there is no tokenizer: one for four bytes of UTF-8.
-
-    That is about right for English. Letters beyond ASCII have several bytes, and more tokens too.
-    """
-
-    def count(self, text: str) -> int:
-        """Return an estimate of the number of tokens of a text."""
-        return math.ceil(len(text.encode(errors="replace")) / BYTES_PER_TOKEN)
-
-    def size(self, prompt: Prompt) -> int:
-        """Return an estimate of the tokens of a whole prompt, with what a chat template may add."""
-        return token_bound(prompt, 0, self.count)
-
-    def without_first(self, text: str, tokens: int) -> str:
-        """Return a text without roughly its first tokens."""
-        return text.encode(errors="replace")[tokens * BYTES_PER_TOKEN :].decode(errors="ignore")
-
-
-def fit(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, Shortening]:
-    """Return a prompt of at most ``room`` tokens, and what had to be left out for that.
-
-    As :meth:`Renderer.encode_within` says, and raises.
-    """
-    if counter.size(prompt) <= room:
-        return prompt, NOTHING_LEFT_OUT
-    if room < 1:
-        raise RequestRefusedError(
-            "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
-            "fewer tokens, or choose a larger max_context."
-        )
-    kept, gone = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
-    kept, cut = _cut(kept, room, counter)
-    if not counter.size(kept):
-        raise RequestRefusedError(
-            f"nothing of the prompt is left in a window with room for {room} prompt tokens."
-        )
-    return kept, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
-
-
-def _cut(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, int]:
-    """Take tokens from the front of the longest message until the prompt has ``room`` at most.
-
-    Return the prompt and how many went.
-    """
-    cut = 0
-    while (excess := counter.size(prompt) - room) > 0:
-        lengths = [counter.count(message.text) for message in prompt.messages]
-        longest = max(range(len(lengths)), key=lambda i: lengths[i])
-        if not lengths[longest]:
-            raise RequestRefusedError(
-                f"a window with room for {room} prompt tokens is too small for this model's chat "
-                "template and the reply's beginning: choose a larger max_context or ask for fewer "
-                "tokens."
-            )
-        taken = min(excess, lengths[longest])
-        messages = list(prompt.messages)
-        text = counter.without_first(messages[longest].text, taken)
-        messages[longest] = _end_of(messages[longest], text)
-        prompt = dataclasses.replace(prompt, messages=tuple(messages))
-        cut += taken
-    return prompt, cut

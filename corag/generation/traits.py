@@ -90,7 +90,7 @@ def _compare(renderer: Renderer, turns: Any) -> str:
     text = renderer.template.tokenizer.apply_chat_template(
         own, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
     )
-    text += renderer.thinking.lead(text, None)
+    text += renderer.thinking.lead(text, None) or renderer.template.blank_before_reply
     expected = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
     try:
         ids = renderer.encode(_prompt(turns))

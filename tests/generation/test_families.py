@@ -65,7 +65,8 @@ def test_a_reply_is_scored_and_taught_with_the_token_that_ends_it_though_the_tok
     name: str,
 ) -> None:
     family = FAMILIES[name]
-    assert family.tokenizer().decode(score_ids(family)) == f"Ada{family.end}"
+    # GLM-4 begins each reply with a line break.
+    assert family.tokenizer().decode(score_ids(family)).lstrip() == f"Ada{family.end}"
 
 
 def generator(family: Family) -> TransformersGenerator:
@@ -87,7 +88,7 @@ async def test_a_reply_ends_where_the_template_ends_it_though_the_models_configu
     name: str,
 ) -> None:
     family = FAMILIES[name]
-    (end,) = score_ids(family)[3:]
+    end = score_ids(family)[-1]
     model = generator(family)
     sampling = Sampling(8, logit_bias=((end, 1000.0),))
     reply = await model.generate(GenerateRequest(chat_prompt("Who?"), sampling))

@@ -29,10 +29,10 @@ from corag.core.servers import StallNotifier
 from corag.core.types import Question, TokenUsage
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
+from corag.generation.fitting import EstimatedTokens
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.wire import spelled
-from corag.generation.rendering import EstimatedTokens
 from eval.experiment.backends import require_abilities
 from eval.experiment.executor import LocalExecutor
 from eval.experiment.run import RunConfig, answer_with

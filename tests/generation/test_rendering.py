@@ -12,7 +12,8 @@ from corag.core.prompting.shorten import token_bound
 from corag.core.prompting.template import Template
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.generation.models import model_folder
-from corag.generation.rendering import COMMON_NAMES, Renderer, spaced
+from corag.generation.rendering import Renderer
+from corag.generation.special_names import COMMON_NAMES, spaced
 from tests.fakes import chat_prompt
 from tests.messages import raises_message
 

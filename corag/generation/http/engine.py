@@ -41,6 +41,7 @@ from corag.core.protocols import (
 from corag.core.seeds import stable_hash
 from corag.core.types import TokenUsage
 from corag.generation.config import ModelConfig
+from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
 from corag.generation.http.endpoints import Endpoints, connect, list_at, require_one_model
 from corag.generation.http.features import Features, Server, shared_features
 from corag.generation.http.probing import open_servers
@@ -67,15 +68,8 @@ from corag.generation.http.wire import (
 )
 from corag.generation.models import folder_digest, model_folder
 from corag.generation.prefixes import tell_to_begin
-from corag.generation.rendering import (
-    COMMON_NAMES,
-    EstimatedTokens,
-    Renderer,
-    TokenCounter,
-    fit,
-    spaced,
-    spaced_prompt,
-)
+from corag.generation.rendering import Renderer
+from corag.generation.special_names import COMMON_NAMES, spaced, spaced_prompt
 from corag.generation.thinking import closing_of
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
