@@ -24,6 +24,7 @@ from corag.generation.adapters import adapter_folder, check_adapter, read_manife
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
 from training.config import WATCHING, LoraOptions, ProgramOptions, TuningOptions
 from training.launched import is_first
+from training.library_arguments import check_library_arguments
 
 _DESTINATIONS = {
     "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
@@ -61,6 +62,7 @@ def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> N
 def check_packages(config: TuningOptions) -> None:
     """Raise :class:`ConfigError` if a training wants a package that is not there."""
     require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
+    check_library_arguments(config)
     for name in config.report_to:
         if name not in (*_DESTINATIONS, "none", "all"):
             raise ConfigError(f"option 'report_to' is '{name}': {nearest(name, _DESTINATIONS)}")
@@ -165,11 +167,12 @@ def resolve_adapter_size(config: ProgramOptions, folder: str) -> dict[str, Any]:
         return options
     settings = check_adapter(adapter_folder(config.adapter), folder)
     targets = settings.get("target_modules") or ()  # a pattern in some adapters from elsewhere
-    start = {
+    start: dict[str, Any] = {
         "rank": settings.get("r"),
         "alpha": settings.get("lora_alpha"),
         "dropout": settings.get("lora_dropout"),
         "targets": [targets] if isinstance(targets, str) else sorted(targets),
+        "more": {},  # whatever it is, the adapter keeps it
     }
     default = asdict(LoraOptions())
     for name, size in start.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark
@@ -61,13 +61,16 @@ class LoraOptions(Options):
         rank: of the update of each weight matrix.
         alpha: the update is scaled by alpha / rank (section 4.1); twice the rank is usual.
         dropout: of the adapters' input while training.
-        targets: which layers are adapted: "all-linear" (all but the output layer), or their names.
+        targets: which layers are adapted: "all-linear" (all but the output layer, and what of a model is not
+            for text), or their names.
+        more: any other argument of PEFT's LoraConfig, as a mapping, such as '{use_rslora: true}'.
     """
 
     rank: int = 16
     alpha: int = 32
     dropout: float = 0.0
     targets: tuple[str, ...] = ("all-linear",)
+    more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,11 @@ class TuningOptions(Options):
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
         logging_steps: steps between reports of the loss.
         report_to: where to: "none", "tensorboard", "wandb" and what else transformers knows.
-        save_precision: of an adapter's weights on disk: bfloat16 takes half of the space.
+        save_precision: of the weights on disk, of an adapter or of a whole model: bfloat16 takes half of the
+            space.
         seed: of the adapter's start and the order of the rows.
+        trainer: any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a
+            mapping, such as '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'.
     """
 
     tuning: Literal["lora", "qlora", "full"] = "lora"
@@ -125,7 +131,9 @@ class TuningOptions(Options):
     report_to: tuple[str, ...] = ("none",)
     save_precision: Literal["bfloat16", "float32"] = "bfloat16"
     seed: int = 0
+    trainer: dict[str, Any] = field(default_factory=dict)
 
+    TRL_CLASS: ClassVar[str] = "SFTConfig"
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
         "precision": {"bf16": "bfloat16", "fp32": "float32"},
         "save_precision": {"bf16": "bfloat16", "fp32": "float32"},

@@ -46,21 +46,26 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
             sys.stderr.write(f"corag: {line}\n")
         check_weights(adapter, folder)
         with reading_weights(f"the adapter '{adapter}'"):
-            adapted = PeftModel.from_pretrained(model, adapter, is_trainable=True)
+            adapted = PeftModel.from_pretrained(
+                model, adapter, is_trainable=True, torch_device=str(model.device)
+            )
         # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
         adapted.peft_config["default"].base_model_name_or_path = folder
         return adapted, None
     # PEFT takes "all-linear" as a word, and names of layers as a list.
     targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
-    lora = LoraConfig(
-        r=config.lora.rank,
-        lora_alpha=config.lora.alpha,
-        lora_dropout=config.lora.dropout,
-        target_modules=targets,
-        exclude_modules=outside_text_layers(model),
-        task_type="CAUSAL_LM",
-    )
-    return model, lora
+    arguments = {
+        "r": config.lora.rank,
+        "lora_alpha": config.lora.alpha,
+        "lora_dropout": config.lora.dropout,
+        "target_modules": targets,
+        "exclude_modules": outside_text_layers(model),
+        "task_type": "CAUSAL_LM",
+    }
+    try:
+        return model, LoraConfig(**arguments | config.lora.more)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"PEFT does not take --lora.more {config.lora.more}: {error}") from error
 
 
 def outside_text_layers(model: Any) -> str | None:
@@ -149,7 +154,11 @@ def resolve_attention(config: ProgramOptions, folder: str) -> str:
 
 def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
     """Write adapter or model. An adapter names its base model as the user did, not by its place here."""
+    if trainer.is_fsdp_enabled:  # checkpoints may be in shards, of which transformers would write no model
+        trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(out))
+    if config.tuning == "full" and trainer.is_world_process_zero():
+        round_model(out, config.save_precision)
     if config.tuning != "full" and trainer.is_world_process_zero():
         round_weights(out / WEIGHTS, config.save_precision)
         # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
@@ -160,8 +169,22 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
         )
 
 
+def round_model(out: Path, precision: str) -> None:
+    """Write the weights of a whole model again in this precision: they are trained in float32."""
+    for file in out.glob("model*.safetensors"):
+        round_weights(file, precision)
+    index, settings = out / "model.safetensors.index.json", out / "config.json"
+    if index.is_file():
+        table = json.loads(index.read_text(encoding="utf-8"))
+        files = [out / name for name in set(table["weight_map"].values())]
+        table["metadata"]["total_size"] = sum(file.stat().st_size for file in files)
+        write_atomically(index, json.dumps(table, indent=2) + "\n")
+    record = json.loads(settings.read_text(encoding="utf-8")) | {"dtype": precision}
+    write_atomically(settings, json.dumps(record, indent=2) + "\n")
+
+
 def round_weights(file: Path, precision: str) -> None:
-    """Write an adapter's weights again in this precision."""
+    """Write a file of weights again in this precision."""
     import torch
     from safetensors.torch import load_file, save_file
 

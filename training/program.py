@@ -237,8 +237,12 @@ def last_checkpoint(out: Path) -> str | None:
 def describe_checkpoint_size(trainer: Any, out: Path) -> str:
     """Return a sentence on what a checkpoint of a whole model takes on disk."""
     weights = sum(weight.numel() for weight in trainer.model.parameters())
-    # Float32 weights and Adam's two moments. Under FSDP accelerate writes the weights once more, for itself.
-    size = weights * 4 * (4 if trainer.is_fsdp_enabled else 3) / 1e9
+    # Float32 weights and Adam's two moments. Under FSDP accelerate writes the weights for itself, and
+    # transformers once more, unless they are in shards.
+    sharded = trainer.is_fsdp_enabled and "SHARDED" in str(
+        trainer.accelerator.state.fsdp_plugin.state_dict_type
+    )
+    size = weights * 4 * (4 if trainer.is_fsdp_enabled and not sharded else 3) / 1e9
     free = shutil.disk_usage(out).free / 1e9
     return (
         f"a checkpoint takes about {size:,.1f} GB in {out}, where {free:,.0f} GB are free. One is kept, and "

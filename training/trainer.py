@@ -9,6 +9,7 @@ options are parsed, and refused, before that.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,12 +76,24 @@ def prepare_trainer(trainer: Any, out: Path, *, temperature: float = 1.0, pads_b
     for callback in training_callbacks(out):
         trainer.add_callback(callback)
     keep_float32(trainer.model)
+    if trainer.is_fsdp_enabled:
+        reduce_in_float32(trainer.accelerator.state.fsdp_plugin)
     if not has_fused_kernels():
         model = trainer.model
         compute_learned_positions_only(
             model.get_base_model() if isinstance(model, PeftModel) else model, temperature, pads_before
         )
     return trainer
+
+
+def reduce_in_float32(plugin: Any) -> None:
+    """Let FSDP add gradients up in float32, over processes and over the steps of an update.
+
+    accelerate takes the precision of the arithmetic for it: of 64 summands in bfloat16, whose mantissa has 8
+    bits, the last ones are lost. ``plugin``: accelerate's, of FSDP 1 or 2.
+    """
+    if (policy := plugin.mixed_precision_policy) is not None:
+        plugin.mixed_precision_policy = dataclasses.replace(policy, reduce_dtype=torch.float32)
 
 
 def has_fused_kernels() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,12 @@ def build_trl_arguments(
         ConfigError: for what the machine does not have or would do wrongly.
     """
     check_packages(config)
-    arguments = kind(**own, **_shared_arguments(config, evaluates=evaluates))
+    try:
+        arguments = kind(**own, **_shared_arguments(config, evaluates=evaluates) | config.trainer)
+    except (ValueError, TypeError, ImportError) as error:
+        if not config.trainer:
+            raise
+        raise ConfigError(f"TRL does not take --trainer {config.trainer}: {error}") from error
     check_one_gpu(arguments)
     return arguments
 
@@ -41,9 +47,17 @@ def _shared_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, A
     import torch
 
     on_gpu = torch.cuda.is_available()
+    by_fsdp = os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "").lower() == "true"
+    if by_fsdp and config.gradient_checkpointing == "yes":
+        raise ConfigError(
+            "FSDP computes activations again already (fsdp_activation_checkpointing in accelerate's file): "
+            "leave gradient_checkpointing at auto, or take that line out."
+        )
     # TRL's default computes activations twice everywhere; on a CPU memory is seldom short, and time is.
     checkpointing = (
-        on_gpu if config.gradient_checkpointing == "auto" else config.gradient_checkpointing == "yes"
+        on_gpu and not by_fsdp
+        if config.gradient_checkpointing == "auto"
+        else config.gradient_checkpointing == "yes"
     )
     return {
         "output_dir": str(Path(config.out) / CHECKPOINTS),

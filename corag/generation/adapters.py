@@ -188,7 +188,8 @@ def with_adapter(model: Any, adapter: str) -> Any:
 
     try:
         with reading_weights(f"the adapter '{adapter}'"):
-            return PeftModel.from_pretrained(model, adapter).eval()
+            # PEFT itself would read the weights on the thread's current GPU, which is the first.
+            return PeftModel.from_pretrained(model, adapter, torch_device=str(model.device)).eval()
     except (OSError, ValueError, RuntimeError) as error:
         raise ConfigError(f"the adapter '{adapter}' does not fit the model: {error}") from error
 

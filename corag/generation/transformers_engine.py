@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from corag.core.batching import MicroBatcher
+from corag.core.devices import choose_device
 from corag.core.errors import BackendError
 from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
@@ -117,12 +118,12 @@ class TransformersGenerator:
         logging.disable_progress_bar()
         folder = model_folder(config.name)
         renderer = Renderer.load(folder, config.chat, config.thoughts)
-        device = config.device if config.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        device = choose_device(config.device, "the model's device")
         dtype = (
             config.dtype
             if config.dtype != "auto"
             else "float32"
-            if device == "cpu"
+            if not device.startswith("cuda")
             else native_dtype(on_cpu=False)
         )
         adapter, about = adapter_folder(config.adapter), ""

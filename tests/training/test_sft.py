@@ -425,7 +425,15 @@ def test_full_tuning_writes_a_model(options: Options, tiny_model: str) -> None:
     config = options(tuning="full", learning_rate=1e-3)
     main(config)
     assert not (Path(config.out) / "adapter_config.json").exists()
-    trained, base = (AutoModelForCausalLM.from_pretrained(folder) for folder in (config.out, tiny_model))
+    saved = load_file(Path(config.out) / "model.safetensors")
+    assert {weight.dtype for weight in saved.values()} == {torch.bfloat16}, (
+        "half of the space, as it is served"
+    )
+    assert json.loads((Path(config.out) / "config.json").read_text())["dtype"] == "bfloat16"
+    trained, base = (
+        AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        for folder in (config.out, tiny_model)
+    )
     moved = [
         not torch.equal(a, b)
         for a, b in zip(trained.state_dict().values(), base.state_dict().values(), strict=True)

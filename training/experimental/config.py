@@ -12,7 +12,7 @@ from corag.core.options import Options
 from corag.generation.config import ModelConfig
 from eval.experiment.questions import FurtherQuestions
 from retrieval.config import RetrieverConfig
-from training.config import ProgramOptions
+from training.config import TRL_POINTERS, ProgramOptions
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,12 @@ class DpoConfig(ProgramOptions):
     beta: float = 0.1
     loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
     sft_share: float = 0.0
+
+    TRL_CLASS: ClassVar[str] = "DPOConfig"
+    POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS | {
+        "loss_type": "write --loss.",
+        "loss_weights": "write --sft_share.",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,7 +98,8 @@ class GrpoConfig(ProgramOptions):
         chains: one or more folders that 'corag sample' wrote: what their chains began with is gone on from.
         retriever: the index that they were sampled with.
         engine: what answers and scores for the reward: the start adapter, frozen. Its model and adapter are
-            the training's own; a server has to serve them.
+            the training's own; a server has to serve them. Each of several processes has one of its own, on
+            its own GPU; vLLM in the process takes 0.35 of the GPU and trains in one process alone.
         per_question: beginnings of a question's chains at most, of every length in turn; 0 for all.
         generations: sub-queries that are sampled and compared after the same hops.
         temperature: at which they are sampled.
@@ -118,7 +125,8 @@ class GrpoConfig(ProgramOptions):
     chains: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
     retriever: Annotated[RetrieverConfig, Mark.PLACE] = field(default_factory=RetrieverConfig)
     engine: Annotated[ModelConfig, Mark.PLACE] = field(
-        default_factory=lambda: ModelConfig(backend="transformers")
+        # vLLM's own share of a GPU leaves no room for the model that is trained on it.
+        default_factory=lambda: ModelConfig(backend="transformers", gpu_memory_utilization=0.35)
     )
     per_question: int = 4
     generations: int = 8
@@ -133,6 +141,11 @@ class GrpoConfig(ProgramOptions):
     dev_stop: Annotated[StopName, Mark.PLACE] = "learned"
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+    TRL_CLASS: ClassVar[str] = "GRPOConfig"
+    POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS | {
+        "loss_type": "write --loss.",
+        "num_generations": "write --generations.",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

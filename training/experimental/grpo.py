@@ -41,6 +41,7 @@ from training import tables
 from training.chains import load_corag_options, read_chain_manifest, read_chains
 from training.checks import check_training
 from training.experimental.config import GrpoConfig
+from training.experimental.placement import check_placement
 from training.experimental.reward import Prefix, Rewarder, list_prefixes
 from training.model_setup import load_model, load_padding_tokenizer, save_model
 from training.program import (
@@ -124,6 +125,7 @@ def check(config: GrpoConfig) -> None:
     missing.
     """
     require_index(config.retriever)
+    check_placement(config)
     check_training(config, learned_from(config))
 
 
