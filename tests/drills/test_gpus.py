@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from corag.core.callers import CALLED_FROM
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
@@ -158,6 +159,14 @@ async def test_from_python_options_are_opened_and_an_open_model_stays_alone(
     assert len(read_rows(folder / "open/closed_book")) == 2
     printed = capfd.readouterr().err
     assert "1 of 2 GPUs is used: the model is open here. Give its options (ModelConfig)" in printed
+    alone = WorkersConfig(kind="none")
+    for workers in (alone, "none"):
+        model = ModelConfig(name="model.py:reply")
+        await arun("questions.jsonl", [closed_book], model, out="alone", limit=2, workers=workers)
+    assert "GPU" not in capfd.readouterr().err and len(read_rows(folder / "alone/closed_book")) == 2
+    monkeypatch.delenv(CALLED_FROM, raising=False)
+    choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
+    assert '2 GPUs: one engine on each; workers="none" keeps one' in capfd.readouterr().err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     await arun("questions.jsonl", [closed_book], ModelConfig(name="model.py:reply"), out="options", limit=2)
     assert len(read_rows(folder / "options/closed_book")) == 2 and "GPU" not in capfd.readouterr().err

@@ -27,6 +27,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
 from eval.datasets.world.write import write_world
 from eval.experiment.run import RunConfig
+from eval.experiment.workers.config import WorkersConfig, ray_workers
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from tests.messages import raises_message
@@ -381,6 +382,7 @@ def test_a_stage_is_not_performed_again_for_another_size_of_cache(
     usual = yaml.safe_load((tmp_path / "chains.yaml").read_text())
     assert not performed(
         batch_size=7,
+        workers=WorkersConfig(kind="none"),
         model=ModelConfig(kv_cache_gb=8, max_num_seqs=2, timeout_s=9),
         retriever=RetrieverConfig(index=["train-index"], threads=3, cache_size=0),
     )
@@ -389,6 +391,15 @@ def test_a_stage_is_not_performed_again_for_another_size_of_cache(
         "kv_cache_gb": 8,
         "max_context": 512,
     }, "the command itself is told"
+
+
+def test_stages_sample_and_answer_with_the_workers_of_the_command(
+    config: Callable[..., RoundsConfig],
+) -> None:
+    asked = config(workers=ray_workers(count=2, gpus_per_worker=4), test=HeldOut(questions="test.jsonl"))
+    kinds = {type(stage.options).__name__: stage.options for stage in plan_stages(asked, plan(asked))}
+    for name in ("SampleRunConfig", "RunConfig"):
+        assert getattr(kinds[name], "workers") == asked.workers, name  # noqa: B009
 
 
 def test_without_a_gpu_training_is_told_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from corag.core.callers import is_shell
 from corag.core.installation import how_to_install, missing
 from corag.core.machine import visible_gpus
 from corag.core.own_objects import is_named
@@ -50,7 +51,8 @@ def choose_workers(
         count = "one engine on each"
     elif per == 1:
         count = f"one engine on each of {engines}, for {questions} questions"
-    print_once(f"corag: {gpus} GPUs: {count}; --workers none keeps one.")
+    option = "--workers none" if is_shell() else 'workers="none"'
+    print_once(f"corag: {gpus} GPUs: {count}; {option} keeps one.")
     # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
     return replace(workers, kind="ray", count=engines, gpus_per_worker=per, address="local")
 
