@@ -269,6 +269,8 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
             named.
         query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
             brings, "" = nothing.
+        passage_encoder: For such a folder, where passages were encoded by another model than queries (DPR):
+            a few are encoded again with it, to check the vectors.
         passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has
             them.
         ef_search: Candidates looked at per search in an HNSW graph.
@@ -309,6 +311,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     encoder: str = ""
     query_prefix: str = OWN_PROMPT
     passages_from: str = ""
+    passage_encoder: str = ""
     ef_search: Annotated[int, Ge(1)] = 128
     nprobe: Annotated[int, Ge(1)] = 32
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0

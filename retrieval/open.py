@@ -19,6 +19,7 @@ from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder, open_encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
+from retrieval.dense.vector_check import sample_rows
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -35,7 +36,7 @@ from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
-from retrieval.store import PassageStore
+from retrieval.store import Lines, PassageStore
 from retrieval.title_links import TitledPassages
 from retrieval.wrappers import (
     BatchedRetriever,
@@ -80,6 +81,11 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
     return CachedRetriever(retriever, config.cache_size)
 
 
+_TWO_ENCODERS = (
+    "If passages have an encoder of their own (DPR), name it: --retriever.passage_encoder. Models without a "
+    "folder of sentence-transformers get the mean of all tokens, where DPR, ANCE and others take the first."
+)
+
 # What is set for one kind of index, and how the kinds are called: all others pass it over.
 _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
@@ -87,7 +93,7 @@ _OF_KIND = (
     (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
     (("search_device",), "flat", "an exact FAISS index that is searched here"),
     (("threads",), "folder", "an index folder that is searched here"),
-    (("query_prefix", "passages_from"), "faiss", "a FAISS folder without a manifest"),
+    (("query_prefix", "passages_from", "passage_encoder"), "faiss", "a FAISS folder without a manifest"),
 )
 
 
@@ -280,7 +286,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             "`encoder` (and `query_prefix`), and `passages_from` to the Lucene index of the same corpus."
         )
     require(f"the index '{folder}'", "sentence_transformers", "faiss")
-    ids = (folder / DOCID).read_text(encoding="utf-8").splitlines()
+    ids = Lines(folder / DOCID)
     encoder = Encoder(config.encoder, placement=config.placement)
     vectors = _open_faiss(folder, ids.__getitem__, config)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
@@ -291,11 +297,35 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
         )
     source = _find(config.passages_from)
     texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
+    _check_passages(folder, ids, vectors, texts, encoder, config)
     contents = f"{_contents_fingerprint(folder, None)}|{_contents_fingerprint(source, read_manifest(source))}"
     prompt = encoder.resolve_prompt(config.query_prefix, "query")
     fingerprint = f"{contents}|{encoder.fingerprint}|{prompt}{encoder.rounding}"
     searcher = DenseSearcher(encoder, vectors, texts, prompt)
     return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
+
+
+def _check_passages(
+    folder: Path,
+    ids: Lines,
+    vectors: FaissIndex,
+    texts: PassageSource,
+    encoder: Encoder,
+    config: RetrieverConfig,
+) -> None:
+    """Raise :class:`IndexMismatchError` unless the vectors of a few passages are those that were encoded."""
+    names = [ids[row] for row in sample_rows(vectors.rows)]
+    by_id = texts.passages(names)
+    if missing := [name for name in names if name not in by_id]:
+        raise IndexMismatchError(
+            f"the passage '{missing[0]}' of the FAISS index '{folder}' is not in '{config.passages_from}': "
+            "set `passages_from` to the Lucene index of the same corpus."
+        )
+    if config.passage_encoder:
+        encoder = Encoder(config.passage_encoder, placement=config.placement)
+    what = f"the vectors of the FAISS index '{folder}'"
+    advice = "" if config.passage_encoder else _TWO_ENCODERS
+    vectors.check(what, [by_id[name] for name in names], encoder, advice)
 
 
 def _open_faiss(folder: Path, read_id: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:

@@ -47,6 +47,25 @@ def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
     np.save(folder / IDS, np.stack([all_hashes[order], order.astype("<u8")]))
 
 
+class Lines:
+    """The lines of a file by number, counted from 0, without being held in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._text = _map_file(path)
+        characters = np.frombuffer(self._text, np.uint8)
+        ends = np.flatnonzero(characters == ord("\n"))
+        if len(characters) and characters[-1] != ord("\n"):
+            ends = np.append(ends, len(characters))
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> str:
+        start = int(self._ends[number - 1]) + 1 if number else 0
+        return self._text[start : int(self._ends[number])].decode().rstrip("\r")
+
+
 def has_store(folder: Path) -> bool:
     """Whether :func:`storing` wrote passages into this folder, to their end."""
     return (folder / IDS).is_file()

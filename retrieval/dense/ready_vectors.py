@@ -253,9 +253,12 @@ def index_part(file: Path, index: Any) -> Part:
 
 
 def keeps_vectors(index: Any) -> bool:
-    """Whether a FAISS index holds its vectors as they were given, or nearly so."""
+    """Whether a FAISS index holds its vectors as they were given, or nearly so, to be read by row."""
     import faiss
 
+    if isinstance(index, faiss.IndexIVFFlat):
+        index.make_direct_map()  # 8 bytes a row
+        return True
     return isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexScalarQuantizer)
 
 

@@ -17,7 +17,9 @@ from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatc
 from corag.core.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.dense.encoder import Encoder
+from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
+from retrieval.dense.vector_check import check_compressed, check_vectors
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
 from retrieval.wrappers import HitsOrError, noted
 
@@ -165,6 +167,16 @@ class FaissIndex:
     def rows(self) -> int:
         """Number of vectors."""
         return int(self._index.ntotal)
+
+    def check(self, what: str, passages: Sequence[Passage], encoder: Encoder, advice: str) -> None:
+        """Raise :class:`IndexMismatchError` unless the vectors of passages are those that an encoder makes.
+
+        ``passages``: those of ``sample_rows``. ``what``, ``advice``: begin and end the sentence.
+        """
+        if keeps_vectors(self._index):
+            check_vectors(what, passages, self._index.reconstruct, self.rows, encoder, None, advice)
+        else:
+            check_compressed(what, passages, self._index, encoder, None, advice)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
         """Return the nearest passages of each query."""

@@ -27,6 +27,7 @@ _LAYOUTS: tuple[Callable[[Passage], str], ...] = (
     lambda passage: passage.contents,
     lambda passage: f'"{passage.title}"\n{passage.text}',
     lambda passage: f"{passage.title} {passage.text}",
+    lambda passage: f"{passage.title} [SEP] {passage.text}",  # DPR's pairs
     lambda passage: passage.text,
 )
 _PREFIXES = ("", "passage: ", "query: ", "search_document: ")  # of E5, nomic and others
@@ -64,6 +65,7 @@ def check_vectors(
     rows: int,
     encoder: Encoder,
     prefix: str | None,
+    advice: str = "",
 ) -> None:
     """Raise :class:`IndexMismatchError` unless stored vectors are the encoder's of their passages.
 
@@ -74,6 +76,7 @@ def check_vectors(
         rows: how many vectors there are.
         encoder: what is to encode the queries.
         prefix: what stood before every passage; None if that is not known, and any will do.
+        advice: a further sentence on what may be wrong.
     """
     places = sample_rows(rows)
     stored = np.stack([read(row) for row in places])
@@ -99,6 +102,7 @@ def check_vectors(
         f"{what} are not those that the encoder '{encoder.name}' makes of the passages: of {len(places)} "
         f"that were encoded again {given.same} have a cosine of {_SAME} or more with the vector of their row "
         f"(median {given.median:.3f}). {_advice(given, passages, read, rows, encoder)}"
+        + (advice and f" {advice}")
     )
 
 
@@ -156,11 +160,16 @@ def _cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 def check_compressed(
-    what: str, passages: Sequence[Passage], index: Any, encoder: Encoder, prefix: str
+    what: str,
+    passages: Sequence[Passage],
+    index: Any,
+    encoder: Encoder,
+    prefix: str | None,
+    advice: str = "",
 ) -> None:
     """Raise :class:`IndexMismatchError` unless a FAISS index finds a few passages by their own vectors.
 
-    For those that keep no vectors to compare. ``passages``: those of :func:`sample_rows`.
+    For those that keep no vectors to compare. The arguments are those of :func:`check_vectors`.
     """
     import faiss
 
@@ -170,15 +179,18 @@ def check_compressed(
         except RuntimeError:  # of another type of index
             continue
     rows, hits = sample_rows(int(index.ntotal)), 0
-    for layout in _LAYOUTS:
-        vectors = encoder.encode([layout(each) for each in passages], prompt=prefix, kind="document")
-        _, near = index.search(vectors, min(_NEAR, int(index.ntotal)))
-        hits = max(hits, sum(row in some for row, some in zip(rows, near.tolist(), strict=True)))
-        if hits >= _SHARE * len(rows):
-            return
+    near = min(_NEAR, max(2, int(index.ntotal) // 50))
+    for start in [prefix] if prefix is not None else _known_prefixes(encoder):
+        for layout in _LAYOUTS:
+            vectors = encoder.encode([layout(each) for each in passages], prompt=start, kind="document")
+            _, found = index.search(vectors, near)
+            hits = max(hits, sum(row in some for row, some in zip(rows, found.tolist(), strict=True)))
+            if hits >= _SHARE * len(rows):
+                return
+    before = f" with {prefix!r} before each" if prefix is not None else ""
     raise IndexMismatchError(
-        f"{what} are not those that the encoder '{encoder.name}' makes of the passages with {prefix!r} "
-        f"before each: of {len(rows)} that were encoded again {hits} are among the {_NEAR} that their vector "
-        "finds. Check the encoder (its weights, its pooling), --passage_prefix, and that the corpus is in "
-        "their order."
+        f"{what} are not those that the encoder '{encoder.name}' makes of the passages{before}: of "
+        f"{len(rows)} that were encoded again {hits} are among the {near} that their vector finds. Check "
+        "the encoder (its weights, its pooling), the prefix, and that the corpus is in their order."
+        + (advice and f" {advice}")
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -108,6 +109,34 @@ async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str
     assert await theirs.search(QUERIES[0], 5) == await ours.search(QUERIES[0], 5)
     await ours.close()
     await theirs.close()
+
+
+async def test_a_folder_of_pyserinis_is_searched_by_the_encoder_that_made_it(
+    index_of: Callable[[str], str], passages: list[Passage], tmp_path: Path
+) -> None:
+    """Right in dimension and count, but pooled otherwise: as DPR's folders are with a bare model."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    model = SentenceTransformer(str(encoder_folder("default")), device="cpu")
+    model[1] = Pooling(384, pooling_mode="cls")
+    model.save(str(tmp_path / "first_token"))
+    bare = tmp_path / "prebuilt"
+    bare.mkdir()
+    shutil.copy(Path(index_of("dense"), "docid"), bare)
+    vectors = Encoder(str(tmp_path / "first_token")).encode([passage.contents for passage in passages])
+    for kind in ("Flat", "IVF4,Flat"):
+        index = faiss.index_factory(384, kind, faiss.METRIC_INNER_PRODUCT)
+        index.train(vectors)
+        index.add(vectors)
+        faiss.write_index(index, str(bare / "index"))
+        config = RetrieverConfig([str(bare)], encoder="default", passages_from=index_of("bm25"))
+        with raises_message(IndexMismatchError):
+            await open_retriever(config)
+        # Whoever says that passages have an encoder of their own has it checked.
+        by_passages = replace(config, passage_encoder=str(tmp_path / "first_token"))
+        await (await open_retriever(by_passages)).close()
+        await (await open_retriever(replace(config, encoder=str(tmp_path / "first_token")))).close()
 
 
 def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
