@@ -12,7 +12,7 @@ from corag.chains.chain import Hop
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
 from corag.core.runs.failures import Failures
-from corag.core.runs.folder import read_rows
+from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.rows import SavedRow, log_likelihood
 from corag.core.runs.stamp import Stamp, refuse_differences
@@ -58,13 +58,15 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     rows: dict[str, ChainRow] = {}
     for folder in folders:
         annotated = read_chain_manifest(folder).options["sample"]["source"] == "decomposition"
-        for name, row in read_rows(folder).items():
-            if name in rows:
-                raise DataError(
-                    f"question '{name}' has chains in two of the folders: give folders of different "
-                    "questions."
-                )
-            rows[name] = replace(_chain_row(row), annotated=annotated)
+        own: dict[str, ChainRow] = {}
+        for saved in read_attempts(folder):  # line by line: with their steps rows would not fit twice
+            own[saved.question.id] = replace(_chain_row(saved), annotated=annotated)
+        if twice := own.keys() & rows.keys():
+            raise DataError(
+                f"question '{min(twice)}' has chains in two of the folders: give folders of different "
+                "questions."
+            )
+        rows |= own
     return list(rows.values())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import errno
+import hashlib
 import io
 import itertools
 import json
@@ -19,7 +20,7 @@ from corag.core.compression import TornFileError, content_name, open_bytes
 from corag.core.encodings import encoding_title, find_mark, guess_encoding, is_nearly_utf8
 from corag.core.errors import DataError
 from corag.core.file_types import HTML, START, detect_file_type
-from corag.core.seeds import content_digest
+from corag.core.seeds import new_digest
 
 # How the system says that there is no space: on the disk, for this user, for a file of this size.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -34,7 +35,10 @@ def cache_folder() -> Path:
 def file_digest(path: str | Path) -> str:
     """Return 16 hexadecimal digits that identify a file's content, "" if there is no such file."""
     file = Path(path)
-    return content_digest(file.read_bytes()) if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as stream:  # in blocks: sampled chains have gigabytes
+        return hashlib.file_digest(stream, new_digest).hexdigest()
 
 
 def open_text(

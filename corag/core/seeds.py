@@ -25,6 +25,11 @@ def stable_hash(text: str) -> str:
     return content_digest(text.encode())
 
 
+def new_digest() -> hashlib.blake2b:
+    """Return an empty hash of 16 hexadecimal digits."""
+    return hashlib.blake2b(digest_size=8)
+
+
 def content_digest(content: bytes) -> str:
     """Return 16 hexadecimal digits that identify bytes."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -3,6 +3,7 @@ are counted right.
 """
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from corag.chains.chain import Hop
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
+from corag.core.files import file_digest
 from corag.core.prompting.template import load_template
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
+from corag.core.seeds import content_digest
 from corag.core.types import Question
 from tests.fakes import PROMPTS
 from tests.messages import raises_message
@@ -40,6 +43,25 @@ def test_chains_come_back_as_they_were_sampled(tmp_path):
     assert any(len(row.chain.hops) >= 2 for row in read) and any(row.best > 0 for row in read)
     assert read[0].context_ids == ("tarn hollow", "mara velden")
     assert load_corag_options([tmp_path / "chains"]) == CORAG
+
+
+def test_chains_are_read_line_by_line_and_hashed_in_blocks(tmp_path):
+    """125,000 questions with 16 chains each are gigabytes; they were held twice, and once more as text."""
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(400))
+    traces = tmp_path / "chains" / TRACES
+    assert file_digest(traces) == content_digest(traces.read_bytes())
+    read_chains([tmp_path / "chains"])  # what is loaded once
+    tracemalloc.start()
+    rows = read_chains([tmp_path / "chains"])
+    kept, most = tracemalloc.get_traced_memory()
+    with (tmp_path / "large").open("wb") as stream:
+        stream.truncate(2**26)
+    tracemalloc.reset_peak()
+    file_digest(tmp_path / "large")
+    hashing = tracemalloc.get_traced_memory()[1] - kept
+    tracemalloc.stop()
+    assert len(rows) == 400 and most < 1.3 * kept, most / kept
+    assert hashing < 2**22
 
 
 def test_decompositions_and_rejections_come_back(tmp_path):
