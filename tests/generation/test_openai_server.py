@@ -40,6 +40,7 @@ from eval.scoring.rows import score_rows
 from eval.scoring.scorers import SCORERS
 from eval.tables.columns import COLUMNS, cells, summarise
 from tests.fakes import chat_prompt
+from tests.generation.families import FAMILIES
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 from tests.messages import raises_message
 
@@ -448,6 +449,14 @@ async def test_with_a_tokenizer_prompts_that_are_begun_go_as_the_tokens_that_the
         with raises_message(ConfigError):
             async with opened(server, tokenizer="default"):
                 pass
+
+
+async def test_with_a_tokenizer_a_prompt_has_the_date_of_the_run_not_of_the_server(tmp_path: Path) -> None:
+    with StandIn(EVERYTHING - {"tokenizer"}) as server:
+        async with opened(server, tokenizer=FAMILIES["Llama 3.2"].save(tmp_path)) as generator:
+            await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
+        ids = server.bodies(COMPLETIONS)[0]["prompt"]
+        assert "Today Date: 26 Jul 2024" in FAMILIES["Llama 3.2"].tokenizer().decode(ids)
 
 
 @pytest.mark.parametrize("tokenizer", ["", "default"])

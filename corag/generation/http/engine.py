@@ -261,7 +261,9 @@ class HttpGenerator:
         rendered = self._renderer is not None and self._renderer.chat
         plain = prompt.plain or not self._chat
         thinks = self.thinking is not None and (self.thinking.closes or prompt.thought is not None)
-        begin_here = plain or prompt.prefix or thinks or not self._features.chat
+        # A server that fills in its own template prints its own date, another one tomorrow.
+        dated = self._renderer is not None and rendered and self._renderer.template.prints_day
+        begin_here = plain or prompt.prefix or thinks or dated or not self._features.chat
         as_text = self._features.completions and begin_here and (plain or rendered)
         if as_text and self._renderer is not None and self._features.token_ids:
             ids, shortening = self._renderer.encode_within(prompt, room)
