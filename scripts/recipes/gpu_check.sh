@@ -16,6 +16,8 @@
 # batch    questions in two shards, joined
 # lora     five steps of training, killed and resumed; qlora: the same in 4 bits
 # fsdp     a training spread over two GPUs
+# adapter  an adapter served by vLLM beside its base model scores as the same in transformers
+# grpo     two processes of reinforcement, each with all it needs on its own GPU
 # head     the output layer in float32: how far scores are off the forward pass with it and without, and its time
 # replay   vLLM's own forcing of tokens (trace replay) against the plug-in, in one engine
 # engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
@@ -23,7 +25,7 @@
 # gpus     a run that takes all GPUs by itself
 # scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp head replay engine families gpus scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -216,6 +218,56 @@ step_fsdp() {
     make_rows >&2
     rm -rf "$out/fsdp" # not killed: its processes are in sessions of their own
     train fsdp --launch=--config_file,training/configs/accelerate_8gpu.yaml,--num_processes,2
+}
+
+step_adapter() {
+    want_gpus 1
+    python -c '
+import asyncio, json, sys
+from corag.core.prompting.prompt import Prompt
+from corag.core.protocols import ScoreRequest
+from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
+
+async def score(backend, adapter):
+    options = {"name": "default", "adapter": adapter, "max_context": 1024, "gpu_memory_utilization": 0.5}
+    model = await open_generator(ModelConfig(backend=backend, **options))
+    try:
+        request = ScoreRequest(Prompt.of_text("The three largest cities of Peru are"), " Lima, I think")
+        return (await model.score(request)).token_logprobs
+    finally:
+        await model.close()
+
+def difference(ours, theirs):
+    return sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(ours)
+
+served, plain = (asyncio.run(score(each, "default")) for each in ("vllm", "transformers"))
+moved = difference(plain, asyncio.run(score("transformers", "")))
+off = difference(served, plain)
+print(json.dumps({"off_transformers": off, "moved_by_adapter": moved}))
+sys.exit(0 if off < 0.1 and off < moved / 4 else "vLLM does not answer with the adapter as transformers does")'
+}
+
+step_grpo() {
+    want_gpus 2
+    make_world >&2
+    corag sample --questions "$out/world/train.jsonl" --limit 8 --retriever.index "$out/bm25" \
+        --model.adapter default --corag.preset small_model --sample.chains 2 --out "$out/grpo_chains" >&2
+    rm -rf "$out/grpo"
+    while sleep 1; do nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader; echo; done \
+        >"$out/grpo.gpus" 2>/dev/null &
+    watcher=$!
+    trap 'kill $watcher 2>/dev/null || true' EXIT
+    accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision bf16 --dynamo_backend no \
+        training/experimental/grpo.py --config training/experimental/configs/grpo_cpu.yaml --max_steps 2 \
+        --chains "$out/grpo_chains" --retriever.index "$out/bm25" --out "$out/grpo" >&2
+    python - "$out/grpo.gpus" <<'PYTHON'
+import collections, json, sys
+moments = [block.split() for block in open(sys.argv[1]).read().replace(", ", ",").split("\n\n")]
+most = max(max(collections.Counter(line.split(",")[0] for line in each).values(), default=0) for each in moments)
+print(json.dumps({"processes_on_a_gpu": most}))
+sys.exit(0 if most == 1 else f"{most} processes were on one GPU at the same time")
+PYTHON
 }
 
 step_head() {
