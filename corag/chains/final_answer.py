@@ -122,8 +122,9 @@ async def final_answer(
 
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
     """
+    left = None if tools.left is None else max(0, tools.left - tools.thinking_tokens)
     prompt, passages = final_prompt(
-        tools.question.text, chain, context, tools.count_tokens, config, left=tools.left
+        tools.question.text, chain, context, tools.count_tokens, config, left=left
     )
     try:
         reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)

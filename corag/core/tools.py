@@ -147,10 +147,11 @@ class Tools:
 
     def cost(self, prompt: Prompt | str, max_tokens: int) -> int:
         """Return the tokens that a call may cost at most: prompt, thoughts and completion."""
-        return token_bound(as_prompt(prompt), max_tokens + self._thinking_tokens, self.count_tokens)
+        return token_bound(as_prompt(prompt), max_tokens + self.thinking_tokens, self.count_tokens)
 
     @property
-    def _thinking_tokens(self) -> int:
+    def thinking_tokens(self) -> int:
+        """How many tokens of thoughts a sample may cost before its own."""
         return int(getattr(self.generator, "thinking_tokens", 0))
 
     @contextmanager
@@ -304,7 +305,7 @@ class Tools:
         )  # fmt: skip
         request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
         started = time.perf_counter()
-        with self._allow(prompt, n * (max_tokens + self._thinking_tokens)):
+        with self._allow(prompt, n * (max_tokens + self.thinking_tokens)):
             reply = await self.generator.generate(request)
         step = GenerateStep(
             MEASURING if self._measures else role,

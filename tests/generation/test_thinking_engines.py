@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
+from corag.chains.final_answer import Context, final_answer
 from corag.chains.method import corag
 from corag.core.errors import BudgetExhaustedError
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.core.tools import GenerateStep, Tools
-from corag.core.types import MEASURING, THINKING, Passage, Question, TokenUsage, sum_usage
+from corag.core.types import MEASURING, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from corag.generation.own_model import adapt_model
@@ -195,6 +197,16 @@ async def test_corag_asks_and_answers_without_a_thought_and_pays_for_thoughts_ap
     assert not any("Hm," in text or "think" in text for text in texts)
     calls = sum(usage.calls for usage in tools.ledger.values())
     assert tools.ledger[THINKING].generated == 4 * calls
+    await generator.close()
+
+
+async def test_passages_give_way_to_thoughts_where_a_budget_is_short(tmp_path: Path) -> None:
+    generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=400)
+    hits = tuple(Hit(Passage(f"p{number}", "France", "Where it is. " * 20), 1.0) for number in range(6))
+    for budget in (1200, 1400, 1600, 1800):
+        tools = Tools(Question("q", "Who?"), generator, budget=budget)
+        answer = await final_answer(Chain(), Context(hits), tools, CoRAGConfig())
+        assert (answer.text, answer.affordable, len(answer.passages) < 6) == (REPLY, True, True)
     await generator.close()
 
 
