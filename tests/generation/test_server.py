@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -133,6 +134,34 @@ async def test_a_question_stays_on_one_server_and_questions_are_spread() -> None
             seen = [{tuple(body["prompt"]) for body in server.bodies} for server in (a, b)]
             assert len(seen[0]) == len(seen[1]) == 4 and not seen[0] & seen[1]
             assert len(a.bodies) + len(b.bodies) == 24
+
+
+class WatchedTokenizer:
+    """A tokenizer that notes in which threads it works."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer, self.threads = tokenizer, set[int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def encode(self, *arguments: Any, **more: Any) -> Any:
+        self.threads.add(threading.get_ident())
+        return self._tokenizer.encode(*arguments, **more)
+
+
+async def test_prompts_become_tokens_beside_the_loop_and_are_the_same() -> None:
+    """The loop has to hear all servers meanwhile; tokenizers that threads share must not mix them up."""
+    texts = [f"Question {i}: {'where does the river end? ' * (i % 9)}" for i in range(64)]
+    with StandIn() as a, StandIn() as b:
+        async with opened(a, b) as generator:
+            assert generator._renderer is not None
+            expected = [generator._renderer.encode(Prompt.of_text(text)) for text in texts]
+            watched = WatchedTokenizer(generator._renderer._tokenizer)
+            generator._renderer._tokenizer = watched
+            await asyncio.gather(*(generator.generate(request(text, text)) for text in texts))
+    assert sorted(body["prompt"] for body in a.bodies + b.bodies) == sorted(expected)
+    assert watched.threads and threading.get_ident() not in watched.threads
 
 
 @pytest.mark.parametrize(("name", "stop"), [("gemma-3", None), ("Alpaca", ["\n\n### Instruction:"])])

@@ -71,6 +71,7 @@ from corag.generation.prefixes import tell_to_begin
 from corag.generation.rendering import Renderer
 from corag.generation.special_names import COMMON_NAMES, spaced, spaced_prompt
 from corag.generation.thinking import closing_of
+from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
@@ -266,7 +267,7 @@ class HttpGenerator:
         begin_here = plain or prompt.prefix or thinks or dated or not self._features.chat
         as_text = self._features.completions and begin_here and (plain or rendered)
         if as_text and self._renderer is not None and self._features.token_ids:
-            ids, shortening = self._renderer.encode_within(prompt, room)
+            ids, shortening = await encode_beside(self._renderer, prompt, room)
             return _Call(COMPLETIONS, {"prompt": ids}, prompt, shortening, ids=ids)
         prompt, shortening = fit(prompt, room, self._counter)
         # As text: servers read the name of a special token as that token.
@@ -296,7 +297,7 @@ class HttpGenerator:
     async def _prompt_ids(self, prompt: Prompt, room: int, affinity: str) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what was left out for that."""
         if self._renderer is not None:
-            return self._renderer.encode_within(prompt, room)
+            return await encode_beside(self._renderer, prompt, room)
         prompt, shortening = fit(prompt, room, self._counter)
         spaced_out = spaced_prompt(prompt, self._names)
         chat = self._chat and not prompt.plain
