@@ -68,14 +68,38 @@ def check_packages(config: TuningOptions) -> None:
             raise ConfigError(f"option 'report_to' is '{name}': {nearest(name, _DESTINATIONS)}")
     wanted = [("report_to", name, _DESTINATIONS[name]) for name in config.report_to if name in _DESTINATIONS]
     wanted += [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
-    flash = (("attention", "flash_attention_2", "flash_attn"), ("batching", "padding_free", "flash_attn"))
-    wanted += [each for each in flash if getattr(config, each[0]) == each[1]]
+    wanted += _flash_packages(config)
     for option, value, package in wanted:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
                 f"--{option} {value} wants the package {package.replace('_', '-')}, which is not installed: "
                 "install it, or leave the option out."
             )
+
+
+def is_flash(attention: str) -> bool:
+    """Whether an implementation of attention, by its name in transformers, is one of FlashAttention."""
+    return "flash" in attention.lower()
+
+
+def _flash_packages(config: TuningOptions) -> list[tuple[str, str, str]]:
+    """Return the package that FlashAttention wants, with the option that asks for it; none without.
+
+    Raises :class:`ConfigError` for rows behind one another under an attention that lets each see the others.
+    """
+    attention = config.attention
+    if config.batching == "padding_free" and attention != "auto" and not is_flash(attention):
+        raise ConfigError(
+            f"batching padding_free wants FlashAttention, but attention is '{attention}', under which a row "
+            "would look at those before it: leave one of them out."
+        )
+    if "/" in attention:  # a repository of compiled kernels
+        return [("attention", attention, "kernels")]
+    # transformers takes it from the package kernels, ready-made, where flash_attn is not installed.
+    if attention == "flash_attention_2" and importlib.util.find_spec("kernels") is None:
+        return [("attention", attention, "flash_attn")]
+    needs_flash = config.batching == "padding_free" and attention == "auto"
+    return [("batching", config.batching, "flash_attn")] if needs_flash else []
 
 
 def check_writable(out: Path) -> None:

@@ -97,8 +97,9 @@ class TuningOptions(Options):
             where it can be, else by_length.
         gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more
             work; auto does on GPUs.
-        attention: implementation in transformers, such as "sdpa" or "flash_attention_2"; auto leaves it to
-            transformers, but on a CPU takes one of our own, which is faster there (training/attention.py).
+        attention: implementation in transformers, such as "sdpa" or "flash_attention_2", which the package
+            kernels has ready-made ("kernels-community/flash-attn2"); auto leaves it to transformers, but on a
+            CPU takes one of our own, which is faster there (training/attention.py).
         eval_steps: steps between evaluation losses, one per task; 0 for the end only.
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
         logging_steps: steps between reports of the loss.

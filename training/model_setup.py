@@ -17,6 +17,7 @@ from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
 from corag.generation.adapters import adapter_folder, describe_base
 from corag.generation.models import name_ends, native_dtype
 from corag.generation.rendering import Renderer
+from training.checks import is_flash
 from training.config import ProgramOptions
 
 
@@ -131,8 +132,12 @@ def resolve_batching(config: ProgramOptions) -> str:
         return config.batching
     # Rows behind one another waste nothing, but only FlashAttention keeps them apart: other kernels would let
     # a row look at the ones before it.
-    has_flash_attention = torch.cuda.is_available() and importlib.util.find_spec("flash_attn")
-    return "padding_free" if has_flash_attention else "by_length"
+    keeps_apart = (
+        importlib.util.find_spec("flash_attn") is not None
+        if config.attention == "auto"
+        else is_flash(config.attention)
+    )
+    return "padding_free" if torch.cuda.is_available() and keeps_apart else "by_length"
 
 
 def resolve_attention(config: ProgramOptions, folder: str) -> str:

@@ -9,7 +9,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Gemma3Config, LlamaConfig
 
-from training.model_setup import outside_text_layers
+from corag.core.errors import ConfigError
+from tests.messages import raises_message
+from training.checks import check_packages
+from training.config import SftConfig
+from training.model_setup import outside_text_layers, resolve_batching
 
 
 def tiny(**sizes: int) -> dict[str, int]:
@@ -39,3 +43,19 @@ def test_an_adapter_of_a_model_that_sees_is_of_its_text_layers_alone(targets: An
     names = adapted_layers(seeing, targets)
     assert len(names) == count and not [name for name in names if "vision" in name or "projector" in name]
     assert len(adapted_layers(LlamaConfig(**text), targets)) == count
+
+
+def test_rows_stand_behind_one_another_under_flash_attention_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under another each would look at the rows before it; compiled kernels come from their own package."""
+
+    def config(**options: str) -> SftConfig:
+        return SftConfig(rows=["rows"], out="out", **options)
+
+    for wrong in ({"batching": "padding_free", "attention": "sdpa"},
+                  {"batching": "padding_free"}, {"attention": "kernels-community/flash-attn2"}):  # fmt: skip
+        with raises_message(ConfigError):
+            check_packages(config(**wrong))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_batching(config()) == "by_length"  # without the package flash-attn
+    assert resolve_batching(config(attention="kernels-community/flash-attn2")) == "padding_free"
+    assert resolve_batching(config(attention="sdpa")) == "by_length"
