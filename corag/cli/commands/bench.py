@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
+"""Measure scoring, retrieval, feed, runner, decode, sweep, sample, sft, startup, workers, scale or service.
 
 corag bench scoring
 """
@@ -20,7 +20,7 @@ from eval.experiment.opening import quiet
 
 BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
-    "service",
+    "service", "feed",
 )  # fmt: skip
 ADAPTED = ("decode", "sweep", "sample")
 
@@ -30,7 +30,8 @@ class BenchOptions(Options):
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service.
+        name: scoring, retrieval, feed, runner, decode, sweep, sample, sft, startup, workers, scale or
+            service.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
