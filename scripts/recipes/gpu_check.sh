@@ -23,9 +23,10 @@
 # engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
 # families end of turn, thoughts and an answer of each of $MODELS
 # gpus     a run that takes all GPUs by itself
+# dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
 # scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus dense scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -301,6 +302,24 @@ counts = [int(count) for text in texts for count in re.findall(r'"kind": "\w+",\
 here = torch.cuda.device_count()
 print(json.dumps({"gpus": here, "engines": max(counts, default=1)}))
 sys.exit(0 if max(counts, default=1) == here else f"{here} GPUs are here, {max(counts, default=1)} had an engine")
+PYTHON
+}
+
+step_dense() {
+    want_gpus 1
+    make_world >&2
+    local device
+    rm -rf "$out/dense"
+    corag index "$out/world/corpus.jsonl" --kind dense --device cuda --encoder_dtype bfloat16 --out "$out/dense" >&2
+    for device in "" cuda; do
+        corag search "$out/dense" "Which river runs through the town?" --k 20 --show_text 0 --json \
+            --retriever.search_device "$device" --retriever.device cuda >"$out/dense-${device:-cpu}.json"
+    done
+    python - "$out/dense-cpu.json" "$out/dense-cuda.json" <<'PYTHON'
+import json, re, sys
+ids = [re.findall(r'"id": "([^"]+)"', open(name).read()) for name in sys.argv[1:]]
+print(json.dumps({"hits": len(ids[0]), "same": ids[0] == ids[1]}))
+sys.exit(0 if ids[0] and ids[0] == ids[1] else "the GPU's exact search found others than FAISS")
 PYTHON
 }
 
