@@ -31,6 +31,7 @@ from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resol
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
 _CONTEXT = 4
+_PROBE = "In 12345 the river's end:  \n\nZürich"
 
 
 class Renderer:
@@ -101,7 +102,9 @@ class Renderer:
     def fingerprint(self) -> str:
         """Identify tokens and template: equal fingerprints turn a prompt into the same token ids."""
         vocabulary = sorted(self._tokenizer.get_vocab().items())
-        tokens = stable_hash("\n".join(f"{token} {i}" for token, i in vocabulary))
+        # One vocabulary can be read in several ways: digits one by one or not, a blank first, always, never.
+        probe = self._ids(f"{_PROBE}{self._tokenizer.eos_token or ''}{_PROBE}")
+        tokens = stable_hash("\n".join([*(f"{token} {i}" for token, i in vocabulary), str(probe)]))
         return f"{tokens}:{self.way}"
 
     @property

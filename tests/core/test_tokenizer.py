@@ -12,7 +12,7 @@ from corag.core.errors import ConfigError
 from corag.core.tokenizer import load_tokenizer, require_words, tokenizer_folder
 from tests.messages import raises_message
 from tests.tiny import save_tiny_encoder
-from tests.vocabularies import FAMILIES, save_tokenizer
+from tests.vocabularies import FAMILIES, renderer_of, save_tokenizer
 
 TEXT = "The capital of Norway\n\nis Oslo, isn't it?  In 12345: <s> Zürich"
 CLASSES = ("LlamaTokenizerFast", "GemmaTokenizer", "Qwen2Tokenizer")
@@ -46,6 +46,14 @@ def test_a_byte_level_file_keeps_its_blanks_and_line_breaks(tmp_path: Path) -> N
     assert " " not in broken.decode(broken.encode("a b\nc"))
     tokenizer = load_tokenizer(folder)
     assert tokenizer.decode(tokenizer.encode(TEXT, add_special_tokens=False)) == TEXT
+
+
+def test_one_vocabulary_that_is_read_in_several_ways_has_several_fingerprints() -> None:
+    names = ["metaspace always", "mistral-v0.3 (a blank before the first text)", "metaspace never"]
+    renderers = [renderer_of(name) for name in names]
+    vocabularies = {str(sorted(each.template.tokenizer.get_vocab().items())) for each in renderers}
+    assert len(vocabularies) == 1
+    assert len({each.fingerprint for each in renderers}) == len(names)
 
 
 def test_a_tokenizer_that_loses_blanks_or_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:

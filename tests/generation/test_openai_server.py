@@ -63,6 +63,7 @@ class StandIn(Served):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.template = {role: f"<{role}>{{}}" for role in ("system", "user", "assistant")}
         self.authorised = ""  # the key that it wants
+        self.blank_first = False  # its vocabulary puts a blank before each text, as Llama 2's
         super().__init__([Route("/{route:path}", self._answer, methods=["GET", "POST"])])
 
     async def _answer(self, request: Request) -> Response:
@@ -85,7 +86,8 @@ class StandIn(Served):
             return JSONResponse({"prompt": f"{turns}<assistant>"})
         if route == "/tokenize" and "tokenizer" in self.offers:
             first = [1] if body["add_special"] else []
-            return JSONResponse({"tokens": first + list(body["content"].encode())})
+            blank = b" " if self.blank_first and body["content"] else b""
+            return JSONResponse({"tokens": first + list(blank + body["content"].encode())})
         if route == "/completion" and "props" in self.offers:
             ((token, _),) = body["logit_bias"]
             if token >= 0xC0:  # the first byte of several: held back, and nothing is told of it
@@ -576,6 +578,22 @@ async def test_scores_come_out_of_the_echo_or_step_by_step() -> None:
         async with opened(server) as generator:
             with raises_message(RequestRefusedError):
                 await generator.score(scoring)
+
+
+@pytest.mark.parametrize("blank_first", [False, True])
+async def test_a_text_is_scored_as_it_stands_behind_the_prompt(blank_first: bool) -> None:
+    begun = replace(chat_prompt("Is it so?"), prefix="Answer:")
+    with StandIn(EVERYTHING) as server:
+        server.blank_first = blank_first
+        server.template |= {"assistant": "<assistant> {}<end>"}
+        async with opened(server) as generator:
+            for prompt, target, ids in [
+                (begun, " ab", b" ab"),
+                (begun, "ab", b"ab"),
+                (chat_prompt("Is it so?"), "ab", b" ab"),  # as this template begins each reply
+                (Prompt.of_text("Is it so?"), " ab", b" ab"),
+            ]:
+                assert bytes((await generator.score(ScoreRequest(prompt, target))).token_ids) == ids
 
 
 async def test_a_token_that_llama_cpp_holds_back_is_read_out_of_all_tokens() -> None:

@@ -42,16 +42,16 @@ from corag.core.seeds import stable_hash
 from corag.core.types import TokenUsage
 from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
-from corag.generation.http.endpoints import Endpoints, connect, list_at, require_one_model
+from corag.generation.http.endpoints import Endpoints, connect, require_one_model
 from corag.generation.http.features import Features, Server, shared_features
 from corag.generation.http.probing import open_servers
 from corag.generation.http.thoughts import ServerThoughts
+from corag.generation.http.tokens import ServerTokens
 from corag.generation.http.wire import (
     CHAT,
     COMPLETIONS,
     NATIVE,
     TEMPLATE,
-    TOKENIZE,
     Reply,
     distribution_body,
     echo_body,
@@ -64,18 +64,16 @@ from corag.generation.http.wire import (
     read_reply,
     read_template,
     sampling_body,
-    tokenize_body,
 )
 from corag.generation.models import folder_digest, model_folder
 from corag.generation.prefixes import tell_to_begin
 from corag.generation.rendering import Renderer
-from corag.generation.special_names import COMMON_NAMES, spaced, spaced_prompt
+from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import closing_of
 from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _FILLED = 0.9
-_REPLY = "Certainly"  # a word that no chat template has of its own
 
 Result = TypeVar("Result")
 # log P of each target token, and how many prompt tokens were computed for it.
@@ -119,6 +117,7 @@ class HttpGenerator:
         self._renderer = renderer
         self._counter: TokenCounter = renderer or EstimatedTokens()
         self._names = renderer.names if renderer else COMMON_NAMES
+        self._tokens = ServerTokens(endpoints, self._names)
         self._features = shared_features(server.features for server in servers)
         window = min(server.window for server in servers)
         self._room = window if renderer else int(window * _FILLED)
@@ -294,59 +293,37 @@ class HttpGenerator:
         text = await self._endpoints.request(TEMPLATE, lambda _: body, read_template, affinity)
         return text + ("" if self._thoughts.kept else closing_of(text)) + prompt.prefix
 
+    async def _whole_text(self, prompt: Prompt, affinity: str) -> str:
+        """Return all that a model reads of a prompt. ``prompt``: spaced out."""
+        chat = self._chat and not prompt.plain
+        return await self._templated(prompt, affinity) if chat else prompt.text
+
     async def _prompt_ids(self, prompt: Prompt, room: int, affinity: str) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what was left out for that."""
         if self._renderer is not None:
             return await encode_beside(self._renderer, prompt, room)
         prompt, shortening = fit(prompt, room, self._counter)
-        spaced_out = spaced_prompt(prompt, self._names)
-        chat = self._chat and not prompt.plain
-        text = await self._templated(spaced_out, affinity) if chat else spaced_out.text
+        text = await self._whole_text(spaced_prompt(prompt, self._names), affinity)
         # As the server does with every text: of a filled template it has taken away the first token's name.
-        return await self._tokenize(text, affinity, special=True), shortening
+        return await self._tokens.tokenize(text, affinity, special=True), shortening
 
     async def _target_ids(self, request: ScoreRequest) -> list[int]:
         if self._renderer is not None:
             return self._renderer.target_ids(request)
-        target = request.target
+        target, prompt = request.target, request.prompt
         if isinstance(target, str):
-            text = target if self._names.fullmatch(target) else spaced(target, self._names)
-            ids = await self._tokenize(text, request.affinity)
+            before = await self._whole_text(spaced_prompt(prompt, self._names), request.affinity)
+            begins = self._chat and not (prompt.plain or prompt.prefix)
+            ids = await self._tokens.target_ids(before, target, request.affinity, begins=begins)
         else:
             ids = list(target)
         if request.end_of_turn:
-            ids.append(await self._end_of_turn(request.affinity))
+            ids.append(await self._tokens.end_of_turn(request.affinity))
         if not ids:
             raise RequestRefusedError(
                 "there is nothing to score: the target is empty. Give a non-empty text or token ids."
             )
         return ids
-
-    async def _end_of_turn(self, affinity: str) -> int:
-        """Return the token that llama.cpp's template puts behind a reply."""
-        # With a message behind it: else the reply would be one to go on with, which nothing ends.
-        messages = [
-            {"role": "user", "content": "Is it so?"},
-            {"role": "assistant", "content": _REPLY},
-            {"role": "user", "content": "And this?"},
-        ]
-        body = {"messages": messages}
-        text = await self._endpoints.request(TEMPLATE, lambda _: body, read_template, affinity)
-        ids = await self._tokenize(text.partition(_REPLY)[2].lstrip(), affinity)
-        if not ids:
-            raise RequestRefusedError(
-                "the server's chat template ends no reply, so the end of a turn cannot be scored."
-            )
-        return ids[0]
-
-    async def _tokenize(self, text: str, affinity: str, *, special: bool = False) -> list[int]:
-        ids = await self._endpoints.request(
-            TOKENIZE,
-            lambda server: tokenize_body(server.model, text, special=special),
-            lambda reply: list_at(reply, "tokens", kind=int),
-            affinity,
-        )
-        return list(ids)
 
     # Samples
 
