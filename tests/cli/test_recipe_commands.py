@@ -109,6 +109,7 @@ RECIPES = [
         ["world", "index", "sample", "rows", "train", "sweep"],
     ),
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
+    ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
     ("scaling_sweep", [], ["world", "index", "sweep"]),
     ("decoding_strategies", ["world", "40"], ["world", "sweep"]),
     ("decoding_strategies", ["hotpotqa", "16", "dev.json"], ["index", "sweep"]),
