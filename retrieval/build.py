@@ -18,7 +18,7 @@ from corag.core.machine import count_threads
 from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
-from retrieval.config import IndexConfig
+from retrieval.config import GRAPHS, IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder
@@ -176,7 +176,8 @@ def _fill(
             vector_notes = given.write(store, chosen.rows if chosen else None, total, folder, report)
             store.close()
         else:
-            cut_note = build_vectors(passages, encoder, place, config, earlier, report)
+            cut_note, recall_note = build_vectors(passages, encoder, place, config, earlier, report)
+            vector_notes = [recall_note]
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
@@ -359,10 +360,12 @@ def _settings(
         details["encoder_dtype"] = encoder.rounding
     if config.kind == "dense":
         details["faiss"] = config.faiss or "flat"
-    if config.kind == "lucene_hnsw" or (config.kind == "dense" and config.faiss == "hnsw"):
+    if config.kind == "lucene_hnsw" or (config.kind == "dense" and config.faiss in GRAPHS):
         details |= {"hnsw_m": str(config.hnsw_m), "hnsw_ef_construction": str(config.hnsw_ef_construction)}
     if config.kind == "dense" and config.faiss == "ivfpq":
         details |= {"ivf_lists": str(config.ivf_lists), "pq_bytes": str(config.pq_bytes)}
+        if not config.train_only:
+            details["refine"] = config.refine or "none"
         if config.trained:
             details[TRAINED] = file_digest(Path(config.trained) / INDEX)
     if config.train_only:

@@ -22,7 +22,9 @@ from retrieval.records import NO_COLUMNS, Columns
 # A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``build_vectors``
 # of vector_building.py what can be refused before encoding; how it is made, in ``build_faiss`` of
 # dense/faiss_build.py; and what is set for searching, in ``FaissIndex`` of dense/search.py.
-FaissKind = Literal["flat", "hnsw", "ivfpq"]
+FaissKind = Literal["flat", "hnsw", "hnsw_sq8", "sq8", "ivfpq"]
+GRAPHS = ("hnsw", "hnsw_sq8")
+Refine = Literal["fp16", "sq8", "none"]
 
 _VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
 
@@ -55,8 +57,8 @@ class IndexConfig(Options):
             encoder reads, 180 at most, and none is longer than it reads.
         passage_overlap: Words at most that such a passage repeats of the one before it, in whole sentences.
         max_passage_tokens: Encode this many tokens of a passage at most; 0 = the encoder's own limit.
-        faiss: Of --kind dense: "flat" (exact, its default), "hnsw" (graph), "ivfpq" (compressed, for tens of
-            millions of passages).
+        faiss: Of --kind dense: "flat" (exact, its default), "hnsw" (graph), "hnsw_sq8" (graph, a byte per
+            number of the vectors), "sq8" (no graph, a byte per number), "ivfpq" (compressed most).
         language: Of BM25's analyser, which finds words and reduces them to their stems: "en", "de", "zh",
             "ja", "ar", ...; "standard" takes the words of any language as they stand. Searches use the same.
         hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
@@ -67,6 +69,8 @@ class IndexConfig(Options):
         device: Where the encoder runs, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
         encoder_dtype: Precision of the encoder: "bfloat16" is several times as fast on a GPU and moves a
             cosine by less than 0.01; "auto" = that of its weights' files, mostly float32.
+        refine: The vectors by which "ivfpq" scores its ten best candidates per hit again, on disk beside it:
+            "fp16" (its default; 2 bytes per number), "sq8" (1), "none".
         batch_size: Passages that the encoder takes at once; 0 = 64 on a CPU and 512 on a GPU.
         shard_size: Passages per shard of encoding. It counts as a setting of the index. An interruption loses
             a minute of encoding, or a batch, whatever it is.
@@ -106,6 +110,7 @@ class IndexConfig(Options):
     hnsw_ef_construction: Annotated[int, Ge(1)] = 200
     ivf_lists: Annotated[int, Ge(0)] = 0
     pq_bytes: Annotated[int, Ge(1)] = 64  # six dimensions of the default encoder to a byte
+    refine: Refine | None = None
     device: str = "auto"
     encoder_dtype: Precision = "auto"
     batch_size: Annotated[int, Ge(0)] = 0
@@ -131,19 +136,23 @@ class IndexConfig(Options):
         self._check_vectors()
         if self.kind == "dense" and self.faiss is None:
             object.__setattr__(self, "faiss", "flat")
+        if self.kind == "dense" and self.faiss == "ivfpq" and self.refine is None:
+            object.__setattr__(self, "refine", "fp16")
         self.cutting  # noqa: B018 - refuses what it cannot be
 
     def check_kind(self) -> None:
         """Raise :class:`ConfigError` for what is set for another kind of index: it would be passed over."""
         dense = self.kind == "dense"
-        graph = self.kind == "lucene_hnsw" or (dense and self.faiss == "hnsw")
+        graph = self.kind == "lucene_hnsw" or (dense and self.faiss in GRAPHS)
         for names, is_used, where in (
             (("language",), self.kind == "bm25", "--kind bm25; else the encoder decides"),
             (("faiss",), dense, "--kind dense"),
             (("encoder", "query_prefix", "passage_prefix", "max_passage_tokens", "device", "encoder_dtype",
               "batch_size"), self.kind in _VECTOR_KINDS, "an index with an encoder (--kind dense)"),
-            (("hnsw_m", "hnsw_ef_construction"), graph, "--kind dense --faiss hnsw or --kind lucene_hnsw"),
-            (("ivf_lists", "pq_bytes"), dense and self.faiss == "ivfpq", "--kind dense --faiss ivfpq"),
+            (("hnsw_m", "hnsw_ef_construction"), graph,
+             "--kind dense --faiss hnsw or hnsw_sq8, or --kind lucene_hnsw"),
+            (("ivf_lists", "pq_bytes", "refine"), dense and self.faiss == "ivfpq",
+             "--kind dense --faiss ivfpq"),
         ):  # fmt: skip
             for name in names if not is_used else ():
                 value: Any = getattr(self, name)
@@ -313,7 +322,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     passages_from: str = ""
     passage_encoder: str = ""
     ef_search: Annotated[int, Ge(1)] = 128
-    nprobe: Annotated[int, Ge(1)] = 32
+    nprobe: Annotated[int, Ge(1)] = 128
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
     search_device: Annotated[str, Mark.ENVIRONMENT] = ""
     fusion_depth: Annotated[int, Ge(1)] = 100

@@ -16,6 +16,7 @@ from corag.core.runs.stamp import refuse_differences
 from corag.core.seeds import stable_hash
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
+from retrieval.dense.compressed import REFINE, write_codes
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.faiss_build import build_faiss, write_index
 from retrieval.dense.ready_vectors import ReadyVectors, index_part, keeps_vectors, open_vectors, vector_files
@@ -106,11 +107,16 @@ class VectorFiles:
         else:
             check_compressed(what, passages, vectors.kept, self.encoder, prefix)
         report(f"{len(passages)} of {vectors.rows:,} passages were encoded again: the vectors are theirs.")
+        recall_note = ""
         if vectors.kept is None:
-            build_faiss(vectors, folder, self.config, report)
+            recall_note = build_faiss(vectors, folder, self.config, report)
         else:
             _copy(vectors.parts[0].file, folder / INDEX)
-        return [f"The vectors were made elsewhere ({vectors.names}).", *_describe_lengths(vectors)]
+        return [
+            f"The vectors were made elsewhere ({vectors.names}).",
+            *_describe_lengths(vectors),
+            recall_note,
+        ]
 
 
 def _copy(file: Path, target: Path) -> None:
@@ -195,13 +201,19 @@ class IndexParts:
         if self.config.faiss == "ivfpq":
             del indexes  # they are read anew, since what is mapped cannot be written to
             self._merge_compressed(folder, report)
-        else:
-            files = [part / INDEX for part in self.folders]
-            parts = tuple(map(index_part, files, indexes))
-            # In blocks of the size of shards, as when they are encoded: a graph depends on that.
-            vectors = ReadyVectors(parts, 0, total, self.config.shard_size)
-            build_faiss(vectors, folder, self.config, report)
-        return []
+            if self.config.refine and self.config.refine != "none":
+                write_codes(self._join(REFINE, total), folder / REFINE, self.config.refine)
+            return []
+        return [build_faiss(self._join(INDEX, total), folder, self.config, report)]
+
+    def _join(self, name: str, total: int) -> ReadyVectors:
+        """Return the vectors that the parts have in FAISS files of this name, in order."""
+        import faiss
+
+        files = [part / name for part in self.folders]
+        indexes = [faiss.read_index(str(file), faiss.IO_FLAG_MMAP_IFC) for file in files]
+        # In blocks of the size of shards, as when they are encoded: a graph depends on that.
+        return ReadyVectors(tuple(map(index_part, files, indexes)), 0, total, self.config.shard_size)
 
     def _merge_compressed(self, folder: Path, report: Callable[[str], None]) -> None:
         """Join lists of codes of one training, in the order of the parts."""

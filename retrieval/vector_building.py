@@ -34,10 +34,11 @@ def build_vectors(
     config: IndexConfig,
     earlier: EarlierIndex | None,
     report: Callable[[str], None],
-) -> str:
-    """Encode passages that are being stored, index the vectors; return what the encoder does not read.
+) -> tuple[str, str]:
+    """Encode passages that are being stored, index the vectors.
 
-    That is reported before encoding, "" if it reads all.
+    Return what the encoder does not read, which is reported before encoding, and what an index that is not
+    exact finds; "" for nothing.
     """
     folder = place.building
     store = store_passages(passages, folder, report)
@@ -69,12 +70,13 @@ def build_vectors(
         new = rows - earlier_vectors.reuse_count - shards.resumed_rows
         report(f"vectors: {earlier_vectors.reuse_count:,} taken over, {new:,} encoded{resumption}.")
     if config.kind == "dense":
-        build_faiss(shards, folder, config, report)
+        recall_note = build_faiss(shards, folder, config, report)
     else:
+        recall_note = ""
         build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
     store.close()
     shutil.rmtree(folder / SHARDS)
-    return cut_note
+    return cut_note, recall_note
 
 
 def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:

@@ -116,7 +116,7 @@ COMMANDS = {
     ),
     "bench": Command(
         "corag.cli.commands.bench",
-        "measure scoring, retrieval, runner, decode, sweep, sample, sft, startup, workers, scale or service",
+        "measure scoring, retrieval, search, runner, decode, sweep, sample, sft, startup, scale, ...",
         "name",
     ),
     "setup": Command(

@@ -96,7 +96,7 @@ class EarlierVectors:
     @staticmethod
     def are_in(folder: Path, config: IndexConfig) -> bool:
         """Whether a folder has vectors that can be taken over."""
-        return config.kind == "dense" and config.faiss != "ivfpq" and (folder / INDEX).is_file()
+        return config.kind == "dense" and config.faiss in ("flat", "hnsw") and (folder / INDEX).is_file()
 
     def find(self, texts: Sequence[str]) -> tuple[list[int], NDArray[np.float32]]:
         """Return the places of the texts that have a vector, and the vectors, [places, dimension]."""

@@ -1,4 +1,4 @@
-"""FAISS files of a corpus's vectors: flat, HNSW, IVF-PQ."""
+"""FAISS files of a corpus's vectors: flat, HNSW, IVF-PQ, a byte for each number."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.machine import count_threads
-from retrieval.config import IndexConfig
+from retrieval.config import GRAPHS, IndexConfig
 from retrieval.dense.build import INDEX, VectorSource
+from retrieval.dense.compressed import RANGE_ROWS, REFINE, measure_recall, write_codes
 
 _PQ_BITS = 8  # a byte per part of a vector
 _VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
@@ -45,18 +46,33 @@ def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
 
 def build_faiss(
     shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
-) -> None:
+) -> str:
     """Write a FAISS index of the shards' vectors; row i is passage i.
 
-    Flat and IVF-PQ never hold all vectors in memory.
+    All but the graphs never hold all vectors in memory. Return how much an index that is not exact finds
+    (:func:`retrieval.dense.compressed.measure_recall`), "" of an exact one.
     """
     import faiss
 
     faiss.omp_set_num_threads(config.threads or count_threads())
     if config.faiss == "flat":
         _write_flat(shards, folder / INDEX)
-        return
-    index = _hnsw(shards, config) if config.faiss == "hnsw" else _trained_ivfpq(shards, config)
+        return ""
+    if config.faiss == "sq8":
+        write_codes(shards, folder / INDEX, "sq8")
+    else:
+        _build_in_memory(shards, folder, config, report)
+    if config.train_only:
+        return ""
+    if config.faiss == "ivfpq" and config.refine and config.refine != "none":
+        write_codes(shards, folder / REFINE, config.refine)
+    return measure_recall(shards, folder, config)
+
+
+def _build_in_memory(
+    shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None]
+) -> None:
+    index = _hnsw(shards, config) if config.faiss in GRAPHS else _trained_ivfpq(shards, config)
     reported = time.monotonic()
     for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
@@ -96,7 +112,12 @@ def _write_flat(shards: VectorSource, path: Path) -> None:
 def _hnsw(shards: VectorSource, config: IndexConfig) -> Any:
     import faiss
 
-    index = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+    if config.faiss == "hnsw":
+        index: Any = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+    else:
+        bits: Any = faiss.ScalarQuantizer.QT_8bit
+        index = faiss.IndexHNSWSQ(shards.dimension, bits, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+        index.train(shards.sample(RANGE_ROWS))
     index.hnsw.efConstruction = config.hnsw_ef_construction
     return index
 

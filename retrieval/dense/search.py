@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
 from corag.core.machine import count_threads
 from corag.core.types import Hit, Passage
+from retrieval.dense.compressed import REFINE
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
@@ -31,6 +32,7 @@ _ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
 # A core finds 145 a second among 100,000 x 384 without, 340 of 4 and 1,190 of 64 at once with it. Threads
 # wait for each other after every block of vectors, of 1,024 by FAISS's own choice.
 _BLAS_QUERIES, _BLAS_ROWS = 4, 1 << 14
+_CANDIDATES = 10  # for a hit, of a compressed index whose vectors are beside it: 20 find no more
 _AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
 
@@ -147,6 +149,10 @@ class FaissIndex:
             self._index.hnsw.efSearch = ef_search
         if isinstance(self._index, faiss.IndexIVF):
             self._index.nprobe = min(nprobe, self._index.nlist)
+        refine = path.with_name(REFINE)
+        self._refine: Any = None
+        if isinstance(self._index, faiss.IndexIVF) and refine.is_file():
+            self._refine = faiss.read_index(str(refine), faiss.IO_FLAG_MMAP_IFC)
         self._torch: TorchVectors | None = None
         if devices:
             if not isinstance(self._index, faiss.IndexFlat):
@@ -185,6 +191,8 @@ class FaissIndex:
         faiss.omp_set_num_threads(self._threads)  # it belongs to the thread, not to the index
         if isinstance(self._index, faiss.IndexFlat):
             scores, rows = self._exact(vectors, min(k, self.rows))
+        elif self._refine is not None:
+            scores, rows = self._refined(vectors, min(k, self.rows))
         else:
             scores, rows = _ordered(*self._nearest(vectors, min(k, self.rows)))
         query_rows = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
@@ -199,6 +207,13 @@ class FaissIndex:
         if self._index.metric_type == faiss.METRIC_L2:
             scores = 1 - scores / 2  # the cosine of vectors of length 1, of their squared distance
         return scores, rows
+
+    def _refined(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return (scores, rows), [queries, k], of the best candidates, scored by the vectors themselves."""
+        _, rows = self._index.search(vectors, min(_CANDIDATES * k, self.rows))
+        scores = np.where(rows >= 0, self._scores(vectors, np.maximum(rows, 0)), -np.inf)
+        scores, rows = _ordered(scores, rows)
+        return scores[:, :k], rows[:, :k]
 
     def _exact(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (scores, rows), [queries, k], that do not depend on what else is searched, and for what.
@@ -233,17 +248,18 @@ class FaissIndex:
 
     def _scores(self, vectors: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float32]:
         """Return each query's products with its rows, [queries, depth], summed in float64."""
+        source = self._index if self._refine is None else self._refine
         scores = np.empty(rows.size, np.float32)
         # Of each pair there are two vectors in float32 and their product in float64.
         for pairs in _blocks(np.arange(rows.size), 16 * self.dimension):
-            row_vectors = self._index.reconstruct_batch(rows.reshape(-1)[pairs])
+            row_vectors = source.reconstruct_batch(rows.reshape(-1)[pairs])
             query_vectors = vectors[pairs // rows.shape[1]]
             scores[pairs] = np.multiply(row_vectors, query_vectors, dtype=np.float64).sum(-1)
         return scores.reshape(rows.shape)
 
     def close(self) -> None:
         """Let go of the memory map."""
-        self._index = self._torch = None
+        self._index = self._refine = self._torch = None
 
 
 def _flat_vectors(path: Path, rows: int, dimension: int) -> NDArray[np.float32]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.types import Passage
@@ -31,7 +32,7 @@ from retrieval.open import open_retriever
 from retrieval.store import PassageStore, storing
 from retrieval.wrappers import CachedRetriever, RerankedRetriever
 from tests.messages import raises_message
-from tests.retrieval.conftest import ignore
+from tests.retrieval.conftest import ignore, write_jsonl
 
 pytestmark = pytest.mark.slow
 
@@ -139,31 +140,80 @@ async def test_a_folder_of_pyserinis_is_searched_by_the_encoder_that_made_it(
         await (await open_retriever(replace(config, encoder=str(tmp_path / "first_token")))).close()
 
 
-def test_hnsw_and_ivfpq_find_most_true_neighbours(tmp_path: Path) -> None:
+def clustered_shards(folder: Path, rows: int = 10_000) -> tuple[Shards, NDArray[np.float32]]:
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(200, 32))
-    vectors = (
-        centres[generator.integers(200, size=10_000)] + 0.4 * generator.normal(size=(10_000, 32))
-    ).astype(np.float32)
+    noise = 0.4 * generator.normal(size=(rows, 32))
+    vectors = (centres[generator.integers(200, size=rows)] + noise).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     files = []
     for number, part in enumerate(np.array_split(vectors, 3)):
-        files.append(tmp_path / f"{number}.npy")
+        files.append(folder / f"{number}.npy")
         np.save(files[-1], part)
-    shards = Shards(tuple(files), 10_000, 32)
+    return Shards(tuple(files), rows, 32), vectors
+
+
+def test_indexes_that_are_not_exact_find_most_true_neighbours(tmp_path: Path) -> None:
+    """And those that are compressed find nearly all, once candidates are scored by the vectors themselves."""
+    shards, vectors = clustered_shards(tmp_path)
     truth = np.argsort(-(vectors[:50] @ vectors.T), axis=1)[:, :10]
-    for kind, least in (("flat", 1.0), ("hnsw", 0.95), ("ivfpq", 0.7)):
+    for kind, refine, least, most in (
+        ("flat", None, 1.0, 1.0),
+        ("hnsw", None, 0.95, 1.0),
+        ("hnsw_sq8", None, 0.92, 1.0),
+        ("sq8", None, 0.95, 1.0),
+        ("ivfpq", "none", 0.7, 0.9),
+        ("ivfpq", "sq8", 0.96, 1.0),
+        ("ivfpq", "fp16", 0.98, 1.0),
+    ):
         config = IndexConfig(
-            [], "", kind="dense", faiss=kind, pq_bytes=16, hnsw_ef_construction=40, threads=2
+            [], "", kind="dense", faiss=kind, refine=refine, pq_bytes=16, hnsw_ef_construction=40, threads=2
         )  # type: ignore[arg-type]
-        build_faiss(shards, tmp_path, config)
-        index = FaissIndex(tmp_path / INDEX, str, ef_search=64, nprobe=32, threads=2)
-        found = [{int(name) for name, _ in matches} for matches in index.search(vectors[:50], 10)]
-        assert (
-            np.mean([len(names & set(row)) / 10 for names, row in zip(found, truth.tolist(), strict=True)])
-            >= least
-        ), kind
+        folder = tmp_path / f"{kind}-{refine}"
+        folder.mkdir()
+        note = build_faiss(shards, folder, config)
+        index = FaissIndex(folder / INDEX, str, ef_search=128, nprobe=128, threads=2)
+        hits = index.search(vectors[:50], 10)
+        names = [{int(name) for name, _ in matches} for matches in hits]
+        recall = np.mean([len(each & set(row)) / 10 for each, row in zip(names, truth.tolist(), strict=True)])
+        assert least <= recall <= most, (kind, refine)
+        if kind == "flat":
+            assert note == ""
+        else:
+            told = re.match(
+                r"recall@10 of 1,000 of its own vectors against exact search: (0\.\d+|1\.000)", note
+            )
+            assert told and float(told[1]) == pytest.approx(recall, abs=0.05)
+            assert ("--refine none" in note) == (refine == "none")
+        if refine == "fp16":
+            row, score = hits[0][0]
+            assert score == pytest.approx(float(vectors[0] @ vectors[int(row)]), abs=1e-3)
         index.close()
+
+
+def test_what_a_compressed_index_finds_is_in_its_manifest(passages: list[Passage], tmp_path: Path) -> None:
+    many = [
+        Passage(f"p{number}", f"Town {number}", f"{passages[number % 60].text} It has {number} wells.")
+        for number in range(300)
+    ]
+    corpus = write_jsonl(tmp_path / "many.jsonl", many)
+    told: list[str] = []
+    out = str(tmp_path / "sq8")
+    manifest = build_index(IndexConfig([str(corpus)], out, kind="dense", faiss="sq8"), told.append)
+    (note,) = [note for note in manifest.notes if "recall@10" in note]
+    assert note in told and "300 of its own vectors" in note
+
+
+def test_a_refined_index_pads_where_it_finds_too_few(tmp_path: Path) -> None:
+    shards, vectors = clustered_shards(tmp_path)
+    config = IndexConfig([], "", kind="dense", faiss="ivfpq", pq_bytes=16, ivf_lists=256, threads=2)
+    build_faiss(shards, tmp_path, config)
+    index = FaissIndex(tmp_path / INDEX, str, ef_search=1, nprobe=1, threads=2)
+    (hits,) = index.search(vectors[:1], 2_000)  # of one list of 256
+    assert 0 < len(hits) < 2_000 and [score for _, score in hits] == sorted(
+        [s for _, s in hits], reverse=True
+    )
+    index.close()
 
 
 def test_what_cannot_be_trained_is_refused_before_encoding(corpus: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, feed, runner, decode, sweep, sample, sft, startup, workers, scale or service.
+"""Measure scoring, retrieval, feed, search, runner, decode, sweep, sample, sft, startup, workers, scale...
 
 corag bench scoring
 """
@@ -20,7 +20,7 @@ from eval.experiment.opening import quiet
 
 BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
-    "service", "feed",
+    "service", "feed", "search",
 )  # fmt: skip
 ADAPTED = ("decode", "sweep", "sample")
 
@@ -30,12 +30,14 @@ class BenchOptions(Options):
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, feed, runner, decode, sweep, sample, sft, startup, workers, scale or
-            service.
+        name: scoring, retrieval, feed, search, runner, decode, sweep, sample, sft, startup, workers, scale
+            or service.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
-        passages: of the corpus, for scale; 0 for a million.
+        passages: of the corpus, for scale, 0 for a million; vectors for search, 0 for 100,000.
+        vectors: a .npy file of unit vectors, [rows, dimension], for search; "" for random ones.
+        queries: the same, what is searched for among ``vectors``; "" for some of these.
         preset: "paper" (five passages per hop) or "small_model" (three), for decode.
     """
 
@@ -43,6 +45,8 @@ class BenchOptions(Options):
     adapter: str = ""
     answers: int = 0
     passages: int = 0
+    vectors: str = ""
+    queries: str = ""
     preset: Literal["paper", "small_model"] = "paper"
 
     def __post_init__(self) -> None:
@@ -54,8 +58,23 @@ class BenchOptions(Options):
             )
         if self.answers and self.name != "sample":
             raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
-        if self.passages < 0 or (self.passages and self.name != "scale"):
-            raise ConfigError(f"benchmark '{self.name}' takes no passages, only scale does: leave it out.")
+        if self.passages < 0 or (self.passages and self.name not in ("scale", "search")):
+            raise ConfigError(
+                f"benchmark '{self.name}' takes no passages, only scale and search do: leave it out."
+            )
+        if (self.vectors or self.queries) and self.name != "search":
+            raise ConfigError(
+                f"benchmark '{self.name}' takes no vectors or queries, only search does: leave them out."
+            )
+        if self.vectors and self.passages:
+            raise ConfigError(
+                "passages is the number of random vectors: leave it out beside your own vectors."
+            )
+        if self.queries and not self.vectors:
+            raise ConfigError("queries are searched for among your own vectors: give those too, as .npy.")
+        for file in filter(None, (self.vectors, self.queries)):
+            if not Path(file).is_file():
+                raise ConfigError(f"there is no file '{file}': give vectors as a .npy file.")
         if self.preset != "paper" and self.name != "decode":
             raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
@@ -75,6 +94,8 @@ def main(config: BenchOptions) -> CommandResult:
         arguments["answers"] = config.answers
     if config.passages:
         arguments["passages"] = config.passages
+    if config.vectors:
+        arguments |= {"vectors": config.vectors, "queries": config.queries}
     if config.name == "decode":
         arguments["preset"] = config.preset
     with quiet(f"measuring {config.name}"):
