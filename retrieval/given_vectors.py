@@ -16,7 +16,7 @@ from corag.core.runs.stamp import refuse_differences
 from corag.core.seeds import stable_hash
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
-from retrieval.dense.compressed import REFINE, write_codes
+from retrieval.dense.compressed import REFINE, measure_recall, write_codes
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.faiss_build import build_faiss, write_index
 from retrieval.dense.ready_vectors import ReadyVectors, index_part, keeps_vectors, open_vectors, vector_files
@@ -202,7 +202,9 @@ class IndexParts:
             del indexes  # they are read anew, since what is mapped cannot be written to
             self._merge_compressed(folder, report)
             if self.config.refine and self.config.refine != "none":
-                write_codes(self._join(REFINE, total), folder / REFINE, self.config.refine)
+                stored = self._join(REFINE, total)
+                write_codes(stored, folder / REFINE, self.config.refine)
+                return [measure_recall(stored, folder, self.config)]
             return []
         return [build_faiss(self._join(INDEX, total), folder, self.config, report)]
 
