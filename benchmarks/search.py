@@ -17,13 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-K, BATCHES = 10, (1, 8, 64, 256)
+K, BATCHES = 10, (1, 8, 64, 256, 1_000)
 _ONE_BY_ONE = 128_000  # FAISS's own threshold: no batch of ours reaches it
 # By the name of its figures: kind, refine, nprobe. "ivfpq_codes_32" is how the kind was searched before.
 _KINDS = {
@@ -112,6 +113,11 @@ def _measure_exact(
         "faiss_blas": lambda some: by_faiss.search(some, K),
         "torch_bfloat16": lambda some: by_torch.search(some, K),
     }
+    import torch
+
+    if gpus := [f"cuda:{number}" for number in range(torch.cuda.device_count())]:
+        on_gpus = FaissIndex(folder / INDEX, str, ef_search=1, nprobe=1, devices=gpus)
+        ways["torch_gpus"] = partial(on_gpus.search, k=K)
     for size in BATCHES:
         some, hits = queries[:size], by_faiss.search(queries[:size], K)
         seconds: dict[str, list[float]] = {name: [] for name in ways}

@@ -24,9 +24,9 @@
 # families end of turn, thoughts and an answer of each of $MODELS
 # gpus     a run that takes all GPUs by itself
 # dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
-# scoring, decode, runner    benchmarks of 'corag bench'
+# search, scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus dense scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus dense search scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -327,6 +327,7 @@ bench() {
     want_gpus 1
     corag bench "$1" --json
 }
+step_search() { bench search; }
 step_scoring() { bench scoring; }
 step_decode() { bench decode; }
 step_runner() { bench runner; }
