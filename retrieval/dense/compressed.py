@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX, VectorSource
 
 REFINE = "refine"  # beside the index: a FAISS file of all vectors, of which only candidates are read
+_ROUNDING = 1e-5  # more than two ways of summing in float32 differ
 RANGE_ROWS = 100_000  # vectors from which the range of each dimension is taken
 
 
@@ -63,11 +63,15 @@ def measure_recall(
         hits = [[int(name) for name, _ in matches] for matches in index.search(queries, k + 1)]
     finally:
         index.close()
-    nearest = _search_exactly(shards, queries, k + 1)
-    shared = sum(
-        len(_others(found, row, k) & _others(true, row, k))
-        for found, true, row in zip(hits, nearest.tolist(), rows.tolist(), strict=True)
-    )
+    best, nearest = _search_exactly(shards, queries, k + 1)
+    wanted = np.unique(np.concatenate([np.array(row, np.int64) for row in hits]))
+    vectors = np.concatenate(list(_pick(shards, wanted)))
+    shared = 0
+    for place, row in enumerate(rows.tolist()):
+        # By scores: of equal vectors it does not matter which are found.
+        least = best[place][nearest[place] != row][:k][-1] - _ROUNDING
+        others = [each for each in hits[place] if each != row][:k]
+        shared += int((vectors[np.searchsorted(wanted, others)] @ queries[place] >= least).sum())
     recall = shared / (k * len(rows))
     graph = f" (ef_search {search.ef_search})"
     how = {"hnsw": graph, "hnsw_sq8": graph, "ivfpq": f" (nprobe {search.nprobe})"}
@@ -89,12 +93,10 @@ def _pick(shards: VectorSource, rows: NDArray[np.int64]) -> Iterable[NDArray[np.
         start += len(vectors)
 
 
-def _others(rows: list[int], row: int, k: int) -> set[int]:
-    return set([each for each in rows if each != row][:k])
-
-
-def _search_exactly(shards: VectorSource, queries: NDArray[np.float32], k: int) -> NDArray[Any]:
-    """Return the k nearest rows of each query, [queries, k], shard after shard."""
+def _search_exactly(
+    shards: VectorSource, queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return (scores, rows) of each query's k nearest, [queries, k], shard after shard."""
     import faiss
 
     scores = np.full((len(queries), k), -np.inf, np.float32)
@@ -108,4 +110,4 @@ def _search_exactly(shards: VectorSource, queries: NDArray[np.float32], k: int) 
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
         start += len(block)
-    return rows
+    return scores, rows
