@@ -53,7 +53,7 @@ PROGRAMS: dict[str, type] = {
 OTHERS = tuple("source vllm sbatch export cd pip podman useradd install sudo systemctl".split())
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
-    "--cpu --config_file --no-deps --help --print_config --config --json --my_method.k "
+    "--cpu --multi_gpu --config_file --no-deps --help --print_config --config --json --my_method.k "
     "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem".split()
 )
 
