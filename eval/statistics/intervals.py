@@ -164,8 +164,12 @@ def compare_paired(
     _require_same_questions(first, second)
     # Sorted, so that neither the order of the questions nor that of their answers matters to the resamples.
     differences = np.sort([second[question] - first[question] for question in first])
+    # Where all differ alike, others may differ by as much the other way round, as the test has it: an
+    # interval that reached further would hold 0 beside a difference that is significant.
+    alike = float(differences[0]) if np.ptp(differences) < _ALIKE else 0.0
+    bounds = (-alike if alike > 0 else -1.0, -alike if alike < 0 else 1.0)
     return Comparison(
-        _bootstrap(differences, (-1.0, 1.0), level, resamples, seed)
+        _bootstrap(differences, bounds, level, resamples, seed)
         if interval
         else Interval(float(differences.mean()), None, None, differences.size),
         _sign_flip_test(differences, resamples, seed),

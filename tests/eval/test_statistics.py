@@ -86,6 +86,18 @@ def test_equal_values_have_the_exact_interval():
     assert same.p_value == 1
 
 
+@pytest.mark.parametrize("questions", [2, 5, 6, 10, 40])
+@pytest.mark.parametrize("step", [0.05, 1 / 3, 1.0])
+def test_equal_differences_are_significant_where_their_interval_leaves_out_zero(questions, step):
+    """All of five differ alike by chance in 1 of 16 samples, all of six in 1 of 32."""
+    base = dict.fromkeys(range(questions), 0.0)
+    for difference in (step, -step):
+        compared = compare_paired(base, dict.fromkeys(base, difference))
+        low, high = compared.difference.low, compared.difference.high
+        assert -1 <= low <= difference <= high <= 1
+        assert (low > 0 or high < 0) == (compared.p_value < 0.05) == (questions > 5)
+
+
 def test_intervals_of_rare_successes_cover_their_rate():
     draw = np.random.default_rng(31)
     trials = [bootstrap_mean(list(draw.random(60) < 0.02), resamples=500, seed=trial) for trial in range(300)]

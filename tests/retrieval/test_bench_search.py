@@ -22,7 +22,7 @@ async def test_search_is_measured_on_vectors_of_ones_own(tmp_path: Path) -> None
     figures = await main(
         vectors=files["rows"], queries=files["queries"], repeats=1, threads=1, kinds=("sq8", "hnsw_sq8")
     )
-    assert (figures["rows"], figures["queries"]) == (3_000, 64)
+    assert (figures["rows"], figures["query_count"]) == (3_000, 64)
     assert figures["sq8_recall_10"] > 0.9 and figures["hnsw_sq8_recall_10"] > 0.8
     assert figures["torch_bfloat16_64_speedup"] > 0
 
