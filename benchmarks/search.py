@@ -72,7 +72,11 @@ def _measure(
         files.append(folder / f"{number:02d}.npy")
         np.save(files[-1], some)
     shards = Shards(tuple(files), *rows.shape)
-    figures: dict[str, float] = {"rows": rows.shape[0], "dimension": rows.shape[1], "query_count": len(queries)}
+    figures: dict[str, float] = {
+        "rows": rows.shape[0],
+        "dimension": rows.shape[1],
+        "query_count": len(queries),
+    }
     exact = _measure_exact(shards, queries, folder, repeats, threads, figures)
     for name in kinds or _KINDS:
         kind, refine, nprobe = _KINDS[name]
