@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import Mark
 from corag.core.options import Options
-from corag.core.servers import contain_credentials
+from corag.core.servers import check_schemes, contain_credentials
 from retrieval.corpora import AUTO, DOCUMENTS, check_columns, check_format
 from retrieval.dense.placement import Placement, Precision
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
@@ -358,6 +358,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
                 "an address in --retriever.url holds a user name, a password or a query: give the address "
                 "alone. A search server that wants a key is reached through a proxy of yours that adds it."
             )
+        check_schemes(self.url, "--retriever.url")
 
     @property
     def placement(self) -> Placement:

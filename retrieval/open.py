@@ -20,6 +20,7 @@ from retrieval.dense.encoder import Encoder, open_encoder
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
+from retrieval.documents.files import find_document
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -198,6 +199,11 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     if manifest is None and (folder / INDEX).is_file() and (folder / DOCID).is_file():
         return _open_pyserini_faiss(folder, config)
     if not is_lucene_index(folder) or (manifest is None and was_begun(folder)):
+        if not was_begun(folder) and (document := find_document(folder)):
+            raise IndexMismatchError(
+                f"'{folder}' is no index, but holds documents, such as '{document.name}'. Index them: `corag "
+                f"index {folder} --out indexes/{folder.resolve().name}`, and search that folder."
+            )
         raise IndexMismatchError(
             f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written "
             "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "

@@ -225,7 +225,11 @@ def _anywhere(
     near = near or _near(name, _spellings(config))
     if near in own and near not in spellings:
         return f"did you mean the section '{near}'?"
-    return f"did you mean '{spellings[near]}'?" if near is not None else f"{_help(config)} lists the options."
+    if near is None:
+        return f"{_help(config)} lists the options."
+    # The short name that was nearly typed is told, not the long one that it stands for.
+    short = near in _spellings(config) and near not in own
+    return f"did you mean '{near if short else spellings[near]}'?"
 
 
 def _help(config: type[Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from corag.core.errors import CoragError
+from corag.core.errors import ConfigError, CoragError
 
 Result = TypeVar("Result")
 
@@ -28,6 +28,19 @@ def contain_credentials(urls: Iterable[str]) -> bool:
     True
     """
     return any("@" in url or "?" in url for url in urls)
+
+
+def check_schemes(urls: Iterable[str], option: str) -> None:
+    """Raise :class:`ConfigError` for an address without http:// or https://. ``option``: its full name.
+
+    Call it after :func:`contain_credentials`, since it repeats the address.
+    """
+    for url in urls:
+        if not url.lower().startswith(("http://", "https://")):
+            host = url.rpartition("://")[2]
+            raise ConfigError(
+                f"'{url}' in {option} does not begin with http:// or https://: write http://{host}."
+            )
 
 
 class TryAgainError(Exception):

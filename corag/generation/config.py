@@ -10,7 +10,7 @@ from corag.core.installation import missing
 from corag.core.option_names import Mark
 from corag.core.options import Options
 from corag.core.own_objects import is_own
-from corag.core.servers import contain_credentials
+from corag.core.servers import check_schemes, contain_credentials
 from corag.generation.engine import Engine
 from corag.generation.engine_arguments import refuse_held
 from corag.generation.engines import ENGINES
@@ -163,6 +163,7 @@ class ModelConfig(Options, section="model", call="open_model"):
                 "an address in --model.urls holds a user name, a password or a query: give the address "
                 "alone, and the key in the environment (see --model.api_key_variable)."
             )
+        check_schemes(self.urls, "--model.urls")
         if not self.api_key_variable.isidentifier():
             raise ConfigError(
                 "--model.api_key_variable is the name of an environment variable that holds the key, such "

@@ -9,9 +9,11 @@ from typing import Any
 from corag.core.types import Passage
 
 _HEAD = "\n\nSources:\n"
-_LIST = re.compile(r"\n\nSources:\n(?:- [^\n]*(?:\n|\Z))+\Z")
-# Titles come from documents, and chat clients read Markdown: an image in a title would be fetched.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|]")
+_NOTHING_FOUND = "\n\n(No passage was found for this.)"
+_LIST = re.compile(rf"(?:\n\nSources:\n(?:- [^\n]*(?:\n|\Z))+|{re.escape(_NOTHING_FOUND)}\s*)\Z")
+# Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Other signs
+# mean something at the beginning of a line only.
+_MARKDOWN = re.compile(r"[\\`*\[\]<]|^[>#+-]")
 
 
 def cited_sources(sources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -31,8 +33,20 @@ def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
     return _HEAD + "\n".join(f"- {line}" for line in list(lines)[:most]) if lines and most else ""
 
 
+def end_of_answer(record: Mapping[str, Any], most: int) -> str:
+    """Return what an answer's text ends with where ``most`` sources are wanted; "" for nothing.
+
+    An answer for which all searches came back empty says so: it looks like any other. ``record``: of the
+    answer, with ``sources`` and ``steps``.
+    """
+    searches = [step for step in record["steps"] if step["kind"] == "search"]
+    if most and searches and not record["sources"] and not any(step.get("hits") for step in searches):
+        return _NOTHING_FOUND
+    return list_of_sources(record["sources"], most)
+
+
 def without_sources(text: str) -> str:
-    r"""Return an answer's text without the list at its end: clients send it back as an earlier turn.
+    r"""Return an answer's text without the list, or the note, at its end: clients send it back as an earlier turn.
 
     >>> without_sources("Thirty days.\n\nSources:\n- Leave (a.pdf, page 3)")
     'Thirty days.'

@@ -76,7 +76,8 @@ class Served(Setup):
             one call of the model; false answers it as any question.
         page_job_patterns: further regular expressions; a last user message that one is in is such a job.
         about: which documents these are, in a sentence: agents and lists of models show it.
-        sources: most sources that end the text of an answer, each with title, file and page; 0 for none.
+        sources: most sources that end the text of an answer, each with title, file and page, or a note that no passage
+            was found; 0 for neither.
         reasoning: the field of a streamed message that has the steps; "both" for clients of either kind,
             "none" for those that show none.
         limits: what is taken on.
@@ -154,7 +155,7 @@ def read_presets(options: Served) -> dict[str, Preset]:
     source = options.presets or {name: {"method": name} for name in options.method}
     if isinstance(source, str) and "{" not in source and not Path(source).is_file():
         raise ConfigError(f"there is no file '{source}': --presets names one, or is YAML in braces.")
-    cells = read_cells(base, source, "")
+    cells = read_cells(base, source, "", "preset")
     for cell in cells:
         _check(cell)
     return {cell.name: Preset(cell.name, cell.config) for cell in cells}

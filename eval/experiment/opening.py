@@ -14,6 +14,7 @@ import atexit
 import ctypes
 import io
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -42,6 +43,9 @@ from retrieval.config import RetrieverConfig
 from retrieval.open import open_retriever
 
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
+# What Java writes whenever it starts with the module that makes Lucene faster: beside a failure it would look
+# like the cause.
+_ALWAYS_LOGGED = re.compile("WARNING: Using incubator modules")
 _LAST_LINES = 12
 _told: set[str] = set()  # what models have said of themselves
 _LATE_S = 5.0  # what takes longer is printed where there is no spinner
@@ -281,12 +285,13 @@ class _OutputLog:
         return line if len(line) <= _LOG_CHARS else f"{line[:_LOG_CHARS]} ..."
 
     def _last_lines(self, most: int) -> deque[str]:
-        """Return the last lines that this process logged and that are not blank."""
+        """Return the last lines that this process logged and that are not blank, without what Java always prints."""
         if self.path is None or not self.path.is_file():
             return deque()
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             lines.seek(self.start)
-            return deque((line.rstrip() for line in lines if line.strip()), most)
+            own = (line.rstrip() for line in lines if line.strip() and not _ALWAYS_LOGGED.search(line))
+            return deque(own, most)
 
     def last_words(self) -> str:
         """Return the last lines that this process logged, and keep the log."""

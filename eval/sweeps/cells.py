@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -33,6 +33,9 @@ SHARED = {each.name for each in fields(QuestionFile)} | {
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
 OPENED = ("model", "retriever")
 _NOT_IN_A_CELL = SHARED | {"batch_size", "keep_prompts"}
+Kind = Literal["cell", "preset"]
+"""What is read: the cells of a sweep, or the presets of a service, which are written alike."""
+_WHOLE: Mapping[Kind, str] = {"cell": "sweep", "preset": "service"}
 _LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
 
 
@@ -90,16 +93,19 @@ Changes = Mapping[str, Any] | RunConfig
 
 
 def read_cells(
-    base: RunConfig, cells: str | Mapping[str, Changes], grid: str | Sequence[Mapping[str, Any]]
+    base: RunConfig,
+    cells: str | Mapping[str, Changes],
+    grid: str | Sequence[Mapping[str, Any]],
+    kind: Kind = "cell",
 ) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
     ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
     file, or YAML in brackets or braces, of blocks of options, a cell for each combination of their values; a
-    cell equal to an earlier one is left out. Either may be given as objects too. Raises :class:`ConfigError`
-    naming the cell and the option that is wrong.
+    cell equal to an earlier one is left out. Either may be given as objects too. ``kind``: what messages call
+    them. Raises :class:`ConfigError` naming the cell and the option that is wrong.
     """
-    drafts = [*_listed_cells(cells), *_grid_cells(grid, base.method[0])]
+    drafts = [*_listed_cells(cells, kind), *_grid_cells(grid, base.method[0])]
     if not drafts:
         raise ConfigError(
             "no cells were given: write them in the configuration, under cells or grid, or name a file with "
@@ -129,11 +135,13 @@ class _Draft(NamedTuple):
     label: str
     changes: Changes
     combined: bool
+    kind: Kind = "cell"
 
     @property
     def title(self) -> str:
         """What to call it in messages."""
-        return f"cell '{self.name}' of {self.place}"
+        where = "" if self.place == f"the {self.kind}s" else f" of {self.place}"
+        return f"{self.kind} '{self.name}'{where}"
 
 
 def _configure(base: RunConfig, each: _Draft) -> Cell:
@@ -144,7 +152,8 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
         return Cell(each.name, each.label, each.changes, ("method", *options))
     if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
         raise ConfigError(
-            f"{each.title} changes {shared[0]}, which all cells share: give it to the sweep itself."
+            f"{each.title} changes {shared[0]}, which all {each.kind}s share: give it to the "
+            f"{_WHOLE[each.kind]} itself."
         )
     try:
         config = changed(base, each.changes)
@@ -152,11 +161,11 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
         raise ConfigError(f"{each.title}: {error}") from None
     method, *more = config.method
     if more:
-        raise ConfigError(f"{each.title} has the methods {', '.join(config.method)}: a cell has one.")
+        raise ConfigError(f"{each.title} has the methods {', '.join(config.method)}: a {each.kind} has one.")
     others = methods_of(type(config)).keys() - {method}
     if foreign := [option for option in each.changes if option.split(".")[0] in others]:
         raise ConfigError(
-            f"{each.title} changes {foreign[0]}, but its method is {method}: give the cell 'method: "
+            f"{each.title} changes {foreign[0]}, but its method is {method}: give the {each.kind} 'method: "
             f"{foreign[0].split('.')[0]}'."
         )
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
@@ -164,21 +173,22 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
     return Cell(each.name, each.label, config, names)
 
 
-def _listed_cells(cells: str | Mapping[str, Changes]) -> Iterator[_Draft]:
+def _listed_cells(cells: str | Mapping[str, Changes], kind: Kind) -> Iterator[_Draft]:
     """Yield the cells that are written out one by one."""
     if not cells:
         return
-    place, data = _load(cells, "cells")
+    place, data = _load(cells, f"{kind}s")
     if (
         not data
         or not isinstance(data, Mapping)
         or not all(isinstance(changes, Mapping | RunConfig) for changes in data.values())
     ):
         raise ConfigError(
-            f"{place} must hold cells, each a name followed by the options that it changes, such as "
+            f"{place} must hold {kind}s, each a name followed by the options that it changes, such as "
             "'tree: {method: corag, corag.strategy: tree}'."
         )
-    yield from (_Draft(place, str(name), str(name), changes, False) for name, changes in data.items())
+    for name, changes in data.items():
+        yield _Draft(place, str(name), str(name), changes, False, kind)
 
 
 def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Draft]:

@@ -53,6 +53,27 @@ def test_folder_that_is_no_index(capsys, tmp_path):
     assert "is not a complete index" in refused(capsys, [*ASK, "--retriever.index", str(tmp_path)])
 
 
+def test_a_folder_of_documents_for_an_index_is_told_how_to_become_one(capsys, tmp_path):
+    documents = tmp_path / "firm"
+    (documents / "hr").mkdir(parents=True)
+    (documents / "hr" / "leave.md").write_text("# Leave")
+    message = refused(capsys, ["search", str(documents), "leave"])
+    assert "holds documents, such as 'leave.md'" in message
+    assert f"`corag index {documents} --out indexes/firm`" in message
+
+
+def test_the_short_name_of_the_index_is_suggested(capsys):
+    assert "did you mean 'index'?" in refused(capsys, ["serve", "answers", "--indexes", "x"])
+    assert "did you mean 'index'?" in refused(capsys, [*ASK, "--indexes", "x"])
+
+
+@pytest.mark.parametrize("option", ["--model.urls", "--retriever.url"])
+def test_an_address_without_its_scheme(capsys, option):
+    message = refused(capsys, [*ASK, option, "localhost:8999"])
+    assert f"'localhost:8999' in {option} does not begin" in message
+    assert "write http://localhost:8999." in message
+
+
 def test_unreachable_search_server(capsys):
     message = refused(capsys, [*ASK, "--retriever.url", "http://127.0.0.1:9", "--retriever.retries", "0"], 1)
     assert "http://127.0.0.1:9" in message

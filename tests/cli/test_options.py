@@ -89,7 +89,7 @@ def messages(method: str, values: dict[str, Any], folder: Path) -> set[str]:
         with pytest.raises(ConfigError) as caught:
             make()
         message = str(caught.value).replace(f"'{folder / 'config.yaml'}' has the ", "")
-        sentences.add(message.removeprefix("cell 'a' of the cells: "))
+        sentences.add(message.removeprefix("cell 'a': "))
     return sentences
 
 

@@ -139,6 +139,7 @@ def test_doctor_speaks_of_every_part():
     for part in ("Python", "Java", "Lucene", "faiss", "vllm", "peft", "trl", "default model", "cores"):
         assert part in ended.stdout
     assert "MISSING" not in ended.stdout
+    assert re.search(r"Python 3\.\d+\.\d+, (\d+ of )?\d+ cores?, \d+ GiB of memory", ended.stdout)
     broken = subprocess.run(
         command("doctor"),
         env=os.environ | {"CORAG_JAVA_HOME": "/nowhere"},

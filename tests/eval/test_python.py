@@ -485,7 +485,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: sweep(RECORD, {"a": {"method": "corag"}}, m, out=p), ConfigError,
          "the cell 'a' searches, but there is no index"),
         (lambda m, i, p: sweep(RECORD, {"a": {"corag.chans": 3}}, m, i, out=p), ConfigError,
-         "cell 'a' of the cells: .*did you mean CoRAGConfig.chains="),
+         "cell 'a': .*did you mean CoRAGConfig.chains="),
         (lambda m, i, p: sweep(RECORD, {}, m, i, out=p), ConfigError, "no cells were given|must hold cells"),
         (lambda m, i, p: sweep(RECORD, {"a": greet}, m, i, out=p, metric="em2"), ConfigError,
          "metric must be one of"),

@@ -42,6 +42,11 @@ def test_a_preset_option_that_would_do_nothing_is_refused(option, value):
         read_presets(options({"a": {"method": "closed_book", option: value}}))
 
 
+def test_a_misspelt_option_of_a_preset_is_told_with_the_preset():
+    with raises_message(ConfigError):
+        read_presets(options({"quick": {"method": "one_step", "one_step.kk": 2}}))
+
+
 async def test_readiness_comes_back_after_any_error_and_after_a_reply_that_never_comes(monkeypatch):
     from corag.core.errors import BackendError
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from corag.core.runs.rows import step_record
 from corag.core.tools import Step
 from corag.service.answering import AnswerResult, usage_record
-from corag.service.citations import list_of_sources, without_sources
+from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import AnswerRequest, Turn
 from corag.service.errors import CallError, invalid
 from corag.service.http.fields import (
@@ -252,7 +252,7 @@ def truncate_answer(
     tokens = count(text)
     most = request.max_tokens
     if most is None or tokens <= most:
-        sources = list_of_sources(result.record["sources"], request.sources or 0)
+        sources = end_of_answer(result.record, request.sources or 0)
         with_sources = count(text + sources) if sources else tokens
         if most is None or with_sources <= most:
             return TruncatedAnswer(text + sources, "stop", with_sources)
