@@ -11,8 +11,8 @@ from corag.core.types import Passage
 _HEAD = "\n\nSources:\n"
 _NOTHING_FOUND = "\n\n(No passage was found for this.)"
 _LIST = re.compile(rf"(?:\n\nSources:\n(?:- [^\n]*(?:\n|\Z))+|{re.escape(_NOTHING_FOUND)}\s*)\Z")
-# Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Other signs
-# mean something at the beginning of a line only.
+# Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Some signs
+# are Markdown at the beginning of a line only.
 _MARKDOWN = re.compile(r"[\\`*\[\]<]|^[>#+-]")
 
 
@@ -46,7 +46,7 @@ def end_of_answer(record: Mapping[str, Any], most: int) -> str:
 
 
 def without_sources(text: str) -> str:
-    r"""Return an answer's text without the list, or the note, at its end: clients send it back as an earlier turn.
+    r"""Return an answer's text without the list or note at its end: clients send it back as an earlier turn.
 
     >>> without_sources("Thirty days.\n\nSources:\n- Leave (a.pdf, page 3)")
     'Thirty days.'

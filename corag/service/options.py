@@ -76,8 +76,8 @@ class Served(Setup):
             one call of the model; false answers it as any question.
         page_job_patterns: further regular expressions; a last user message that one is in is such a job.
         about: which documents these are, in a sentence: agents and lists of models show it.
-        sources: most sources that end the text of an answer, each with title, file and page, or a note that no passage
-            was found; 0 for neither.
+        sources: most sources that end the text of an answer, each with title, file and page, or a note that
+            no passage was found; 0 for neither.
         reasoning: the field of a streamed message that has the steps; "both" for clients of either kind,
             "none" for those that show none.
         limits: what is taken on.

@@ -285,7 +285,7 @@ class _OutputLog:
         return line if len(line) <= _LOG_CHARS else f"{line[:_LOG_CHARS]} ..."
 
     def _last_lines(self, most: int) -> deque[str]:
-        """Return the last lines that this process logged and that are not blank, without what Java always prints."""
+        """Return the last lines of the log that are not blank, and not what Java always prints."""
         if self.path is None or not self.path.is_file():
             return deque()
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
