@@ -121,8 +121,8 @@ def machine() -> Iterator[Checked]:
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     yield Checked(
         sys.version_info >= (3, 11),
-        f"Python {version}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of memory, {free:.0f} GiB free "
-        "on this disk.",
+        f"Python {version}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of memory, {free:.0f} GiB "
+        "free on this disk.",
     )
     gpus = gpu_names()
     hidden = (
