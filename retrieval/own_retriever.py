@@ -272,5 +272,5 @@ def _size_of(thing: Any) -> int:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # a table has lines
     return text if len(text) <= 80 else f"{text[:80]}..."

@@ -23,6 +23,10 @@ Settings = Mapping[str, Sequence[str]]
 """The names that libraries have for a setting, by ours."""
 
 
+_BATCHES = ("prompts", "input_list", "queries", "query_list")  # as vLLM and FlashRAG call them
+_TEXT_LISTS = ("list[str]", "List[str]", "Sequence[str]", "collections.abc.Sequence[str]")
+
+
 class OwnCall:
     """A function or object of the user's, to be awaited with one text and settings.
 
@@ -33,6 +37,7 @@ class OwnCall:
         name: the dotted name of the function or class.
         takes: the settings that reach it, by our names.
         first: the name of its first parameter.
+        batch: whether that takes a list of what is asked, by its name or annotation: it is given one of one.
     """
 
     def __init__(self, thing: Any, functions: Sequence[str], settings: Settings, expected: str) -> None:
@@ -59,6 +64,9 @@ class OwnCall:
             parameters = []
         first = next((each for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD), None)
         self.first = first.name if first else ""
+        self.batch = first is not None and (
+            first.name in _BATCHES or str(first.annotation).removeprefix("typing.").startswith(_TEXT_LISTS)
+        )
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         named = [each.name for each in parameters if each.kind in by_name and each is not first]
         own_fields = _fields_of(thing) if self._attribute else ()
@@ -76,6 +84,7 @@ class OwnCall:
     async def __call__(self, argument: Any, settings: Mapping[str, Any]) -> Any:
         """Call it with an argument and those of the settings that reach it, and return what it returns."""
         function = self._function
+        argument = [argument] if self.batch else argument
         if self._fields:
             changes = {
                 theirs: self._field_value(theirs, settings[ours])
@@ -158,7 +167,7 @@ def _changed_copy(thing: Any, changes: Mapping[str, Any]) -> Any:
 def _list_functions(thing: Any) -> str:
     if type(thing).__module__ == "builtins":
         return "no such functions"
-    names = [name for name in dir(thing) if name[0] != "_" and callable(getattr(thing, name, None))]
+    names = [name for name in dir(thing) if name[0] != "_" and callable(inspect.getattr_static(thing, name))]
     return (
         f"the functions {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
         if names

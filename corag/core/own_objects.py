@@ -79,6 +79,8 @@ def _load_file(source: str, digest: str, option: str) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:  # for what lies beside it; last, so that it hides nothing either
+        sys.path.append(str(path.parent))
     sys.modules[name] = module  # dataclasses look up the module that they are defined in
     run_code(lambda: loader.exec_module(module), source)
     return module
@@ -137,8 +139,12 @@ def register(thing: Any) -> str:
 
     That is MODULE:NAME, by which other processes can load it, if the module has it under its name and no
     earlier object of that name lives; else it has a number, MODULE:NAME#1. The same object always has the
-    same name.
+    same name. Raises :class:`ConfigError` for a class.
     """
+    if isinstance(thing, type):
+        raise ConfigError(
+            f"{describe(thing)} is a class: give an object of it, as {thing.__name__}(...), or a function."
+        )
     module, _, name = describe(thing).rpartition(".")
     name = re.sub(r"[^\w.]+", "", name)  # of <lambda>
     base = f"{module or '__main__'}:{name}"

@@ -40,6 +40,8 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
         says = str(failure).strip() or f"no message ({place_of(failure)})"
+        if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in says:
+            says += " (an await is missing: write `await tools.search(...)`)"
         error = f"{type(failure).__name__}: {says}\n{traceback.format_exc()}"
     seconds = time.perf_counter() - started
     return Row(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, DataError
 from corag.core.gather import gather
+from corag.core.keywords import says_arguments
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
@@ -270,11 +271,12 @@ class Tools:
         dearest = accumulate(map(cost, items), max)  # shares are equal, so the dearest of them decides
         return sum(number * most <= available for number, most in enumerate(dearest, 1))
 
+    @says_arguments
     async def generate(
         self,
         prompt: Prompt | str,
         *,
-        role: str,
+        role: str = "generate",
         max_tokens: int,
         temperature: float = 0.0,
         n: int = 1,
@@ -326,12 +328,13 @@ class Tools:
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
 
+    @says_arguments
     async def score(
         self,
         prompt: Prompt | str,
         target: str | tuple[int, ...],
         *,
-        role: str,
+        role: str = "score",
         end_of_turn: bool = False,
         path: str = "",
     ) -> Score:
@@ -358,6 +361,7 @@ class Tools:
         self._note(step, reply.usage)
         return reply
 
+    @says_arguments
     async def search(
         self, query: str | Question, *, k: int, path: str = "", note: str = ""
     ) -> tuple[Hit, ...]:

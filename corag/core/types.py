@@ -73,6 +73,21 @@ class Hit:
     passage: Passage
     score: float
 
+    @property
+    def id(self) -> str:
+        """The passage's."""
+        return self.passage.id
+
+    @property
+    def title(self) -> str:
+        """The passage's."""
+        return self.passage.title
+
+    @property
+    def text(self) -> str:
+        """The passage's."""
+        return self.passage.text
+
 
 @dataclass(frozen=True, slots=True)
 class GoldHop:

@@ -200,6 +200,11 @@ class OwnGenerator:
         value = await self._call(self._argument(prompt), settings)
         if error := _error_in(value):
             raise RequestRefusedError(f"{self.name} returned an error, which is no answer: {error:.300}")
+        if (number_of_texts := count_replies(value)) > 1:
+            raise RequestRefusedError(
+                f"{self.name} returned {number_of_texts} texts for one prompt: return one text; what takes a "
+                "list of prompts calls its first parameter 'prompts', and is given a list of one."
+            )
         if (reply := read_reply(value)) is None:
             raise RequestRefusedError(
                 f"{self.name} returned {value!r:.80}: return a text, or an object that has one "
@@ -286,6 +291,13 @@ def read_reply(value: Any) -> _Reply | None:
         if (reply := read_reply(last)) is not None:
             return _with_details(reply, value)
     return None
+
+
+def count_replies(value: Any) -> int:
+    """Return how many replies there are in a list: 1 if it is one message in blocks, or no list."""
+    if not isinstance(value, list | tuple) or any(_at(each, "type") == "text" for each in value):
+        return 1
+    return sum(read_reply(each) is not None for each in value)
 
 
 def _error_in(value: Any) -> str:

@@ -58,8 +58,14 @@ def refuse_unguarded_main() -> None:
     multiprocessing's and another of vLLM's, and everything ahead of it would have happened twice.
 
     Raises:
-        ConfigError: in such a script, and in a process that is being spawned from one.
+        ConfigError: in such a script, in one that Python reads from standard input, and in a process that is being spawned from one.
     """
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) == "<stdin>":
+        raise ConfigError(
+            "vLLM starts processes that import your script, but this one came from standard input: put it "
+            'into a file, or open the model with backend="transformers".'
+        )
     place = _unguarded_line()
     if place or getattr(multiprocessing.current_process(), "_inheriting", False):
         where = f" ({place})" if place else ""

@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
 from corag.core.errors import ConfigError
+from corag.core.keywords import says_arguments
 from corag.core.own_identity import describe
 from corag.core.own_objects import register
 from corag.core.protocols import Generator, Retriever
@@ -21,7 +22,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
 from eval.api.arguments import with_keywords
 from eval.api.background import background
-from eval.api.texts import index_of_texts
+from eval.api.texts import index_of_texts, listed_texts
 from eval.experiment.backends import indexes_read, weights_read
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from retrieval.config import RetrieverConfig
@@ -234,10 +235,12 @@ class Index(_Handle[RetrieverConfig, Retriever]):
     def __repr__(self) -> str:
         return f"<Index {', '.join(self.options.index or self.options.url)}>"
 
+    @says_arguments
     def search(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Return up to k hits, best first."""
         return background().run(self._search(query, k))
 
+    @says_arguments
     async def asearch(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Return up to k hits, best first, from a coroutine."""
         return await background().await_(self._search(query, k))
@@ -340,8 +343,8 @@ async def index_handle(index: Sequence[Any], options: Mapping[str, Any]) -> Inde
 def _index_name(index: Any) -> str:
     if isinstance(index, str | os.PathLike):
         return os.fspath(index)
-    if isinstance(index, list | tuple):
-        return index_of_texts(index)
+    if (texts := listed_texts(index)) is not None:
+        return index_of_texts(texts)
     if index is None:
         raise ConfigError("the index is None: give a folder, a list of texts, or an object of your own.")
     return register(index)

@@ -19,7 +19,7 @@ from eval.api.arguments import Questions, question_file, with_keywords
 from eval.api.ask import AnyMethod, entry_of, options_of
 from eval.api.background import waits
 from eval.api.executors import choose_executor, index_options, model_options
-from eval.api.opened import Index, Model
+from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
@@ -199,7 +199,12 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         """
         return write_run_answers(self.runs, file, self._questions)
 
-    def report(self, out: str | Path = "report.html", index: Index | None = None, baseline: str = "") -> Path:
+    def report(
+        self,
+        out: str | Path = "report.html",
+        index: Index | RetrieverConfig | Any | None = None,
+        baseline: str = "",
+    ) -> Path:
         """Write one HTML file of the runs and return its path.
 
         With an ``index`` it has the passages' texts. It opens with the ``baseline``, by name, or the first
@@ -218,10 +223,11 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
 
 
 @waits
+@takes_own_objects
 async def report(
     runs: Mapping[str, str | Path],
     out: str | Path = "report.html",
-    index: Index | None = None,
+    index: Index | RetrieverConfig | Any | None = None,
     baseline: str = "",
 ) -> Path:
     """Write one HTML file of finished runs: table, tests, curve and every trace.
@@ -229,7 +235,8 @@ async def report(
     Args:
         runs: run folders by name.
         out: the file; one of that name is replaced.
-        index: the index that was searched, for the passages' texts.
+        index: what :func:`run` was given as its index, for the passages' texts. An object of your own knows
+            those that it has returned since it was opened: without any the page has no texts, which is told.
         baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
 
     Raises:
@@ -237,7 +244,14 @@ async def report(
     """
     folders = {name: Path(folder) for name, folder in runs.items()}
     file = Path(out)
-    await write_report(folders, file, index.engine if index is not None else None, baseline=baseline)
+    if index is None:
+        await write_report(folders, file, baseline=baseline)
+        return file
+    if isinstance(index, RetrieverConfig):
+        async with lend_index(index) as retriever:
+            await write_report(folders, file, retriever, baseline=baseline, names=index.index)
+    else:
+        await write_report(folders, file, index.engine, baseline=baseline, names=index.options.index)
     return file
 
 

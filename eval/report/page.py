@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ import orjson
 
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
+from corag.core.own_objects import is_own
 from corag.core.protocols import Retriever
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
@@ -82,15 +84,25 @@ def make_report(runs: ReportRuns) -> Report:
     return Report(described.overview, passages, blocks)
 
 
-async def fetch_texts(report: Report, retriever: Retriever | None) -> TextBlocks:
-    """Fetch the passages' texts from an index, if there is one.
+async def fetch_texts(
+    report: Report, retriever: Retriever | None, names: Sequence[str] = ()
+) -> TextBlocks:
+    """Fetch the passages' texts from an index, if there is one; ``names``: of what it searches.
 
-    Raises :class:`ConfigError` if it has none of them.
+    One of the user's own knows the passages that it has returned since it was opened. If none are among them,
+    the page goes without texts, and a line says so. Raises :class:`ConfigError` if any other has none of them.
     """
     if retriever is None:
         return TextBlocks()
     texts = await text_blocks(report, retriever)
     if not texts.count and report.passages.ids:
+        if own := list(filter(is_own, names)):
+            print(
+                f"corag: the report has no texts of passages: {', '.join(own)} looks none up by id, and has "
+                "returned none of these since it was opened. What open_index returned, and run was given, has.",
+                file=sys.stderr,
+            )
+            return TextBlocks()
         raise ConfigError(
             f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
             f"'{report.passages.ids[0]}': give the --retriever options that the runs were made with."
@@ -119,18 +131,19 @@ async def write_report(
     scorer: str = "auto",
     recall_at: int = 0,
     baseline: str = "",
+    names: Sequence[str] = (),
 ) -> tuple[Report, TextBlocks]:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
     ``baseline``: the run that it opens with as the baseline, as :func:`find_baseline` reads it; "" for the
-    first. Return what is on it. Raises :class:`ConfigError` as that, :func:`read_report_runs` and
+    first. ``names``: of what the index searches. Return what is on it. Raises :class:`ConfigError` as that, :func:`read_report_runs` and
     :func:`fetch_texts` do.
     """
     base_run = find_baseline(runs, baseline)
     report = make_report(read_report_runs(runs, scorer, recall_at))
     if base_run:
         report = replace(report, overview=replace(report.overview, baseline=list(runs).index(base_run)))
-    texts = await fetch_texts(report, index)
+    texts = await fetch_texts(report, index, names)
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     write_atomically(out, html_page(report, texts, date))
     return report, texts

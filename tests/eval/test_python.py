@@ -524,6 +524,16 @@ def test_a_script_without_the_main_line_ends_in_a_sentence(tmp_path: Path) -> No
     assert 'backend="transformers"' in last
 
 
+def test_a_script_from_standard_input_ends_in_a_sentence(tmp_path: Path) -> None:
+    script = 'from corag import open_model\nif __name__ == "__main__":\n    open_model()\n'
+    ended = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True, check=False, timeout=120,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    last = ended.stderr.strip().splitlines()[-1]
+    assert ended.returncode == 1 and "standard input: put it into a file, or" in last
+
+
 def test_a_process_that_is_spawned_opens_no_engine(tmp_path: Path) -> None:
     """A script that opens its model in a thread: there the line that called cannot be seen."""
     script = """

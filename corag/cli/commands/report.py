@@ -66,7 +66,13 @@ async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
         index = await open_index_quietly(config.retriever)
     try:
         return await write_report(
-            config.by_name(), Path(config.out), index, config.scorer, config.recall_at, config.baseline
+            config.by_name(),
+            Path(config.out),
+            index,
+            config.scorer,
+            config.recall_at,
+            config.baseline,
+            config.retriever.index,
         )
     finally:
         if index is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 from rich.console import Console
@@ -45,6 +45,8 @@ class SearchOptions(Options):
     k: Annotated[int, Ge(1)] = 10
     show_text: Annotated[int, Ge(0)] = 200
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
 
     def __post_init__(self) -> None:
         if not self.index or not self.query.strip():

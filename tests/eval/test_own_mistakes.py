@@ -1,0 +1,180 @@
+"""What a person gets wrong first with models, retrievers and methods of their own: taken, or told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from corag import Question, Tools, ask, closed_book, one_step, open_index, run
+from corag.cli.commands.search import SearchOptions
+from corag.cli.main import main
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from retrieval.config import RetrieverConfig
+from tests.messages import raises_message
+
+TEXTS = ["Paris is the capital of France.", "Rome is the capital of Italy.", "Lyon is a city in France."]
+ASKED = "What is the capital of France?"
+RECORDS = [{"id": str(n), "question": f"{ASKED} ({n})", "answers": ["Paris"]} for n in range(3)]
+pytestmark = pytest.mark.usefixtures("called_from_python")
+
+
+class Rule:
+    """A model."""
+
+    def generate(self, prompt: str) -> str:
+        return "Paris"
+
+
+class Searcher:
+    """A retriever."""
+
+    def search(self, query: str, k: int) -> list[str]:
+        return TEXTS[:k]
+
+
+def each_of(inputs: list[str]) -> list[str]:
+    return [f"answer to {len(text.split()) > 3}" for text in inputs]
+
+
+def test_what_takes_a_batch_is_given_one_of_one() -> None:
+    class Batch:
+        def generate(self, prompts: Any) -> list[str]:
+            return each_of(prompts)
+
+    class BatchSearcher:
+        def search(self, queries: Any, k: int) -> list[list[str]]:
+            assert isinstance(queries, list) and len(queries) == 1
+            return [TEXTS[:k] for _ in queries]
+
+    for model in (Batch(), each_of):
+        answered = ask(ASKED, one_step, model, BatchSearcher(), k=2)
+        assert answered.text == "answer to True" and len(answered.passages) == 2, answered.error
+
+
+def test_several_texts_for_one_prompt_are_no_answer() -> None:
+    replies: list[Any] = [["a", "b"], [{"text": "a"}, {"text": "b"}], ("a", 0.5), ["a"]]
+
+    def model(prompt: str) -> Any:
+        return replies.pop(0)
+
+    for _ in range(2):
+        error = ask(ASKED, closed_book, model).error
+        assert "returned 2 texts for one prompt: return one text" in error
+    assert [ask(ASKED, closed_book, model).text for _ in range(2)] == ["a", "a"]
+
+
+def test_a_class_in_the_place_of_an_object_is_told() -> None:
+    with raises_message(ConfigError):
+        ask(ASKED, one_step, Rule, Searcher())
+    with raises_message(ConfigError):
+        ask(ASKED, one_step, Rule(), Searcher)
+
+
+def test_a_hit_has_its_passages_words_and_a_role_need_not_be_named(tmp_path: Path) -> None:
+    async def reading(question: Question, tools: Tools) -> str:
+        (hit,) = await tools.search(question, k=1)
+        assert (hit.id, hit.title, hit.text) == (hit.passage.id, hit.passage.title, TEXTS[0])
+        return (await tools.generate(hit.text, max_tokens=20)).text
+
+    answered = ask(ASKED, reading, Rule(), Searcher())
+    assert answered.text == "Paris" and not answered.error
+
+
+async def other_name_of_k(question: Question, tools: Tools) -> str:
+    return (await tools.search(question, top_k=2))[0].text  # type: ignore[call-arg]
+
+
+async def without_k(question: Question, tools: Tools) -> str:
+    return (await tools.search(question))[0].text  # type: ignore[call-arg]
+
+
+async def misspelt(question: Question, tools: Tools) -> str:
+    return (await tools.generate("x", max_token=2)).text  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("method", [other_name_of_k, without_k, misspelt])
+def test_wrong_arguments_of_a_method_s_tools_end_a_run_with_what_to_write(
+    method: Any, tmp_path: Path
+) -> None:
+    with raises_message(ConfigError):
+        run(RECORDS, [method], Rule(), Searcher(), out=tmp_path)
+
+
+def test_another_name_of_k_is_answered_wherever_one_searches() -> None:
+    index = open_index(Searcher())
+    with raises_message(ConfigError):
+        index.search(ASKED, top_k=3)  # type: ignore[call-arg]
+    options = parse(SearchOptions, ["--index", "mine", "--query", "leave", "--top_k", "3"], "search", "a search")
+    assert options.k == 3
+
+
+def test_a_type_error_of_the_users_own_code_stays_what_it_is() -> None:
+    def broken(query: str, k: int) -> Any:
+        return len(k)  # type: ignore[arg-type]
+
+    assert "object of type 'int' has no len()" in ask(ASKED, one_step, Rule(), broken).error
+
+
+def test_a_forgotten_await_is_named() -> None:
+    async def hasty(question: Question, tools: Tools) -> str:
+        return tools.search(question, k=1)[0].text  # type: ignore[index, no-any-return]
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        error = ask(ASKED, hasty, Rule(), Searcher()).error
+    assert "an await is missing" in error.splitlines()[0]
+
+
+@pytest.mark.parametrize("convert", [np.array, pd.Series])
+def test_an_array_of_texts_is_a_list_of_texts(convert: Callable[[list[str]], Any]) -> None:
+    assert open_index(convert(TEXTS)).search("Rome", k=1)[0].text == TEXTS[1]
+
+
+def test_a_table_in_the_place_of_texts_or_hits_is_told() -> None:
+    frame = pd.DataFrame({"body": TEXTS})
+    with raises_message(ConfigError):
+        open_index(frame)
+    error = ask(ASKED, one_step, Rule(), lambda query: frame).error
+    assert "that is no list of passages. Return texts" in error.splitlines()[0]
+
+
+def test_a_report_takes_what_run_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = run(RECORDS, {"one": one_step}, Rule(), Searcher(), out=tmp_path / "runs")
+    for index in (Searcher(), open_index(Searcher())):
+        capsys.readouterr()
+        page = results.report(tmp_path / "report.html", index).read_text()
+        told = capsys.readouterr().err
+        assert "the report has no texts of passages" in told and "looks none up by id" in told
+        assert '"texts_per_block":0' in page.replace(" ", "")
+    listed = run(RECORDS, {"one": one_step}, Rule(), TEXTS, out=tmp_path / "listed")
+    for index in (TEXTS, RetrieverConfig(index=open_index(TEXTS).options.index)):
+        page = listed.report(tmp_path / "report.html", index).read_text()
+        assert '"texts_per_block":0' not in page.replace(" ", "")
+    with raises_message(ConfigError):
+        results.report(tmp_path / "report.html", ["Another text."])
+
+
+def test_the_shell_reports_runs_of_an_own_retriever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file imports what lies beside it."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "parts_of_own.py").write_text("def search(query, k):\n    return ['Paris is a capital.']\n")
+    (folder / "own.py").write_text("from parts_of_own import *\n\ndef llm(prompt):\n    return 'Paris'\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("q.jsonl").write_text("".join(json.dumps(each) + "\n" for each in RECORDS))
+    own = ["--index", "mine/own.py:search"]
+    asked = ["--questions", "q.jsonl", "--method", "one_step", "--llm", "mine/own.py:llm", "--out", "runs"]
+    assert main(["run", *asked, *own]) == 0
+    capsys.readouterr()
+    assert main(["report", "runs/one_step", *own]) == 0
+    assert "mine/own.py:search looks none up by id" in capsys.readouterr().err
