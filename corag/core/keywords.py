@@ -1,4 +1,4 @@
-"""Calls with arguments that a function does not have: a sentence instead of a TypeError for every question."""
+"""Calls whose arguments do not fit: a sentence, once, instead of a TypeError for every question."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def refuse_unguarded_main() -> None:
     multiprocessing's and another of vLLM's, and everything ahead of it would have happened twice.
 
     Raises:
-        ConfigError: in such a script, in one that Python reads from standard input, and in a process that is being spawned from one.
+        ConfigError: in such a script, in a process that is being spawned from one, and in a script that
+            Python reads from standard input.
     """
     main = sys.modules["__main__"]
     if getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) == "<stdin>":

@@ -10,7 +10,6 @@ import base64
 import gzip
 import hashlib
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from rich.console import Console
 
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
@@ -84,23 +84,22 @@ def make_report(runs: ReportRuns) -> Report:
     return Report(described.overview, passages, blocks)
 
 
-async def fetch_texts(
-    report: Report, retriever: Retriever | None, names: Sequence[str] = ()
-) -> TextBlocks:
+async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequence[str] = ()) -> TextBlocks:
     """Fetch the passages' texts from an index, if there is one; ``names``: of what it searches.
 
     One of the user's own knows the passages that it has returned since it was opened. If none are among them,
-    the page goes without texts, and a line says so. Raises :class:`ConfigError` if any other has none of them.
+    the page goes without texts, and a line says so. Raises :class:`ConfigError` if any other has none.
     """
     if retriever is None:
         return TextBlocks()
     texts = await text_blocks(report, retriever)
     if not texts.count and report.passages.ids:
         if own := list(filter(is_own, names)):
-            print(
+            Console(stderr=True, highlight=False).print(
                 f"corag: the report has no texts of passages: {', '.join(own)} looks none up by id, and has "
-                "returned none of these since it was opened. What open_index returned, and run was given, has.",
-                file=sys.stderr,
+                "returned none of these since it was opened. What open_index returned, and run searched, has.",
+                soft_wrap=True,
+                markup=False,
             )
             return TextBlocks()
         raise ConfigError(
@@ -136,8 +135,8 @@ async def write_report(
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
     ``baseline``: the run that it opens with as the baseline, as :func:`find_baseline` reads it; "" for the
-    first. ``names``: of what the index searches. Return what is on it. Raises :class:`ConfigError` as that, :func:`read_report_runs` and
-    :func:`fetch_texts` do.
+    first. ``names``: of what the index searches. Return what is on it. Raises :class:`ConfigError` as
+    :func:`find_baseline`, :func:`read_report_runs` and :func:`fetch_texts` do.
     """
     base_run = find_baseline(runs, baseline)
     report = make_report(read_report_runs(runs, scorer, recall_at))

@@ -112,7 +112,9 @@ def test_another_name_of_k_is_answered_wherever_one_searches() -> None:
     index = open_index(Searcher())
     with raises_message(ConfigError):
         index.search(ASKED, top_k=3)  # type: ignore[call-arg]
-    options = parse(SearchOptions, ["--index", "mine", "--query", "leave", "--top_k", "3"], "search", "a search")
+    options = parse(
+        SearchOptions, ["--index", "mine", "--query", "leave", "--top_k", "3"], "search", "a search"
+    )
     assert options.k == 3
 
 
