@@ -97,7 +97,7 @@ async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequen
         if own := list(filter(is_own, names)):
             Console(stderr=True, highlight=False).print(
                 f"corag: the report has no texts of passages: {', '.join(own)} looks none up by id, and has "
-                "returned none of these since it was opened. What open_index returned, and run searched, has.",
+                "returned none of these since it was opened. Give what open_index returned and run searched.",
                 soft_wrap=True,
                 markup=False,
             )
