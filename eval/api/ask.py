@@ -19,6 +19,7 @@ from corag.core.runs.rows import Row
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
+from corag.generation.config import ModelConfig
 from eval.api.arguments import one_question, with_keywords
 from eval.api.background import waits
 from eval.api.drawing import Drawing
@@ -235,6 +236,12 @@ async def ask(
         ConfigError: for a method that searches without an index, or options of another method.
         BackendError: if the engine or the index is gone. A method that fails otherwise returns its error.
     """
+    for given, opener in ((model, "open_model"), (index, "open_index")):
+        if isinstance(given, ModelConfig | RetrieverConfig):
+            raise ConfigError(
+                f"ask was given a {type(given).__name__}, which run takes: give what {opener} returns for the "
+                "same options."
+            )
     name, entry = entry_of(method)
     options = options_of(name, entry, config, index)
     if method_options:

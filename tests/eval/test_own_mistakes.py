@@ -17,6 +17,7 @@ from corag.cli.commands.search import SearchOptions
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
 
@@ -76,6 +77,13 @@ def test_a_class_in_the_place_of_an_object_is_told() -> None:
         ask(ASKED, one_step, Rule, Searcher())
     with raises_message(ConfigError):
         ask(ASKED, one_step, Rule(), Searcher)
+
+
+def test_options_in_the_place_of_what_is_open_are_told() -> None:
+    with raises_message(ConfigError):
+        ask(ASKED, one_step, ModelConfig(), Searcher())
+    with raises_message(ConfigError):
+        ask(ASKED, one_step, Rule(), RetrieverConfig(index=["mine"]))
 
 
 def test_a_hit_has_its_passages_words_and_a_role_need_not_be_named(tmp_path: Path) -> None:
