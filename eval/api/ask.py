@@ -239,8 +239,8 @@ async def ask(
     for given, opener in ((model, "open_model"), (index, "open_index")):
         if isinstance(given, ModelConfig | RetrieverConfig):
             raise ConfigError(
-                f"ask was given a {type(given).__name__}, which run takes: give what {opener} returns for the "
-                "same options."
+                f"ask was given a {type(given).__name__}, which run takes: give what {opener} returns for "
+                "the same options."
             )
     name, entry = entry_of(method)
     options = options_of(name, entry, config, index)
