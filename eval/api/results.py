@@ -25,8 +25,9 @@ from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
-from eval.tables.formats import records_csv, table_records, to_csv, to_latex, to_markdown
+from eval.tables.formats import to_latex, to_markdown
 from eval.tables.printing import print_results, render_text
+from eval.tables.records import records_csv, table_records, to_csv
 from eval.tables.results import ResultsTable, TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
 from retrieval.config import RetrieverConfig

@@ -27,7 +27,8 @@ from corag.core.runs.folder import read_lines
 from corag.core.types import Question
 from eval.report.overview import Overview, ReportRuns, describe, read_report_runs
 from eval.report.traces import Passages, gold, trace
-from eval.tables.formats import to_csv, to_latex, to_markdown
+from eval.tables.formats import to_latex, to_markdown
+from eval.tables.records import to_csv
 from eval.tables.results import find_baseline
 from eval.tables.runs import Run
 

@@ -1,30 +1,25 @@
-"""A table in the forms that other programs take: CSV, LaTeX, Markdown, and records for a data frame.
+"""A table in the forms that papers take, LaTeX and Markdown, and what writes a table in each form.
 
-CSV and records have every figure as it stands in JSON: fractions. LaTeX and Markdown are for people and have
-what is printed in papers: scores in percent with their intervals, tokens, the tests against a baseline, and
-what must be known beside these. Questions that runs disagree on are in none of them.
+They have what is printed in papers: scores in percent with their intervals, tokens, the tests against a
+baseline, and what must be known beside these. Questions that runs disagree on are in none of them.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from corag.core.errors import ConfigError
 from corag.core.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import LEVEL, Against
 from eval.statistics.intervals import Interval, Spread
 from eval.tables.columns import Summary
-from eval.tables.means import means_record
+from eval.tables.records import Form, check_form, to_csv
 from eval.tables.results import ResultsTable
 from eval.tables.verdicts import count_questions
 
-Form = Literal["text", "latex", "markdown", "csv", "json"]
 _TEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
@@ -33,96 +28,20 @@ _TEX = {
 }  # fmt: skip
 
 
-def check_form(form: Form, disagreements: object) -> None:
-    """Raise :class:`ConfigError` if there are disagreements to list in a form that has no place for them."""
-    if disagreements and form not in ("text", "json"):
-        raise ConfigError(
-            "disagreements are listed in text and JSON only: leave them out here, or print the table."
-        )
-
-
-def table_records(table: ResultsTable) -> list[dict[str, Any]]:
-    """Return a flat record per run: figures as in JSON, each interval as two fields, the tests and means.
-
-    A mean over runs stands in the record of the first of them.
-
-    Raises :class:`ConfigError` for a table that lists disagreements.
-    """
-    check_form("csv", table.disagreements)
-    tests = {(one.run, one.measure): one for one in table.against}
-    measures = dict.fromkeys(one.measure for one in table.against)
-    records = []
-    for summary in table.summaries:
-        figures = summary.to_json()
-        record: dict[str, Any] = {"run": figures.pop("method")}
-        left_out = ("first_error", "reasons", "measured_on_fewer")
-        for name, value in figures.items():
-            if name.endswith("_interval"):
-                measure = name.removesuffix("_interval")
-                record[f"{measure}_low"], record[f"{measure}_high"] = value or (None, None)
-            elif name not in left_out:
-                record[name] = value
-        record |= {"estimated": summary.estimated, "unasked": summary.unasked}
-        for name, interval in summary.measured.items():
-            record[f"{name}_n"] = interval.n if interval else 0
-        if trained_for := table.conditions.untrained.runs.get(summary.method):
-            record["trained_for_others"] = ", ".join(trained_for)
-        if table.baseline:
-            record["baseline"] = table.baseline
-        for measure in measures:
-            record |= _test_record(measure, tests.get((summary.method, measure)))
-        for measure, spread in means_record(table.means).get(summary.method, {}).items():
-            record |= {f"{measure}_{name}_over_{table.over}": value for name, value in spread.items()}
-        records.append(record | {"folder": str(table.runs[summary.method])})
-    return records
-
-
-def _test_record(measure: str, test: Against | None) -> dict[str, Any]:
-    """Write a test against the baseline as fields that begin with its measure."""
-    figures: Mapping[str, Any] = {} if test is None else test.to_json()
-    low, high = figures.get("difference_interval") or (None, None)
-    return {
-        f"{measure}_difference": figures.get("difference"),
-        f"{measure}_difference_low": low,
-        f"{measure}_difference_high": high,
-        f"{measure}_p": figures.get("p_value"),
-        f"{measure}_p_holm": figures.get("p_value_holm"),
-        f"{measure}_mde": figures.get("detectable"),
-    }
-
-
-def to_csv(table: ResultsTable) -> str:
-    """Write a line per run."""
-    return records_csv(table_records(table))
-
-
-def records_csv(records: Sequence[Mapping[str, Any]]) -> str:
-    """Write records with all fields that any of them has; lists as JSON, None as nothing."""
-    names = list(dict.fromkeys(name for record in records for name in record))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for record in records:
-        values = [record.get(name) for name in names]
-        writer.writerow(
-            [json.dumps(each, ensure_ascii=False) if isinstance(each, list) else each for each in values]
-        )
-    return text.getvalue()
-
-
 @dataclass(frozen=True, slots=True)
 class _Score:
     """A measure of a run as text.
 
-    ``mark``: "best", "even" (not significantly worse than the best) or "". ``interval``, ``difference`` and
-    ``p``: "" where there is none.
+    ``mark``: "best", "even" (not significantly worse than the best) or "". ``between``: the interval of the
+    difference. It, ``interval``, ``difference`` and ``p``: "" where there is none.
     """
 
-    mean: str
-    interval: str
-    mark: str
-    difference: str
-    p: str
+    mean: str = ""
+    interval: str = ""
+    mark: str = ""
+    difference: str = ""
+    between: str = ""
+    p: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +60,11 @@ class _Paper:
 
 def _paper(table: ResultsTable) -> _Paper:
     """Return the measures that some run has, as text."""
-    measures = [name for name in MEASURES if any(each.measured.get(name) for each in table.summaries)]
+    measures = [
+        name
+        for name in MEASURES
+        if table.shows(name) and any(each.measured.get(name) for each in table.summaries)
+    ]
     tests = {(one.run, one.measure): one for one in table.against}
     lines = {
         each.method: (
@@ -165,9 +88,9 @@ def _paper(table: ResultsTable) -> _Paper:
 
 def _mean(value: Spread | None) -> _Score:
     if value is None:
-        return _Score("", "", "", "", "")
+        return _Score()
     deviation = "" if value.deviation is None else f"± {100 * value.deviation:.1f}"
-    return _Score(f"{100 * value.mean:.1f}", deviation, "", "", "")
+    return _Score(f"{100 * value.mean:.1f}", deviation)
 
 
 def _questions(counts: Iterable[int]) -> str:
@@ -189,6 +112,7 @@ def _score(table: ResultsTable, summary: Summary, measure: str, test: Against | 
         _interval(value),
         mark,
         "0.0" if difference == "-0.0" else difference,
+        "" if test is None else _interval(test.comparison.difference),
         "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
     )
 
@@ -274,7 +198,8 @@ def to_markdown(table: ResultsTable) -> str:
             mean = f"**{score.mean}**" if score.mark == "best" else score.mean + "≈" * (score.mark == "even")
             line.append(" ".join(filter(None, [mean, score.interval])))
             if name in paper.tested:
-                line += [score.difference, score.p.replace("<", "&lt;")]
+                between = " ".join(filter(None, [score.difference, score.between]))
+                line += [between, score.p.replace("<", "&lt;")]
         lines.append([*line, f"{int(tokens):,}"])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     caption = _caption(table, paper, "Bold", "≈")
@@ -293,7 +218,8 @@ def to_latex(table: ResultsTable) -> str:
     r"""Write a table as LaTeX with booktabs and siunitx: the best in bold, runs that may be as good marked.
 
     Each score has a column of numbers (``S``) and one of intervals, and, with a baseline, one of differences
-    and one of p-values. All else that must be known stands in comments.
+    and one of p-values; where one measure is shown there is room for the intervals of the differences, too.
+    All else that must be known stands in comments.
 
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
@@ -304,13 +230,15 @@ def to_latex(table: ResultsTable) -> str:
     for run, (scores, tokens) in paper.lines.items():
         cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained.runs)]
         for name, score in zip(paper.measures, scores, strict=True):
-            cells += _latex_cells(score, tested=name in paper.tested)
+            cells += _latex_cells(score, tested=name in paper.tested, alone=len(paper.measures) == 1)
         # Without the {} a name in brackets, or a star, would be an argument of \midrule or \\ before it.
         lines.append(f"    {{}}{' & '.join([*cells, tokens])} \\\\")
     caption = _tex(_caption(table, paper, "Bold", "≈")).replace("Bold:", r"\textbf{Bold}:", 1)
     comments = [table.verdict, table.conditions.untrained.note, *_notes(table)]
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
+        r"% Too wide? Show fewer measures (--measures em; measures=['em'] in Python), use table* where there",
+        r"% are two columns, or put \resizebox{\linewidth}{!}{...} (graphicx) around the tabular.",
         *(f"% {' '.join(printable(each).split())}" for each in comments if each),
     ]
     return "\n".join(
@@ -345,11 +273,14 @@ def _latex_head(paper: _Paper) -> tuple[str, list[str], list[str], list[str]]:
     for number, (name, title) in enumerate(zip(paper.measures, paper.titles, strict=True)):
         scores = [scores[number] for scores, _ in paper.lines.values()]
         spec += f" S[table-format={_format(each.mean for each in scores)}]@{{\\,}}l"
-        width = 4 if name in paper.tested else 2
-        if width == 4:
-            spec += f" S[table-format=+{_format(each.difference.lstrip('+-') for each in scores)}] r"
-            rules.append(f"\\cmidrule(lr){{{place}-{place + 3}}}")
-            below += [r"\multicolumn{2}{c}{\%}", r"{$\Delta$}", r"\multicolumn{1}{c}{$p$}"]
+        between = len(paper.measures) == 1
+        width = 4 + between if name in paper.tested else 2
+        if width > 2:
+            spec += f" S[table-format=+{_format(each.difference.lstrip('+-') for each in scores)}]"
+            spec += r"@{\,}l r" if between else " r"
+            rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+            delta = r"\multicolumn{2}{c}{$\Delta$}" if between else r"{$\Delta$}"
+            below += [r"\multicolumn{2}{c}{\%}", delta, r"\multicolumn{1}{c}{$p$}"]
         else:
             below += [r"\multicolumn{2}{c}{\%}"]
         heads.append(f"\\multicolumn{{{width}}}{{c}}{{{_tex(title)}}}")
@@ -363,15 +294,19 @@ def _format(numbers: Iterator[str] | Any) -> str:
     return f"{max((len(each.partition('.')[0]) for each in numbers if each), default=1)}.1"
 
 
-def _latex_cells(score: _Score, *, tested: bool) -> Iterator[str]:
-    """Yield the cells of a score, empty where there is none."""
+def _latex_cells(score: _Score, *, tested: bool, alone: bool) -> Iterator[str]:
+    """Yield the cells of a score, empty where there is none. ``alone``: it is the only one of its row."""
     yield (r"\bfseries " * (score.mark == "best") + score.mean) if score.mean else "{--}"
-    yield _TEX["≈"] * (score.mark == "even") + (
-        f"{{\\scriptsize {_tex(score.interval)}}}" if score.interval else ""
-    )
+    yield _TEX["≈"] * (score.mark == "even") + _small(score.interval)
     if tested:
         yield score.difference or "{--}"
+        if alone:
+            yield _small(score.between)
         yield score.p.replace("<", "$<$") or "--"
+
+
+def _small(interval: str) -> str:
+    return f"{{\\scriptsize {_tex(interval)}}}" if interval else ""
 
 
 def _tex(text: str) -> str:

@@ -102,7 +102,11 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     for pair in table.disagreements:
         print_disagreements(console, pair)
     if table.means:
-        print_means(console, table.means, table.over, table.recall_at)
+        shown = {
+            run: {name: value for name, value in mean.items() if name == "tokens" or table.shows(name)}
+            for run, mean in table.means.items()
+        }
+        print_means(console, shown, table.over, table.recall_at)
 
 
 def print_summaries(table: ResultsTable, console: Console) -> None:
@@ -113,12 +117,13 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     columns = {
         column.name: (column_title(column, table.recall_at), list(values))
         for column, values in zip(COLUMNS, zip(*lines, strict=True), strict=True)
-        if _is_scored(table) or column.name not in MEASURES
+        if column.name not in MEASURES or (_is_scored(table) and table.shows(column.name))
     }
     left_out = _print_fitting(console, names, columns)
     if left_out:
         console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: --to csv, to_csv).")
-    further = list(dict.fromkeys(name for summary in summaries for name in summary.further))
+    measured = dict.fromkeys(name for summary in summaries for name in summary.further)
+    further = list(filter(table.shows, measured))
     columns = {
         name: (FURTHER[name], [percent(summary.further.get(name)) for summary in summaries])
         for name in further
@@ -175,10 +180,11 @@ def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[
 def print_conditions(table: ResultsTable, console: Console) -> None:
     """Print what a reader must know to trust the figures."""
     if _is_scored(table):
-        console.print(
-            f"EM, F1 and recall@{table.recall_at} in percent with 95% intervals: {INTERVALS}. "
-            f"Scorer: {table.scoring}."
-        )
+        *before, last = [
+            measure_title(name, table.recall_at) for name in ("em", "f1", "recall") if table.shows(name)
+        ] or ["Scores"]
+        titles = " and ".join(filter(None, [", ".join(before), last]))
+        console.print(f"{titles} in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}.")
     for line in table.conditions.shared:
         console.print(line, soft_wrap=True)
     for name, folder in table.runs.items():

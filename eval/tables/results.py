@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
@@ -15,7 +15,7 @@ from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
-from eval.scoring.rows import Measures
+from eval.scoring.rows import measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
 from eval.tables.columns import Summary, summarise
@@ -36,7 +36,8 @@ class TableView(Options):
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
         baseline: the run, by its name in the table or the end of its path, that every other is tested
             against.
-        measures: the measures to test; all of them without any. More tests mean a stricter correction.
+        measures: the measures to show and to test, by name or heading (em or EM); all of them without any.
+            More tests mean a stricter correction.
         disagreements: list so many of the questions that only one of a run and the baseline got right, those
             first that the run lost, in text and JSON; 0 for none.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
@@ -46,6 +47,10 @@ class TableView(Options):
         answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes
             must have here.
     """
+
+    POINTERS: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("metric", "metrics", "measure"), "write 'measures', such as em or em,f1."
+    )
 
     scorer: str = "auto"
     recall_at: Annotated[int, Ge(0)] = 0
@@ -79,6 +84,7 @@ class ResultsTable:
         disagreements: what each of them and the baseline disagree on, if that is asked for.
         over: what the runs of one mean differ in.
         means: by group of runs, called by its first, that differ in ``over`` only.
+        measures: those that are shown; all without any. JSON has all of them.
     """
 
     runs: Mapping[str, Path]
@@ -94,6 +100,11 @@ class ResultsTable:
     disagreements: Sequence[Disagreements] = ()
     over: Over = ""
     means: Means = field(default_factory=dict)
+    measures: Sequence[str] = ()
+
+    def shows(self, measure: str) -> bool:
+        """Whether a measure is shown."""
+        return not self.measures or measure in self.measures
 
     @property
     def recall_at(self) -> int:
@@ -192,6 +203,10 @@ def table_of_runs(
     baseline = find_baseline(folders, view.baseline)
     scored = score_view(folders, view, questions, manifests)
     table = table_of_scored(scored)
+    if view.measures:
+        names = _find_measures(scored, view.measures)
+        leaders = {name: each for name, each in table.leaders.items() if name in names}
+        table = replace(table, measures=names, leaders=leaders)
     if baseline:
         table = _with_baseline(table, scored, baseline, view)
     means = {
@@ -244,7 +259,10 @@ def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view:
         raise ConfigError(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
-    measures = select_measures(scored.measures, view.measures)
+    measures = {
+        run: {name: values for name, values in each.items() if table.shows(name)}
+        for run, each in scored.measures.items()
+    }
     against = against_baseline(measures, baseline, scored.failed)
     (base,) = (run for run in scored.runs if run.name == baseline)
     pairs = [
@@ -257,11 +275,7 @@ def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view:
 
 
 def _check_view(view: TableView) -> None:
-    """Raise :class:`ConfigError` for options that need another."""
-    if view.measures and not view.baseline:
-        raise ConfigError(
-            "measures says what to test against a baseline: name one with --baseline, or leave it out."
-        )
+    """Raise :class:`ConfigError` for disagreements without a baseline."""
     if view.disagreements and not view.baseline:
         raise ConfigError(
             "disagreements are those of every run with a baseline: name one with --baseline, or leave it out."
@@ -318,16 +332,15 @@ def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
     return fitting[0]
 
 
-def select_measures(measured: Mapping[str, Measures], names: Sequence[str]) -> Mapping[str, Measures]:
-    """Return the runs' scores in these measures only, in all if none are named.
+def _find_measures(scored: ScoredRuns, typed: Sequence[str]) -> list[str]:
+    """Return the names of measures that are named as in JSON or as in the heading of a table.
 
     Raises :class:`ConfigError` for one that no run has.
     """
-    known_names = {measure for measures in measured.values() for measure in measures}
-    for name in names:
-        if name not in known_names:
-            raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, known_names)}")
-    return {
-        run: {name: values for name, values in measures.items() if not names or name in names}
-        for run, measures in measured.items()
-    }
+    names = {measure for measures in scored.measures.values() for measure in measures}
+    spellings = {measure_title(name, scored.recall_at).lower(): name for name in names}
+    spellings |= {name: name for name in names}
+    for name in typed:
+        if name.lower() not in spellings:
+            raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, names)}")
+    return list(dict.fromkeys(spellings[name.lower()] for name in typed))

@@ -44,8 +44,6 @@ def test_a_baseline_adds_paired_tests_corrected_over_the_table(tmp_path, capsys)
     assert 0.2 < em["detectable"] < 0.4
     assert (against["same", "em"]["p_value_holm"], against["same", "em"]["detectable"]) == (1, None)
     assert "minus base" in printed and "Holm over 6 tests" in printed and "80% power" in printed
-    assert main(["table", str(base), str(better), "--measures", "em"]) == 2
-    assert "name one with --baseline" in capsys.readouterr().err
     _, by_folder = table(capsys, base, better, "--baseline", base, "--measures", "em")
     assert [one["measure"] for one in by_folder["against"]] == ["em"]
     (only,) = by_folder["against"]
@@ -379,15 +377,41 @@ def test_a_table_for_a_paper_has_the_figures_of_json(tmp_path, capsys):
     compile_latex(text, tmp_path)
 
 
+def test_one_measure_fits_a_page_with_the_interval_of_the_difference(tmp_path, capsys):
+    runs = [
+        run_of(tmp_path / name, range(right), {"seed": right})
+        for name, right in (("one_step", 4), ("ircot", 21))
+    ]
+    compared = Results({each.name: each for each in runs}).compare("one_step", measures=["EM"])
+    (test,) = compared.to_json()["against"]
+    assert test["measure"] == "em", "by the heading of the table"
+    latex = compared.to_latex()
+    mean, _, difference, between, p, _ = latex_rows(latex)["ircot"]
+    assert (mean, difference, p) == ("87.5", "+70.8", "<0.001")
+    ends = [100 * end for end in test["difference_interval"]]
+    assert list(map(float, between.strip("[]").split(", "))) == pytest.approx(ends, abs=0.06)
+    assert f" +70.8 {between} |" in compared.to_markdown()
+    assert "% Too wide? Show fewer measures" in latex and "\\resizebox" in latex
+    log = compile_latex(latex, tmp_path)
+    assert "Overfull" not in log
+    options = list(map(str, runs))
+    assert main(["table", *options, "--measures", "recall@5"]) == 0, "no baseline is needed"
+    printed = capsys.readouterr().out
+    assert "recall@5 in percent" in printed and "F1" not in printed
+    with raises_message(ConfigError):
+        Results({each.name: each for each in runs}).compare("one_step", metric="f1")
+
+
 def compile_latex(text, folder):
-    """Compile a table, where LaTeX is installed."""
+    """Compile a table, where LaTeX is installed, and return what LaTeX said."""
     if not shutil.which("pdflatex"):
-        return
+        return ""
     head = "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}"
     (folder / "paper.tex").write_text(f"{head}\n{text}\n\\end{{document}}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Output written on paper.pdf (1 page" in done.stdout) == (0, True), done.stdout
+    return done.stdout
 
 
 def test_names_in_brackets_and_with_stars_are_no_arguments_in_latex(tmp_path):
@@ -449,7 +473,8 @@ def test_a_table_as_csv_and_markdown(tmp_path, capsys):
     for line, name in ((first, "a"), (second, "b|b")):
         figures = record["runs"][name]
         assert line["run"] == name and float(line["em"]) == figures["em"] and int(line["n"]) == 24
-        assert [float(line["f1_low"]), float(line["f1_high"])] == figures["f1_interval"]
+        assert [float(line["em_low"]), float(line["em_high"])] == figures["em_interval"]
+        assert not {"f1", "f1_low", "f1_n", "recall", "recall_interval"} & line.keys(), "EM alone is shown"
     (test,) = record["against"]
     assert float(second["em_difference"]) == test["difference"] and first["em_difference"] == ""
     assert (float(second["em_p_holm"]), float(second["em_mde"])) == (test["p_value_holm"], test["detectable"])
@@ -457,9 +482,7 @@ def test_a_table_as_csv_and_markdown(tmp_path, capsys):
     assert frame.em_difference.tolist()[1] == test["difference"] and frame.run.tolist() == ["a", "b|b"]
     assert main(["table", *options, "--to", "markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| method | EM | Δ EM | p | F1 | recall@5 | tokens |" and lines[3].startswith(
-        "| b\\|b | **87.5**"
-    )
+    assert lines[0] == "| method | EM | Δ EM | p | tokens |" and lines[3].startswith("| b\\|b | **87.5**")
     assert main(["table", *options, "--to", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == record
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.result import CommandResult
-from eval.tables.formats import FORMS, Form, check_form
+from eval.tables.formats import FORMS
 from eval.tables.printing import print_results
+from eval.tables.records import Form, check_form
 from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import Runs
 
