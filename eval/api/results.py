@@ -282,9 +282,9 @@ async def run(
             None if no method searches. Its options do, too.
         out: folder of the run folders.
         options: further ones of :class:`eval.experiment.run.RunConfig`, such as ``dataset="hotpotqa"``,
-            ``answers_to="answers.csv"``, ``limit=100``, ``budget=8000``, ``batch_size=64``, ``recall_at=15``,
-            ``seed=1``; or a method's,
-            such as ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
+            ``answers_to="answers.csv"``, ``limit=100`` (0, the default, takes all questions),
+            ``budget=8000``, ``batch_size=64``, ``recall_at=15``, ``seed=1``; or a method's, such as
+            ``corag=CoRAGConfig(chains=4)``; or ``workers=ray_workers(count=4)``, each of which opens
             a model and searches an index with these options, whatever is open here; ``workers="none"`` for
             one engine.
 
