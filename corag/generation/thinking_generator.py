@@ -48,7 +48,7 @@ def thinking_budget(most: int, window: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class _ThoughtfulSample:
     """One completion and what it cost. ``thought``: what was written before it."""
 
     completion: Completion
@@ -120,7 +120,7 @@ class ThinkingGenerator:
         is_short = completion.finish_reason == "length" or is_cut(completion.text)
         return bool(thought_in(completion.text)) and is_short and self._thinking.mode != "off"
 
-    def _without_thought(self, reply: Generation, number: int) -> _Sample:
+    def _without_thought(self, reply: Generation, number: int) -> _ThoughtfulSample:
         """Take a thought out of a completion, and its tokens out of what that cost."""
         completion = reply.completions[number]
         start = thought_in(completion.text)
@@ -136,9 +136,9 @@ class ThinkingGenerator:
         )
         thinking = TokenUsage(generated=tokens, computed_generated=computed)
         kept, cut = without_thought(completion, start), is_cut(completion.text)
-        return _Sample(kept, usage, reply.shortening, thinking, thought, cut)
+        return _ThoughtfulSample(kept, usage, reply.shortening, thinking, thought, cut)
 
-    async def _think(self, request: GenerateRequest, number: int) -> _Sample:
+    async def _think(self, request: GenerateRequest, number: int) -> _ThoughtfulSample:
         """Generate sample ``number``: a thought, ended where its budget ends, then the reply."""
         prompt = replace(request.prompt, thought=Thought("", closed=False), prefix="", prefix_wording=())
         sampling = replace(
@@ -155,10 +155,14 @@ class ThinkingGenerator:
         tokens = thought.usage.generated
         thinking = TokenUsage(0, 0, tokens, 0, tokens, min(tokens, thought.usage.estimated))
         is_cut = thought.completions[0].finish_reason == "length"
-        sample = _Sample(thought.completions[0], usage, thought.shortening, thinking, thought.text, is_cut)
+        sample = _ThoughtfulSample(
+            thought.completions[0], usage, thought.shortening, thinking, thought.text, is_cut
+        )
         return await self._reply(request, number, sample)
 
-    async def _reply(self, request: GenerateRequest, number: int, before: _Sample) -> _Sample:
+    async def _reply(
+        self, request: GenerateRequest, number: int, before: _ThoughtfulSample
+    ) -> _ThoughtfulSample:
         """Generate sample ``number`` behind a thought. ``before``: what has been generated for it."""
         text = inner_text(before.thought)
         reply = await self._inner.generate(
@@ -184,10 +188,10 @@ class ThinkingGenerator:
         )
         thinking = before.thinking + given_up + last.thinking
         cut = before.cut or last.cut
-        return _Sample(last.completion, usage, reply.shortening, thinking, text, cut)
+        return _ThoughtfulSample(last.completion, usage, reply.shortening, thinking, text, cut)
 
 
-async def _as_it_is(sample: _Sample) -> _Sample:
+async def _as_it_is(sample: _ThoughtfulSample) -> _ThoughtfulSample:
     return sample
 
 
@@ -205,7 +209,7 @@ def _share(usage: TokenUsage, parts: int, of: int) -> TokenUsage:
     return TokenUsage(0, 0, generated, 0, computed, estimated)
 
 
-def _joined(samples: Sequence[_Sample]) -> Generation:
+def _joined(samples: Sequence[_ThoughtfulSample]) -> Generation:
     """Return the samples of one request: its prompt counts once."""
     usages = [sample.usage for sample in samples]
     usage = replace(

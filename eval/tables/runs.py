@@ -250,6 +250,9 @@ def score_runs(
         ConfigError: if the runs have no question in common.
     """
     paired = len(runs) < 2 or not all(run.manifest.served for run in runs)
+    # A service has a folder for each preset, asked or not, and new ones after its index has changed.
+    unasked = [] if paired else [run.name for run in runs if not run.rows]
+    runs = [run for run in runs if run.name not in unasked] or runs
     questions = common_questions(runs) if paired else every_question(runs)
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
@@ -257,7 +260,7 @@ def score_runs(
     scored = [run.on(questions).score(rule, depth, texts.get(run.name)) for run in runs]
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""
-    notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, gold]
+    notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, unasked_note(unasked), gold]
     notes = [note for note in (*notes, script_note(rule, questions), *map(unfound_gold_note, scored)) if note]
     left_out = len({name for run in runs for name in run.rows}) - len(questions)
     return ScoredRuns(scored, questions, rule, title, depth, notes, left_out, paired)
@@ -301,6 +304,11 @@ def unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
         if left_out
         else ""
     )
+
+
+def unasked_note(names: Sequence[str]) -> str:
+    """Return that runs of a service are left out since nobody has asked them anything; "" for none."""
+    return f"Asked nothing yet, so left out: {', '.join(names)}." if names else ""
 
 
 def unfound_gold_note(run: Run) -> str:

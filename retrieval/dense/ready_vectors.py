@@ -22,7 +22,7 @@ FORMATS = ".npy, .pt, .safetensors, .memmap (float32), or any other ending for a
 
 
 @dataclass(frozen=True)
-class Part:
+class VectorFile:
     """The vectors of a file. ``read``: from row (inclusive) to row (exclusive), [rows, dimension]."""
 
     file: Path
@@ -43,7 +43,7 @@ class ReadyVectors:
         kept: the FAISS index that is taken over as it is, None where the vectors are put into a new one.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[VectorFile, ...]
     start: int
     stop: int
     block: int
@@ -145,7 +145,7 @@ def open_vectors(files: Sequence[Path], dimension: int, encoder: str) -> ReadyVe
     return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts), _BLOCK, kept)
 
 
-def _open_numpy(file: Path, _: int) -> tuple[Part, None]:
+def _open_numpy(file: Path, _: int) -> tuple[VectorFile, None]:
     try:
         array = np.load(file, mmap_mode="r")
     except (ValueError, OSError, EOFError) as error:
@@ -154,7 +154,7 @@ def _open_numpy(file: Path, _: int) -> tuple[Part, None]:
     return _part(file, array.shape, lambda start, stop: np.asarray(array[start:stop], np.float32)), None
 
 
-def _open_memmap(file: Path, dimension: int) -> tuple[Part, None]:
+def _open_memmap(file: Path, dimension: int) -> tuple[VectorFile, None]:
     """Open bare float32 numbers, as ``numpy.memmap`` writes them: no header says how many make a vector."""
     numbers = file.stat().st_size // 4
     if not numbers or file.stat().st_size % (4 * dimension):
@@ -166,7 +166,7 @@ def _open_memmap(file: Path, dimension: int) -> tuple[Part, None]:
     return _part(file, array.shape, lambda start, stop: np.array(array[start:stop])), None
 
 
-def _open_torch(file: Path, _: int) -> tuple[Part, None]:
+def _open_torch(file: Path, _: int) -> tuple[VectorFile, None]:
     import torch
 
     try:
@@ -188,7 +188,7 @@ def _open_torch(file: Path, _: int) -> tuple[Part, None]:
     return _part(file, tensor.shape, lambda start, stop: tensor[start:stop].float().numpy()), None
 
 
-def _open_safetensors(file: Path, _: int) -> tuple[Part, None]:
+def _open_safetensors(file: Path, _: int) -> tuple[VectorFile, None]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -207,8 +207,8 @@ def _open_safetensors(file: Path, _: int) -> tuple[Part, None]:
     return _part(file, matrix.get_shape(), lambda start, stop: matrix[start:stop].float().numpy()), None
 
 
-def _part(file: Path, shape: Sequence[int], read: Callable[[int, int], NDArray[np.float32]]) -> Part:
-    return Part(file, int(shape[0]), int(shape[1]), read)
+def _part(file: Path, shape: Sequence[int], read: Callable[[int, int], NDArray[np.float32]]) -> VectorFile:
+    return VectorFile(file, int(shape[0]), int(shape[1]), read)
 
 
 def _require_matrix(file: Path, shape: Sequence[int], floats: bool, kind: str) -> None:
@@ -219,7 +219,7 @@ def _require_matrix(file: Path, shape: Sequence[int], floats: bool, kind: str) -
         )
 
 
-def _open_faiss(file: Path, _: int) -> tuple[Part, Any]:
+def _open_faiss(file: Path, _: int) -> tuple[VectorFile, Any]:
     """Open a FAISS index; the second is None for a flat one, whose vectors go into a new index."""
     import faiss
 
@@ -246,7 +246,7 @@ def _open_faiss(file: Path, _: int) -> tuple[Part, Any]:
     return part, None if isinstance(index, faiss.IndexFlat) else index
 
 
-def index_part(file: Path, index: Any) -> Part:
+def index_part(file: Path, index: Any) -> VectorFile:
     """Return the vectors of an open FAISS index that keeps them."""
     shape = (int(index.ntotal), int(index.d))
     return _part(file, shape, lambda start, stop: index.reconstruct_n(start, stop - start))
@@ -262,7 +262,7 @@ def keeps_vectors(index: Any) -> bool:
     return isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexScalarQuantizer)
 
 
-def _require_unit_length(part: Part) -> None:
+def _require_unit_length(part: VectorFile) -> None:
     """Raise :class:`DataError` unless the nearest by L2 are those of the highest inner product."""
     rows = range(0, part.rows, max(1, part.rows // 100))
     lengths = np.array([np.linalg.norm(part.read(row, row + 1)) for row in rows])
@@ -274,7 +274,7 @@ def _require_unit_length(part: Part) -> None:
         )
 
 
-_OPEN: dict[str, Callable[[Path, int], tuple[Part, Any]]] = {
+_OPEN: dict[str, Callable[[Path, int], tuple[VectorFile, Any]]] = {
     ".npy": _open_numpy,
     ".memmap": _open_memmap,
     ".pt": _open_torch,

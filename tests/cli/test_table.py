@@ -549,6 +549,11 @@ def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):
     printed, record = table(capsys, *runs)
     assert [each["n"] for each in record["runs"].values()] == [5, 3] and "verdict" not in record
     assert "questions of its own, by a service: they stand side by side, and nothing is tested." in printed
+    unasked = make_run(tmp_path / "unasked", [], served)
+    printed, record = table(capsys, unasked, *runs)
+    assert (
+        record["runs"].keys() == {"quick", "best"} and "Asked nothing yet, so left out: unasked." in printed
+    )
     assert main(["table", *map(str, runs), "--baseline", "quick"]) == 2
     assert "a baseline needs runs on the same questions" in capsys.readouterr().err
     plain = [make_run(tmp_path / name, [row(QUESTIONS[n], "x")]) for n, name in enumerate("ab")]

@@ -578,12 +578,14 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
     ]
     killed = subprocess.Popen([*program, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     traces = Path("sweep/L=1") / TRACES
-    deadline = time.monotonic() + 120
-    while not traces.exists() or not traces.read_bytes():
-        assert killed.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    killed.kill()
-    killed.wait()
+    deadline = time.monotonic() + 300
+    try:
+        while not traces.exists() or not traces.read_bytes():
+            assert killed.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        killed.kill()
+        killed.wait()
     before = [(folder / TRACES).read_bytes() for folder in (Path("sweep/one"), Path("sweep/L=1"))]
     assert b"\n" in before[1] and not Path("sweep/best").exists()
 

@@ -39,7 +39,7 @@ def test_there_are_eight_programs_and_a_notebook() -> None:
 def little_memory() -> Iterator[None]:
     """Several engines are open in a test run: a small prefix cache each."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("corag.generation.vllm_engine.CPU_KV_CACHE_GB", 1.0)
+        patched.setattr("corag.generation.vllm_start.CPU_KV_CACHE_GB", 1.0)
         yield
 
 
