@@ -3,8 +3,8 @@
     python examples/search_recall.py                                   # questions about an invented world
     python examples/search_recall.py QUESTIONS DATASET INDEX [INDEX]   # yours; several indexes are fused
 
-Recall@k is the share of a question's gold passages among the first k hits of one search with its text. About
-1 minute on two CPU cores.
+Recall@k is the share of a question's gold passages among the first k hits of one search with its text.
+About 1 minute on two CPU cores.
 """
 
 import sys

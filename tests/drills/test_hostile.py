@@ -237,6 +237,9 @@ _FORBIDDEN_CALLS = {
 }  # fmt: skip
 _KNOWN = {
     ("corag/core/hugging_face.py", "pickle"): "the error that torch raises, nothing more",
+    ("corag/generation/adapter_weights.py", "torch.load"): "with weights_only, which makes tensors only",
+    ("retrieval/dense/ready_vectors.py", "torch.load"): "with weights_only, which makes tensors only",
+    ("retrieval/dense/ready_vectors.py", "pickle"): "the error that torch raises, nothing more",
     ("corag/core/lazy.py", "import_module"): "a table of our own names",
     ("corag/core/yaml_files.py", "yaml.load"): "with TextLoader, which makes texts, lists and mappings only",
     (
