@@ -36,8 +36,8 @@ def _shared_by_all(config: GrpoConfig) -> Iterator[str]:
     if config.engine.engine_kind.name == "vllm":
         yield (
             "engine.backend vllm would start an engine in each of them, all on the first GPU: choose "
-            "engine.backend transformers, or servers on GPUs of their own (--engine.backend server "
-            "--engine.urls URLS)"
+            "engine.backend transformers, or servers on GPUs of their own (engine.backend server, "
+            "engine.urls URLS)"
         )
     places = {"engine.device": config.engine.device, "retriever.device": config.retriever.device}
     places["dev.retriever.device"] = config.dev.retriever.device
