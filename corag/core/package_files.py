@@ -6,6 +6,7 @@ They are taken from where the package is installed, as a clone's lock files have
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import shutil
 import subprocess
@@ -78,7 +79,9 @@ class PackageFiles:
 
 def _installer() -> list[str]:
     """Return the beginning of a command that installs: pip's, or uv's where an environment has no pip."""
-    if importlib.util.find_spec("pip"):
+    # Not by find_spec: where pip is looked up, setuptools keeps to Python's own distutils, and then fails to be
+    # imported by vLLM in the same process.
+    if any(importlib.metadata.distributions(name="pip")):
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]

@@ -174,3 +174,16 @@ def without(
         text=True,
         check=False,
     )
+
+
+def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
+    """vLLM imports setuptools, which fails once pip was looked up by find_spec in the same process."""
+    code = "from corag.core.package_files import _installer; _installer(); import setuptools, distutils.core as core"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(core.__file__)"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert "_distutils" in done.stdout, done.stderr

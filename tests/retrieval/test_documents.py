@@ -955,7 +955,7 @@ def test_passages_of_an_interrupted_encoding_do_not_count_as_encoded(
     build_index(config, ignore)
     (docs / "3.txt").write_text("Zebras live in Zanzibar.")
     with monkeypatch.context() as patch:
-        patch.setattr("retrieval.build.build_faiss", None)
+        patch.setattr("retrieval.vector_building.build_faiss", None)
         with pytest.raises(TypeError):
             build_index(config, ignore)
     next((building_folder(tmp_path / "dense") / SHARDS).glob("*8.npy")).unlink()
