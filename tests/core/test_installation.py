@@ -178,9 +178,9 @@ def without(
 
 def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
     """vLLM imports setuptools, which fails once pip was looked up by find_spec in the same process."""
-    code = "from corag.core.package_files import _installer; _installer(); import setuptools, distutils.core as core"
+    code = "from corag.core.package_files import _installer; _installer(); import setuptools, distutils.core"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(core.__file__)"],
+        [sys.executable, "-c", f"{code}; print(distutils.core.__file__)"],
         capture_output=True,
         text=True,
         cwd=ROOT,
