@@ -79,8 +79,8 @@ class PackageFiles:
 
 def _installer() -> list[str]:
     """Return the beginning of a command that installs: pip's, or uv's where an environment has no pip."""
-    # Not by find_spec: where pip is looked up, setuptools keeps to Python's own distutils, and vLLM's import of
-    # it in the same process fails.
+    # Not by find_spec: where pip is looked up, setuptools keeps to Python's own distutils, and vLLM cannot
+    # import it in the same process.
     if any(importlib.metadata.distributions(name="pip")):
         return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
     if uv := shutil.which("uv"):
