@@ -19,7 +19,14 @@ from retrieval.dense.build import INDEX
 from retrieval.dense.compressed import REFINE, measure_recall, write_codes
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.faiss_build import build_faiss, write_index
-from retrieval.dense.ready_vectors import ReadyVectors, index_part, keeps_vectors, open_vectors, vector_files
+from retrieval.dense.ready_vectors import (
+    ReadyVectors,
+    are_unit,
+    index_part,
+    keeps_vectors,
+    open_vectors,
+    vector_files,
+)
 from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
 from retrieval.index_manifest import (
     PART,
@@ -30,8 +37,6 @@ from retrieval.index_manifest import (
     require_all_parts,
 )
 from retrieval.store import PassageStore
-
-_LENGTH = 1e-2  # how far a length may be from 1 for a vector that was made in half precision
 
 
 class GivenVectors(Protocol):
@@ -133,7 +138,7 @@ def _describe_lengths(vectors: ReadyVectors) -> list[str]:
     if vectors.kept is not None and not keeps_vectors(vectors.kept):
         return []
     lengths = np.linalg.norm(vectors.sample(100), axis=1)
-    if np.abs(lengths - 1).max() <= _LENGTH:
+    if are_unit(lengths):
         return []
     return [
         f"The vectors are of lengths from {lengths.min():.2f} to {lengths.max():.2f} and are ranked by inner "

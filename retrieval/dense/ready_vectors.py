@@ -262,11 +262,16 @@ def keeps_vectors(index: Any) -> bool:
     return isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexScalarQuantizer)
 
 
+def are_unit(lengths: NDArray[np.float32]) -> bool:
+    """Whether lengths of vectors are 1 but for half precision; so it is of none."""
+    return not len(lengths) or bool(np.abs(lengths - 1).max() <= _UNIT)
+
+
 def _require_unit_length(part: VectorFile) -> None:
     """Raise :class:`DataError` unless the nearest by L2 are those of the highest inner product."""
     rows = range(0, part.rows, max(1, part.rows // 100))
     lengths = np.array([np.linalg.norm(part.read(row, row + 1)) for row in rows])
-    if len(lengths) and np.abs(lengths - 1).max() > _UNIT:
+    if not are_unit(lengths):
         raise DataError(
             f"the FAISS index '{part.file}' ranks by L2 and its vectors are of lengths from "
             f"{lengths.min():.2f} to {lengths.max():.2f}, but passages are ranked by inner product here, "
