@@ -345,3 +345,24 @@ def _source(tokenizer: Any) -> str:
     """Return a tokenizer's chat template, of several the one for plain conversations."""
     template = tokenizer.chat_template
     return str(template.get("default", "") if isinstance(template, dict) else template or "")
+
+
+class RenderingEngine:
+    """What engines that render prompts themselves know by their renderer and window alone."""
+
+    _renderer: Renderer
+    _window: int
+
+    @property
+    def thinking(self) -> Thinking:
+        """What becomes of the model's thoughts."""
+        return self._renderer.thinking
+
+    @property
+    def window(self) -> int:
+        """Longest prompt plus completion, in tokens."""
+        return self._window
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+        return self._renderer.count(text)

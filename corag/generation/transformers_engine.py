@@ -26,8 +26,7 @@ from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, describe_base, with_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder, native_dtype
-from corag.generation.rendering import Renderer
-from corag.generation.thinking import Thinking
+from corag.generation.rendering import Renderer, RenderingEngine
 
 if TYPE_CHECKING:
     import torch
@@ -78,7 +77,7 @@ _Job: TypeAlias = _GenerateJob | _ScoreJob
 _Result: TypeAlias = tuple[Completion, ...] | tuple[float, ...]
 
 
-class TransformersGenerator:
+class TransformersGenerator(RenderingEngine):
     """A :class:`corag.core.protocols.Generator` on a transformers model.
 
     Batches form from what arrives while the model is busy.
@@ -148,20 +147,6 @@ class TransformersGenerator:
         engine = cls(model, renderer, window, config.batch_size, identity)
         engine.about += (about,) if about else ()
         return engine
-
-    @property
-    def thinking(self) -> Thinking:
-        """What becomes of the model's thoughts."""
-        return self._renderer.thinking
-
-    @property
-    def window(self) -> int:
-        """Longest prompt plus completion, in tokens."""
-        return self._window
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return self._renderer.count(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt."""

@@ -25,15 +25,14 @@ from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
 from corag.generation.gpu_memory import choose_share
 from corag.generation.models import folder_digest, model_folder
-from corag.generation.rendering import Renderer
-from corag.generation.thinking import Thinking
+from corag.generation.rendering import Renderer, RenderingEngine
 from corag.generation.vllm_processes import refuse_unguarded_main
 from corag.generation.vllm_start import dtype_of, known_arguments, lora_rank, on_cpu, start
 
 _SHUTDOWN_S = 10.0
 
 
-class VllmGenerator:
+class VllmGenerator(RenderingEngine):
     """A :class:`corag.core.protocols.Generator` on an asynchronous vLLM engine of its own."""
 
     def __init__(
@@ -97,20 +96,6 @@ class VllmGenerator:
     def failed(self) -> bool:
         """Whether the engine has ended, or its process has died."""
         return self._closed or bool(self._engine.errored)
-
-    @property
-    def thinking(self) -> Thinking:
-        """What becomes of the model's thoughts."""
-        return self._renderer.thinking
-
-    @property
-    def window(self) -> int:
-        """Longest prompt plus completion, in tokens."""
-        return self._window
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return self._renderer.count(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt. Sample i of n gets the seed ``seed + i``."""
