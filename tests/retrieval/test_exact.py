@@ -105,11 +105,12 @@ def test_batches_are_multiplied_as_matrices(tmp_path: Path) -> None:
     import faiss
 
     fast, hits = min(seconds() for _ in range(3)), index.search(queries, 10)
-    faiss.cvar.distance_compute_blas_threshold = 128_000
+    threshold = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 2**31 - 1
     try:
         slow, same_hits = min(seconds() for _ in range(3)), index.search(queries, 10)
     finally:
-        faiss.cvar.distance_compute_blas_threshold = 4
+        faiss.cvar.distance_compute_blas_threshold = threshold
     assert hits == same_hits
     assert fast < slow
 
