@@ -5,6 +5,8 @@ POST /search    takes {"queries": [...], "k": 5}
                 a "note" beside the hits where there is something to say, such as a shortened query
 POST /passages  takes {"ids": [...]}
                 returns {"passages": [{"id", "title", "text"}]}, unknown ids left out
+POST /retrieve  takes {"queries": [...], "topk": 3, "return_scores": true}, as Search-R1's server,
+                see :mod:`retrieval.http.retrieve`
 GET /health     returns {"status": "ok", "fingerprint": "..."}, of a part of an index also
                 {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint
 
@@ -28,10 +30,9 @@ from starlette.routing import Route
 
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.protocols import Retriever, search_note
+from retrieval.http.retrieve import MAX_K, retrieve
 from retrieval.http.wire import hit_to_record, passage_to_record
 from retrieval.index_manifest import IndexPart
-
-MAX_K = 1_000  # a slip such as k=100000 would hold up everyone else's searches
 
 
 async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
@@ -80,6 +81,14 @@ def create_app(retriever: Retriever) -> Starlette:
         hits = await retriever.passages(_strings(await _body(request), "ids"))
         return _json({"passages": [passage_to_record(passage) for passage in hits], **index})
 
+    async def retrieve_(request: Request) -> Response:
+        if part is not None:
+            raise DataError(
+                f"this server has part {part} of an index, and who asks /retrieve would search that alone: "
+                "serve all parts by one server, corag serve PART1 PART2 ..."
+            )
+        return _json(await retrieve(retriever, await _body(request)))
+
     async def health(_: Request) -> Response:
         return _json({"status": "ok", **index, **about})
 
@@ -89,6 +98,7 @@ def create_app(retriever: Retriever) -> Starlette:
     routes = [
         Route("/search", search, methods=["POST"]),
         Route("/passages", passages, methods=["POST"]),
+        Route("/retrieve", retrieve_, methods=["POST"]),
         Route("/health", health),
     ]
     return Starlette(routes=routes, exception_handlers={CoragError: refuse})
