@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -138,7 +139,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     to end (SIGTERM, as by a cluster's scheduler).
     """
     with called_from_shell():
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        status = _main(list(sys.argv[1:] if argv is None else argv))
+    if argv is None and status == 128 + signal.SIGTERM:
+        # A thread that computes in torch aborts Python's end, which it outlives (status 134).
+        atexit._run_exitfuncs()
+        os._exit(status)
+    return status
 
 
 def _main(words: list[str]) -> int:

@@ -94,6 +94,27 @@ def test_an_index_build_ends_within_seconds_and_goes_on_from_there(tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_an_engine_that_computes_does_not_abort_the_end(tmp_path: Path) -> None:
+    """Transformers compute in a thread of this process, which Python's end finds in the middle of torch."""
+    questions = tmp_path / "questions.jsonl"
+    lines = [json.dumps({"id": n, "question": f"Who is {n}? " * 300, "answers": ["She"]}) for n in range(64)]
+    questions.write_text("\n".join(map(str, lines)))
+    process = start(
+        "-m", "corag.cli", "run", "--questions", questions, "--method", "closed_book",
+        "--model.backend", "transformers", "--closed_book.max_answer_tokens", 512, "--out", tmp_path / "runs",
+    )  # fmt: skip
+    assert process.stderr is not None
+    line, before = "", ""
+    while "/64" not in (line := process.stderr.readline()):
+        before += line
+        assert line, before
+    time.sleep(3)
+    told, seconds = end(process)
+    assert process.returncode == 143, told
+    assert SENTENCE in told.splitlines()[-1] and seconds < AT_MOST_S
+
+
+@pytest.mark.slow
 def test_an_error_after_the_signal_is_no_error(tmp_path: Path) -> None:
     """A scheduler signals an engine too, whose end would be reported as a failure."""
     script = (
