@@ -1,4 +1,4 @@
-"""Sampling and rows, from Python: functions that hand back what they made as objects that print well.
+"""Sampling and rows, from Python: functions that return what they made as objects that print well.
 
 The method for one question is :func:`training.sampling.sample_chains`; the commands' own functions, which
 open model and index themselves, are :mod:`training.sample` and :mod:`training.rows`.

@@ -108,7 +108,7 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
     try:
         for number in range(1, rounds + 2):  # one turn more than rounds: what was found last is read too
             path, searching = f"round {number}", number <= config.max_rounds
-            with tools.hold_back(final_prompt(dialogue, ""), config.max_answer_tokens):
+            with tools.reserve(final_prompt(dialogue, ""), config.max_answer_tokens):
                 # 1. Reason: what is known and what is missing? Hence the answer or the next query, in the
                 #    model's own words.
                 made_up = (f"Retrieved Document_{number}:",)  # the header of what only the search will find

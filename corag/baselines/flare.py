@@ -191,7 +191,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
         while not stopped:
             path = f"sentence {len(sentences) + 1}"
             # The forced answer reads one sentence more than now.
-            with tools.hold_back(final(sentences), config.look_ahead_tokens + config.max_answer_tokens):
+            with tools.reserve(final(sentences), config.look_ahead_tokens + config.max_answer_tokens):
                 # 2. Look ahead (section 3.2.1): the next sentence, for the time being.
                 context = hits if config.draft_with == "passages" or not sentences else []
                 sentence = draft = await next_sentence(

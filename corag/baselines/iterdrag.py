@@ -116,7 +116,7 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
         while len(hops) < config.max_iterations:
             path = f"iteration {len(hops) + 1}"
             # 2. A sub-query, or the final answer.
-            with tools.hold_back(prompt(FINAL), most):
+            with tools.reserve(prompt(FINAL), most):
                 opening, text = await next_line(prompt, tools, config, path=path)
             if opening == FINAL:
                 answer, stopped = extract_answer(text), "answer"
@@ -131,7 +131,7 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
             hops.append(IterDRAGHop(text, tuple(hit.passage.id for hit in searches[-1])))
             lines.append(f"{FOLLOW_UP} {text}")
             # 4. Its intermediate answer; a line that already begins the next step is none.
-            with tools.hold_back(prompt(FINAL), most):
+            with tools.reserve(prompt(FINAL), most):
                 line = await write_line(prompt(INTERMEDIATE), "intermediate", tools, config, path=path)
             sub_answer = "" if _opening(line) else _without(INTERMEDIATE, line)
             hops[-1] = replace(hops[-1], answer=sub_answer)

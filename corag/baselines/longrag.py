@@ -116,7 +116,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
     try:
         # The second turn reads the long answer and writes the short one.
         most = config.max_long_answer_tokens + config.max_answer_tokens
-        with tools.hold_back(extraction(question, "", config), most):
+        with tools.reserve(extraction(question, "", config), most):
             prompt = tools.afford(prompt, config.max_long_answer_tokens)
             reply = await tools.generate(prompt, role="long_answer", max_tokens=config.max_long_answer_tokens)
         long_answer, steps = reply.text.strip(), 1

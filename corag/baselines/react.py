@@ -121,7 +121,7 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
         while not stopped:
             # 1. Thought and action: one generation, which ends where the observation would begin.
             final = final_prompt(question, steps, config)
-            with tools.hold_back(final(steps), config.max_answer_tokens):
+            with tools.reserve(final(steps), config.max_answer_tokens):
                 move, bad = await next_move(question, steps, tools, config)
             bad_parses += bad
             # Noted and not refused, as in the paper: the trace shows models that go in circles.

@@ -163,7 +163,7 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
     final = partial(reasoning_prompt, question, config, f"\n\n{BOX}")
     try:
         while not stopped:
-            with tools.hold_back(final(turns), config.max_answer_tokens):
+            with tools.reserve(final(turns), config.max_answer_tokens):
                 # 1. Reason, until a search query is complete or to the end.
                 path = f"turn {len(turns) + 1}"
                 prompt, stop = reasoning_prompt(question, config, "", turns), (END_QUERY, BEGIN_RESULT)

@@ -111,7 +111,7 @@ async def self_ask(question: Question, tools: Tools, config: SelfAskConfig) -> S
     final = partial(self_ask_prompt, question, config, FINAL)
     try:
         while not stopped:
-            with tools.hold_back(final(follow_ups), config.max_answer_tokens):
+            with tools.reserve(final(follow_ups), config.max_answer_tokens):
                 # 1. "Are follow up questions needed here:" The model asks one, or states the final answer.
                 turn = await next_turn(question, follow_ups, tools, config)
                 if turn.follow_up:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import affordable_chains, hand_back_final_answer, hold_back_scores
+from corag.chains.costs import affordable_chains, release_final_answer, reserve_for_scores
 from corag.chains.final_answer import Context
 from corag.chains.rank import Candidate, Outcome, combined, rank, score_all
 from corag.chains.strategies import sample_candidates
@@ -23,14 +23,14 @@ from corag.core.tools import Tools
 async def adaptive(tools: Tools, config: CoRAGConfig, context: Context) -> Outcome:
     """Sample chains until their vote is as good as decided; the first of the leading answer's is kept."""
     candidates = list[Candidate]()
-    with hand_back_final_answer(context.costs, tools, config):
+    with release_final_answer(context.costs, tools, config):
         most = affordable_chains(context.costs, tools, config)
         while count := chains_to_decide(candidates, most - len(candidates), config.vote_sure):
             # Of a hard budget no more than their share: the others would be no chains of best of N.
             share = None if tools.left is None else tools.left * count // (most - len(candidates))
             (branch,) = tools.branch(1, share)
             numbers = range(len(candidates) + 1, len(candidates) + count + 1)
-            with hold_back_scores(count, context.costs, branch, config):
+            with reserve_for_scores(count, context.costs, branch, config):
                 chains = await sample_candidates(numbers, branch, config)
             candidates += await score_all(chains, branch, config, context)
             candidates = combined(candidates, config)  # votes are of all

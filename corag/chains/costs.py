@@ -64,7 +64,7 @@ def affordable_chains(costs: Costs, tools: Tools, config: CoRAGConfig) -> int:
     return max(1, min(config.chains, tools.left // max(1, chain)))
 
 
-def hold_back_scores(
+def reserve_for_scores(
     count: int,
     costs: Costs,
     tools: Tools,
@@ -80,16 +80,16 @@ def hold_back_scores(
     further = config.max_hops if hops is None else hops
     scores = count * score_cost(chain or Chain(), further, costs, tools, config)
     # No more than half of what is left: chains that cannot be decoded for it have nothing to score.
-    return tools.hold_back_tokens(scores if tools.left is None else min(scores, tools.left // 2))
+    return tools.reserve_tokens(scores if tools.left is None else min(scores, tools.left // 2))
 
 
-def hand_back_final_answer(costs: Costs, tools: Tools, config: CoRAGConfig) -> AbstractContextManager[None]:
-    """Free, for the block, what corag() holds back for the final answer, where scores are of final answers.
+def release_final_answer(costs: Costs, tools: Tools, config: CoRAGConfig) -> AbstractContextManager[None]:
+    """Free, for the block, what corag() reserves for the final answer, where scores are of final answers.
 
     They are asked for within the block and nothing is afterwards: one of them will be the final one.
     """
     within = config.judges_answers and config.judged == "final"
-    return tools.hold_back_tokens(-costs.final_answer if within else 0)
+    return tools.reserve_tokens(-costs.final_answer if within else 0)
 
 
 def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRAGConfig) -> int:

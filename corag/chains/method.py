@@ -69,7 +69,7 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     # D: the passages that the question by itself retrieves. The final answer reads them.
     context = await retrieve_context(tools, config)
     # Q_1:L, A_1:L: decode one chain or many (section 3.3) and keep the one of the lowest penalty.
-    with tools.hold_back_tokens(context.costs.final_answer):
+    with tools.reserve_tokens(context.costs.final_answer):
         outcome = await decode_and_rank(tools, config, context)
     # A: P(A | Q, Q_1:L, A_1:L, D). Where answers are judged, it is there already.
     chain = outcome.best.chain

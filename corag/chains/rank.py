@@ -42,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a strategy hands back: all candidates in a fixed order, and the index of the chosen one."""
+    """What a strategy returns: all candidates in a fixed order, and the index of the chosen one."""
 
     candidates: tuple[Candidate, ...]
     chosen: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import affordable_chains, hand_back_final_answer, hold_back_scores
+from corag.chains.costs import affordable_chains, release_final_answer, reserve_for_scores
 from corag.chains.decode import decode_chain
 from corag.chains.final_answer import Context
 from corag.chains.rank import Candidate, Outcome, rank, score_all
@@ -25,12 +25,12 @@ async def best_of_n(tools: Tools, config: CoRAGConfig, context: Context) -> Outc
     A budget too small for N whole chains samples fewer, not shorter ones.
     """
     # Where scores are of final answers, none is to come afterwards: its tokens buy chains too.
-    with hand_back_final_answer(context.costs, tools, config):
+    with release_final_answer(context.costs, tools, config):
         numbers = range(1, affordable_chains(context.costs, tools, config) + 1)
     # A single chain wins anyhow, so it is not scored; the released code does. (A vote notes its answer.)
     if len(numbers) == 1 and config.reuse and "vote" not in config.signals:
         return rank(await sample_candidates(numbers, tools, config))
-    with hand_back_final_answer(context.costs, tools, config):
+    with release_final_answer(context.costs, tools, config):
         return rank(await sample_and_score(numbers, tools, config, context))
 
 
@@ -55,6 +55,6 @@ async def sample_and_score(
     numbers: Sequence[int], tools: Tools, config: CoRAGConfig, context: Context
 ) -> list[Candidate]:
     """Sample chains, then score them, all at the same time."""
-    with hold_back_scores(len(numbers), context.costs, tools, config):
+    with reserve_for_scores(len(numbers), context.costs, tools, config):
         chains = await sample_candidates(numbers, tools, config)
     return await score_all(chains, tools, config, context)

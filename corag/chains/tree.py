@@ -17,7 +17,7 @@ from functools import partial
 
 from corag.chains.chain import Chain, SubQuery
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import hold_back_scores, plan_depth
+from corag.chains.costs import plan_depth, reserve_for_scores
 from corag.chains.decode import apply_stop_rule, decode_chain, sample_sub_queries, take_hop
 from corag.chains.final_answer import Context
 from corag.chains.rank import Candidate, Outcome, score_all
@@ -220,7 +220,7 @@ class Tree:
             return await decode_chain(prefix, target, branch, plan, temperature=plan.temperature, path=place)
 
         costs, further = self._context.costs, target - len(chain)
-        with hold_back_scores(len(starts), costs, tools, plan, chain=chain, hops=further):
+        with reserve_for_scores(len(starts), costs, tools, plan, chain=chain, hops=further):
             chains = await tools.fan_out(list(enumerate(starts, 1)), roll_out)
         rollouts = await self._score(chains, path, tools)
         scores = [rollout.score for rollout in rollouts if rollout.score is not None]

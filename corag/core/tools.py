@@ -100,7 +100,7 @@ class Tools:
     """The only way for a method to reach a model or an index. One instance serves one question.
 
     A method that may be given a budget says in a line what it wants of it: :meth:`fan_out` for what goes on
-    at the same time, :meth:`hold_back` around what must leave enough for a later call, :meth:`afford` for a
+    at the same time, :meth:`reserve` around what must leave enough for a later call, :meth:`afford` for a
     prompt that may lose demonstrations or passages. Without a budget none of them even counts a token.
 
     Args:
@@ -156,7 +156,7 @@ class Tools:
         return int(getattr(self.generator, "thinking_tokens", 0))
 
     @contextmanager
-    def hold_back_tokens(self, tokens: int) -> Iterator[None]:
+    def reserve_tokens(self, tokens: int) -> Iterator[None]:
         """Keep tokens of the budget back for what comes after the block."""
         self._held += tokens
         try:
@@ -165,13 +165,13 @@ class Tools:
             self._held -= tokens
 
     @contextmanager
-    def hold_back(self, prompt: Prompt | str, max_tokens: int) -> Iterator[None]:
+    def reserve(self, prompt: Prompt | str, max_tokens: int) -> Iterator[None]:
         """Keep back what a call after the block may cost, so that it stays affordable.
 
         ``max_tokens``: of its completion, and of what the block may add to its prompt.
         """
         # Counting costs time, so it is not done for nobody.
-        with self.hold_back_tokens(self.cost(prompt, max_tokens) if self.budget else 0):
+        with self.reserve_tokens(self.cost(prompt, max_tokens) if self.budget else 0):
             yield
 
     def afford(self, prompt: Prompt | str, max_tokens: int) -> Prompt:
@@ -426,7 +426,7 @@ class Tools:
                 f"question '{self.question.id}' has {self.left} of its {self.budget} tokens left; a call may "
                 f"cost {cost}."
             )
-        with self.hold_back_tokens(cost):
+        with self.reserve_tokens(cost):
             yield
 
     def _note(

@@ -1,4 +1,4 @@
-"""Many questions, from Python: ``run`` answers them into run folders, and hands back the results."""
+"""Many questions, from Python: ``run`` answers them into run folders, and returns the results."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_a_call_that_could_exceed_the_budget_is_not_made():
         await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=5)
     with pytest.raises(BudgetExhaustedError):
         await tools.score(Prompt.of_text("a b"), "yes no", role="score")
-    with tools.hold_back_tokens(1):
+    with tools.reserve_tokens(1):
         assert tools.left == 4
     assert tools.left == 5 and len(generator.requests) == 2
 
@@ -87,9 +87,9 @@ async def test_branches_share_the_budget_evenly_and_pay_into_one_ledger():
 async def test_holding_back_keeps_what_a_later_call_may_cost():
     tools = Tools(QUESTION, ScriptedGenerator(lambda request: "x"), budget=100)
     last = Prompt.of_text("a b c d")
-    with tools.hold_back(last, 10):
+    with tools.reserve(last, 10):
         assert tools.left == 100 - tools.cost(last, 10) == 84
-        with tools.hold_back_tokens(80), pytest.raises(BudgetExhaustedError):
+        with tools.reserve_tokens(80), pytest.raises(BudgetExhaustedError):
             await tools.generate(Prompt.of_text("a"), role="thought", max_tokens=2)
     assert tools.left == 100
 
@@ -108,7 +108,7 @@ def test_without_a_budget_nothing_is_counted():
             raise AssertionError("counting takes time")
 
     tools = Tools(QUESTION, NeverCounts(lambda request: "x"))
-    with tools.hold_back(Prompt.of_text("a"), 5):
+    with tools.reserve(Prompt.of_text("a"), 5):
         asyncio.run(tools.generate(tools.afford(Prompt.of_text("a"), 5), role="thought", max_tokens=5))
 
     async def done(item, branch):

@@ -167,7 +167,7 @@ async def choose_mode(question: Question, trail: Trail) -> Mode:
         return mode_by_words(question.text)
     prompt = config.prompt("mode").render({"query": question.text})
     try:
-        with tools.hold_back(final_prompt(question, trail), config.max_answer_tokens):
+        with tools.reserve(final_prompt(question, trail), config.max_answer_tokens):
             reply = await tools.generate(prompt, role="mode", max_tokens=_CHOICE_TOKENS, path="mode")
     except BudgetExhaustedError:
         trail.fallbacks += 1
@@ -272,7 +272,7 @@ async def ask_for_gaps(mode: Literal["multi_hop", "self_query"], question: Quest
             "limit": str(config.max_follow_ups),
         }
     )
-    with tools.hold_back(final_prompt(question, trail), config.max_answer_tokens):
+    with tools.reserve(final_prompt(question, trail), config.max_answer_tokens):
         reply = await tools.generate(
             prompt, role="judge", max_tokens=config.max_step_tokens, path=f"step {trail.steps}"
         )
@@ -290,7 +290,7 @@ async def answer_sub_questions(question: Question, trail: Trail) -> str:
     config, tools = trail.config, trail.tools
     # 1. Plan, keeping enough of the budget to read the question at least.
     try:
-        with tools.hold_back(reader_prompt(question, (), config), config.max_answer_tokens):
+        with tools.reserve(reader_prompt(question, (), config), config.max_answer_tokens):
             plan = await make_plan(question, tools, config)
     except BudgetExhaustedError:
         await trail.search([question.text], config.k, "question")
@@ -307,7 +307,7 @@ async def answer_sub_questions(question: Question, trail: Trail) -> str:
     lines = [AnsweredSubQuestion(each.number, each.text, "", "") for each in plan.sub_questions]
     most = config.max_answer_tokens + 2 * len(lines) * config.max_sub_answer_tokens
     answers: dict[int, str] = {}
-    with tools.hold_back(combine_prompt(question, lines, (), trail), most):
+    with tools.reserve(combine_prompt(question, lines, (), trail), most):
         for wave in plan.waves:
             trail.steps += 1
             for answered, own_trail in await answer_wave(wave, answers, tools, config):

@@ -143,7 +143,7 @@ async def self_rag_prompted(
             path = f"segment {len(segments) + 1}"
             before = chain_text(segments)
             # The forced answer reads one sentence more than now.
-            with tools.hold_back(final(segments), config.max_segment_tokens + config.max_answer_tokens):
+            with tools.reserve(final(segments), config.max_segment_tokens + config.max_answer_tokens):
                 # Retrieve: asked first.
                 wish: float | None = 1.0
                 if config.retrieval == "adaptive":
