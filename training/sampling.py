@@ -21,7 +21,7 @@ from corag.core.options import Options
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, mentions
 from corag.core.tools import Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Answer, Hit, Question
 from eval.datasets.reasoning import as_question, resolve
 from ircot.method import IRCoTConfig
 from training.thoughts import GoldThought, follow_reasoning
@@ -34,7 +34,8 @@ class SampleConfig(Options):
     Attributes:
         source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
             dataset brings, each with a search of its own, and gives up a question whose passages do not hold
-            a sub-answer; "thoughts" follows them in IRCoT's loop, as far as its paragraphs hold them.
+            a sub-answer; "given" takes over the chains that the dataset corag brings, refused hops too;
+            "thoughts" follows sub-questions in IRCoT's loop, as far as its paragraphs hold them.
         chains: chains sampled per question.
         max_hops: a chain's greatest length is drawn from 1 to this.
         temperature: of sub-queries; sub-answers are greedy.
@@ -49,7 +50,7 @@ class SampleConfig(Options):
             learn to tell right ones by their end.
     """
 
-    source: Literal["model", "decomposition", "thoughts"] = "model"
+    source: Literal["model", "decomposition", "given", "thoughts"] = "model"
     chains: int = 16
     max_hops: int = 5
     temperature: float = 0.7
@@ -133,8 +134,9 @@ async def sample_chains(
     """
     check_question(question, config)
     context = await retrieve_context(tools, corag)
-    if config.source == "decomposition":
-        chains = [await follow_decomposition(question, context, tools, config, corag)]
+    if config.source in ("decomposition", "given"):
+        follow = follow_decomposition if config.source == "decomposition" else follow_given_chain
+        chains = [await follow(question, context, tools, config, corag)]
     else:
         chains = await tools.fan_out(
             range(1, config.chains + 1),
@@ -202,18 +204,45 @@ async def follow_decomposition(
     """
     chain = Chain()
     answers: list[str] = []
-    for number, step in enumerate(question.decomposition, 1):
+    for step in question.decomposition:
         sub_query = as_question(resolve(step.question, answers))
-        hits = await tools.search(
-            sub_query, k=max(corag.search_depth, corag.passages_per_hop), path=f"hop {number}"
-        )
+        hits = await _search_hop(sub_query, chain, tools, corag)
         passages = top_passages(hits, corag.passages_per_hop)
         if not mentions((passage.contents for passage in passages), [step.answer]):
             return _record_chain(chain, [], len(question.decomposition), "unsupported")
-        ids = tuple(hit.passage.id for hit in hits)
-        chain = chain.then(Hop(sub_query, step.answer, False, ids), tuple(hits))
+        chain = chain.then(Hop(sub_query, step.answer, False, tuple(hit.id for hit in hits)), tuple(hits))
         answers.append(step.answer)
-    # Scored once, at its end: its hops are given, so there is no best place to stop.
+    return await _score_at_end(chain, question, context, tools, config, corag)
+
+
+async def follow_given_chain(
+    question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChain:
+    """Take over the chain that the dataset brings, with what is found here for each of its sub-queries.
+
+    Somebody's model sampled it, so nothing is asked of its sub-answers: wrong and refused ones stay, as in
+    the paper's training set. A chain without any hop is scored as it is.
+    """
+    chain = Chain()
+    for step in question.decomposition:
+        hits = await _search_hop(step.question, chain, tools, corag)
+        sub_answer, refused = corag.conventions.read_sub_answer(step.answer, corag.refusal)
+        chain = chain.then(
+            Hop(step.question, sub_answer, refused, tuple(hit.id for hit in hits)), tuple(hits)
+        )
+    return await _score_at_end(chain, question, context, tools, config, corag)
+
+
+async def _search_hop(sub_query: str, chain: Chain, tools: Tools, corag: CoRAGConfig) -> Sequence[Hit]:
+    """Return what is found for the next sub-query of a chain."""
+    depth = max(corag.search_depth, corag.passages_per_hop)
+    return await tools.search(sub_query, k=depth, path=f"hop {len(chain) + 1}")
+
+
+async def _score_at_end(
+    chain: Chain, question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+) -> SampledChain:
+    # Once, not after each hop: the hops are given, so there is no best place to stop.
     score = await answer_log_likelihood(chain, question.answers, tools, corag)
     answer = await answer_from_chain(chain, context, tools, config, corag)
     return _record_chain(chain, [score], len(chain), "length", answer=answer)
@@ -246,7 +275,7 @@ def check_question(question: Question, config: SampleConfig) -> None:
     if config.source != "model" and not question.decomposition:
         raise DataError(
             f"question '{question.id}' brings no decomposition: give questions that do ('corag world', "
-            "MuSiQue), or sample chains from the model (source 'model')."
+            "MuSiQue, 'corag/multihopqa'), or sample chains from the model (source 'model')."
         )
 
 

@@ -155,6 +155,31 @@ def test_musique_brings_aliases_shape_and_decomposition(write):
     assert question.decomposition[1] == GoldHop("Who founded #1 ?", "Berel Tan", orvale)
 
 
+CORAG = {
+    "query": "Who founded the town where Ada was born?",
+    "query_id": "2hop__1_2",
+    "answers": ["Berel Tan", "B. Tan", "Berel Tan"],
+    "context_doc_ids": ["17", "4"],
+    "subqueries": ["Where was Ada born? ", "Who founded Orvale?"],
+    "subanswers": ["Orvale", "No relevant information found"],
+    "predictions": "Berel Tan",
+}
+
+
+def test_corags_own_questions_bring_chains_and_passages(write, capsys):
+    broken = CORAG | {"query_id": "b", "subanswers": ["Orvale"]}
+    questions = load_questions(write("train.jsonl", [CORAG, broken]), "corag")
+    assert [(each.id, each.text, each.answers) for each in questions] == [
+        (each, CORAG["query"], ("Berel Tan", "B. Tan")) for each in ("2hop__1_2", "b")
+    ]
+    assert questions[0].context_ids == ("17", "4")
+    assert questions[0].decomposition == (
+        GoldHop("Where was Ada born?", "Orvale"),
+        GoldHop("Who founded Orvale?", "No relevant information found"),
+    )
+    assert questions[1].decomposition == () and "2 subqueries and 1 subanswers" in capsys.readouterr().err
+
+
 ASTRAY = {"question": "W?", "answer": "x", "paragraph_support_idx": 9}
 
 

@@ -312,9 +312,9 @@ def test_only_sub_queries_are_sampled():
 # ---- decompositions
 
 
-def follow(question=QUESTION, world=WORLD, corag=CORAG, **options):
+def follow(question=QUESTION, world=WORLD, corag=CORAG, source="decomposition", **options):
     return sample(
-        SampleConfig(source="decomposition", **options), corag, by_prompt, question=question, world=world,
+        SampleConfig(source=source, **options), corag, by_prompt, question=question, world=world,
         likelihood=lambda request: -0.25,
     )  # fmt: skip
 
@@ -381,6 +381,21 @@ def test_only_the_passages_that_would_be_read_count_and_only_whole_words():
 def test_an_unlikely_decomposition_is_rejected_too():
     assert follow(reject_below=-0.2)[0].rejected == "threshold"
     assert follow(reject_below=-0.3)[0].chosen == 0
+
+
+def test_a_given_chain_is_taken_over_wrong_and_refused_hops_too():
+    steps = (
+        GoldHop("Who wrote The Glass Orchard?", "No relevant information found."),
+        GoldHop("Who wrote #1, The Glass Orchard?", "Somebody whom no passage names"),
+    )
+    answer, generator, _ = follow(replace(QUESTION, decomposition=steps), source="given")
+    (chain,) = answer.chains
+    assert [hop.sub_query for hop in chain.hops] == [step.question for step in steps]
+    assert [hop.refused for hop in chain.hops] == [True, False]
+    assert chain.hops[0].sub_answer == CORAG.refusal
+    assert [hop.passage_ids[0] for hop in chain.hops] == [BOOK, BOOK]
+    assert (chain.means, answer.chosen, answer.rejected, len(generator.scored)) == ((-0.25,), 0, "", 2)
+    assert follow(replace(QUESTION, decomposition=steps), source="given", reject_below=-0.2)[0].chosen is None
 
 
 # ---- refusals

@@ -1,0 +1,61 @@
+"""corag/multihopqa on the Hugging Face hub: the questions of CoRAG's paper, with its authors' chains.
+
+A record has ``query``, ``query_id``, ``answers``, ``subqueries``, ``subanswers``, ``predictions`` and
+``context_doc_ids``. The chains of training splits are those that rejection sampling kept (paper, section
+3.1), refused hops among them: 'corag sample --sample.source given' takes them over. Those of the other splits
+were decoded by the authors' model. ``context_doc_ids`` are some hundred rows of corag/kilt-corpus.
+"""
+
+from __future__ import annotations
+
+from corag.core.errors import DataError
+from corag.core.types import GoldHop, Question
+from eval.datasets.dataset import Dataset
+from eval.datasets.fields import (
+    Record,
+    distinct,
+    flat_ids,
+    list_field,
+    name_record,
+    require_id,
+    scalar_text,
+    text_field,
+    texts_field,
+)
+
+
+def parse(record: Record, where: str) -> Question:
+    """Read a record. Its decomposition is the authors' chain, whose sub-answers may be wrong or refusals.
+
+    Raises :class:`DataError` unless there is a sub-answer for each sub-query.
+    """
+    place = name_record(record, where)
+    sub_queries, sub_answers = (
+        [str(text).strip() for text in list_field(record, name, place)]
+        for name in ("subqueries", "subanswers")
+    )
+    if len(sub_queries) != len(sub_answers):
+        raise DataError(
+            f"{place}: {len(sub_queries)} subqueries and {len(sub_answers)} subanswers; expected one for "
+            "each."
+        )
+    return Question(
+        id=scalar_text(record.get("query_id")) or require_id(record, where),
+        text=text_field(record, "query", where),
+        answers=distinct(*texts_field(record, "answers", place)),
+        decomposition=tuple(map(GoldHop, sub_queries, sub_answers)),
+        context_ids=tuple(flat_ids(record.get("context_doc_ids"))),
+    )
+
+
+DATASETS = (
+    Dataset(
+        "corag",
+        "CoRAG's own questions and chains (corag/multihopqa on the hub)",
+        parse,
+        question="query",
+        lists=("answers",),
+        gold="answers",
+        optional=("subqueries", "subanswers", "context_doc_ids"),
+    ),
+)
