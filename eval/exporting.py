@@ -23,6 +23,7 @@ from eval.datasets.exports import (
     hotpotqa_prediction,
     kilt_lines,
     musique_lines,
+    qrels_lines,
     trec_lines,
     two_wiki_prediction,
     write_dataset,
@@ -33,7 +34,7 @@ from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_s
 from eval.tables.conditions import index_formats, pages_note
 from eval.tables.runs import read_answers_manifest
 
-FORMATS = ("answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "dataset")
+FORMATS = ("answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "qrels", "dataset")
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
 _OFFICIAL: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
@@ -49,7 +50,8 @@ class ExportConfig(Options):
 
     Attributes:
         run: the run folder.
-        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, trec or dataset.
+        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, trec (the passages collected, a TREC run),
+            qrels (the gold passages, TREC's judgements) or dataset.
         out: the file to write; of answers .jsonl or .csv.
         questions: the dataset's own question file; "" takes the one that the run was made from, if it is
             still there.
@@ -191,6 +193,8 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
             write_lines(config.out, map(as_json, kilt_lines(rows, config.top_k, index_formats(manifest))))
         case "trec":
             write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
+        case "qrels":
+            write_lines(config.out, qrels_lines(rows))
         case _:
             write_dataset(rows, Path(config.out))
 

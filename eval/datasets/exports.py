@@ -116,13 +116,29 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
     for name, row in rows.items():
         passages = _passages(row, top_k)
         for rank, passage in enumerate(passages, 1):
-            for identity in (name, passage):
-                if identity.split() != [identity]:
-                    raise DataError(
-                        f"the id '{identity}' is empty or has white space in it, which a TREC run cannot "
-                        "hold."
-                    )
-            yield f"{name} Q0 {passage} {rank} {len(passages) - rank + 1} {tag}"
+            yield f"{_word(name)} Q0 {_word(passage)} {rank} {len(passages) - rank + 1} {tag}"
+
+
+def qrels_lines(rows: Rows) -> Iterator[str]:
+    """Yield TREC's judgements: ``qid 0 docid 1`` for each gold passage of the questions.
+
+    Raises :class:`DataError` for an id with white space, which the format cannot hold, and if there are no
+    gold passages at all.
+    """
+    if not any(row.question.supporting for row in rows.values()):
+        raise DataError("the run's questions have no gold passages: there are no judgements to write.")
+    for name, row in rows.items():
+        for passage in row.question.supporting:
+            yield f"{_word(name)} 0 {_word(passage)} 1"
+
+
+def _word(identity: str) -> str:
+    """Return an id. Raises :class:`DataError` for one that a line of words cannot hold."""
+    if identity.split() != [identity]:
+        raise DataError(
+            f"the id '{identity}' is empty or has white space in it, which TREC's files cannot hold."
+        )
+    return identity
 
 
 def trace_record(row: SavedRow) -> dict[str, Any]:

@@ -54,8 +54,8 @@ class Scores:
         em: exact match.
         f1: F1 of the answer's tokens.
         recall: of the gold passages; None for a question without them.
-        further: measures of :data:`FURTHER` by name.
-        scored: whether there are gold answers; without them EM and F1 mean nothing.
+        further: measures of :data:`FURTHER` and of rankings by name.
+        scored: whether there are gold answers, and the run has answers; without them EM and F1 mean nothing.
     """
 
     em: float
@@ -111,8 +111,7 @@ def score_row(
         measures = {**further, "em": item.em, "f1": item.f1}
         further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
-        needed = _needs_hits(row, aliases)
-        names = _names_of_hits(row, titled=aliases.titled) if needed else NO_NAMES
+        names = hit_names(row, aliases)
         recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases, names)
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
@@ -138,14 +137,17 @@ def _needs_hits(row: SavedRow, aliases: Aliases) -> bool:
     return bool(gold) and (aliases.titled or any(map(is_name, gold)))
 
 
-def _names_of_hits(row: SavedRow, *, titled: bool) -> Mapping[str, Collection[str]]:
+def hit_names(row: SavedRow, aliases: Aliases) -> Mapping[str, Collection[str]]:
     """Return what the passages that a row's searches found are called by gold passages, by id.
 
-    ``titled``: whether also by title and file as they stand, without what says which of them it is.
+    That is by title and file, if gold passages are known by these. With ``aliases`` that are titled also as
+    they stand, without what says which of them it is.
     """
+    if not _needs_hits(row, aliases):
+        return NO_NAMES
     hits = [hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits]
     names = {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}
-    if titled:
+    if aliases.titled:
         for each in names.values():
             each.update([bare_name(name) for name in each])
     return names

@@ -227,15 +227,19 @@ def against_each_other(
     }
 
 
+# All other measures may lack questions in one run: those whose gold passages its index has not.
+_OF_ANSWERS = ("em", "f1", "accuracy")
+
+
 def _compare_measured(
     measure: str, first: Mapping[str, float], second: Mapping[str, float], *, interval: bool = True
 ) -> Comparison | None:
-    """Compare two runs in a measure: in recall on the questions whose gold passages both indexes have.
+    """Compare two runs in a measure: in those of passages on the questions whose gold both indexes have.
 
     Returns None if there is no such question.
     """
     shared = first.keys() & second.keys()
-    if measure == "recall":
+    if measure not in _OF_ANSWERS:
         if not shared:
             return None
         first, second = ({name: values[name] for name in shared} for values in (first, second))

@@ -61,7 +61,7 @@ def _measure(name: str, title: str = "") -> Column[Interval | None]:
 
     return Column(
         name,
-        MEASURES[name],
+        MEASURES.get(name, name),
         mean,
         percent,
         (name, f"{name}_interval"),
@@ -168,6 +168,8 @@ COLUMNS: tuple[Column[Any], ...] = (
 FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(_measure(name, title) for name, title in FURTHER.items())
 """Columns of measures that only some scorers, datasets or options have: a table of their own below."""
 
+_NAMES = frozenset(column.name for column in (*COLUMNS, *FURTHER_COLUMNS))
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -176,7 +178,8 @@ class Summary:
     Attributes:
         method: what the table calls the run.
         recall_at: recall is over so many passages.
-        values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has.
+        values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has,
+            and measures of rankings that were asked for.
         unscored: questions without gold answers, which are left out of EM and F1.
         estimated: whether some of the tokens were not counted, but estimated.
         thoughts_cut: thoughts of the model that reached the end of their budget.
@@ -233,12 +236,17 @@ class Summary:
     @property
     def measured(self) -> dict[str, Interval | None]:
         """The means of all measures by name."""
-        return {name: self.values[name] for name in MEASURES if name in self.values}
+        return {name: self.values[name] for name in (*MEASURES, *self.rankings) if name in self.values}
 
     @property
     def further(self) -> dict[str, Interval]:
         """The means of the further measures that the run has."""
-        return {name: self.values[name] for name in FURTHER if name in self.values}
+        return {name: self.values[name] for name in (*FURTHER, *self.rankings) if name in self.values}
+
+    @property
+    def rankings(self) -> list[str]:
+        """The names of the measures of rankings that the run has."""
+        return [name for name in self.values if name not in _NAMES]
 
     @property
     def failures(self) -> Failures:
@@ -258,7 +266,7 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object: fractions, intervals as [low, high]."""
         record: dict[str, Any] = {"method": self.method, "recall_at": self.recall_at}
-        for column in (*COLUMNS, *FURTHER_COLUMNS):
+        for column in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, self.rankings)):
             if column.name in self.values:
                 record |= column.record(self.values[column.name])
         record |= {"unscored": self.unscored, "first_error": self.first_error, "reasons": dict(self.reasons)}
@@ -282,13 +290,15 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         recall_at: what recall was scored at.
     """
     values = {column.name: column.value(rows) for column in COLUMNS}
-    further = {column.name: column.value(rows) for column in FURTHER_COLUMNS}
+    measured = dict.fromkeys(name for each in rows for name in each.scores.further)
+    columns = [*FURTHER_COLUMNS, *(_measure(measure) for measure in measured if measure not in _NAMES)]
+    further = {column.name: column.value(rows) for column in columns}
     failed = [each.row for each in rows if each.row.answer is None]
     return Summary(
         name,
         recall_at,
         values | {name: mean for name, mean in further.items() if mean is not None},
-        unscored=sum(not each.scores.scored for each in rows),
+        unscored=sum(not each.row.question.answers for each in rows),
         unasked=sum(_is_unasked(each.row) for each in rows),
         thoughts_cut=sum(each.row.thoughts_cut for each in rows),
         estimated=any(each.row.total_usage.estimated for each in rows),
@@ -324,13 +334,14 @@ class ReportColumn:
 
 def report_columns(summaries: Sequence[Summary]) -> list[ReportColumn]:
     """Return the columns of the report that some run has a figure for, those drawn alike together."""
+    rankings = dict.fromkeys(name for summary in summaries for name in summary.rankings)
     columns = [
         ReportColumn(
             each.name,
             each.title or _capitalized(column_title(each, summaries[0].recall_at)),
             each.report_kind,
         )
-        for each in (*COLUMNS, *FURTHER_COLUMNS)
+        for each in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, rankings))
         if each.report_kind and any(each.name in summary.values for summary in summaries)
     ]
     return sorted(columns, key=lambda column: get_args(ReportKind).index(column.kind))

@@ -39,7 +39,7 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         "Questions": {name: f"{each.last.questions} ({each.dataset})" for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
         "Retriever": {
-            name: f"{each.last.searched} ({each.retriever})"
+            name: f"{each.settings.get('trec') or each.last.searched} ({each.retriever})"
             for name, each in manifests.items()
             if each.searches
         },
@@ -77,6 +77,8 @@ def pages_note(manifests: Iterable[Manifest]) -> str:
 
 
 def _model(manifest: Manifest) -> str:
+    if "trec" in manifest.settings:
+        return "none"
     adapter = f" with adapter {manifest.last.adapter}" if manifest.last.adapter else ""
     return f"{manifest.last.model}{adapter} ({manifest.model})"
 

@@ -62,7 +62,7 @@ def _paper(table: ResultsTable) -> _Paper:
     """Return the measures that some run has, as text."""
     measures = [
         name
-        for name in MEASURES
+        for name in dict.fromkeys([*MEASURES, *(name for each in table.summaries for name in each.rankings)])
         if table.shows(name) and any(each.measured.get(name) for each in table.summaries)
     ]
     tests = {(one.run, one.measure): one for one in table.against}

@@ -125,7 +125,7 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     measured = dict.fromkeys(name for summary in summaries for name in summary.further)
     further = list(filter(table.shows, measured))
     columns = {
-        name: (FURTHER[name], [percent(summary.further.get(name)) for summary in summaries])
+        name: (FURTHER.get(name, name), [percent(summary.further.get(name)) for summary in summaries])
         for name in further
     }
     if columns:

@@ -10,11 +10,13 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
+from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, nearest
 from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
+from eval.scoring.rankings import find_ranking_measures
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
@@ -24,6 +26,7 @@ from eval.tables.disagreements import Disagreements, find_disagreements
 from eval.tables.means import Means, Over, group_runs, mean_over_runs, means_record
 from eval.tables.passage_texts import open_passage_texts
 from eval.tables.runs import NO_TEXTS, Run, ScoredRuns, read_manifests, read_runs, score_runs
+from eval.tables.trec_runs import read_paths
 from eval.tables.verdicts import verdict
 
 
@@ -36,14 +39,17 @@ class TableView(Options):
         recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
         baseline: the run, by its name in the table or the end of its path, that every other is tested
             against.
-        measures: the measures to show and to test, by name or heading (em or EM); all of them without any.
-            More tests mean a stricter correction.
+        measures: the measures to show and to test, by name or heading (em or EM), or of the passages' order
+            by ir-measures (nDCG@10, RR@10, AP, R@100); EM, F1, recall and their like without any. More tests
+            mean a stricter correction.
         disagreements: list so many of the questions that only one of a run and the baseline got right, those
             first that the run lost, in text and JSON; 0 for none.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
             nothing else.
         kinds: types of question to show, as their dataset names them ("bridge"); all without any.
         min_hops: show questions of so many hops or more.
+        qrels: judgements (TREC's or BEIR's file) that take the place of the questions' gold passages, with
+            their grades.
         answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes
             must have here.
     """
@@ -60,6 +66,7 @@ class TableView(Options):
     over: Over = ""
     kinds: list[str] = field(default_factory=list)
     min_hops: Annotated[int, Ge(0)] = 0
+    qrels: str = ""
     answer_recall: bool = False
 
 
@@ -193,11 +200,12 @@ def table_of_runs(
 ) -> ResultsTable:
     """Return the table of finished runs by name, over the questions that all of them have.
 
-    ``questions``: those to keep to, by whose gold answers all is scored; without, the runs' own.
+    ``folders``: a path that is a file is read as a TREC run. ``questions``: those to keep to, by whose gold
+    answers all is scored; without, the runs' own.
 
     Raises :class:`ConfigError` if they answered different questions, or none.
     """
-    manifests = read_manifests(folders)
+    manifests = _read_manifests(folders)
     _check_view(view)
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
     baseline = find_baseline(folders, view.baseline)
@@ -223,7 +231,8 @@ def score_view(
     manifests: Mapping[str, Manifest] | None = None,
 ) -> ScoredRuns:
     """Read runs once and score those questions that a view shows; arguments as of :func:`table_of_runs`."""
-    runs = read_runs(folders, manifests)
+    manifests = _read_manifests(folders) if manifests is None else manifests
+    runs, judgements = read_paths(folders, manifests, view.qrels, questions)
     if questions is not None:
         runs = [run.on(questions) for run in runs]
     selected = [select_questions(run, view) for run in runs]
@@ -232,7 +241,23 @@ def score_view(
         if view.answer_recall
         else NO_TEXTS
     )
-    return score_runs(selected, view.scorer, view.recall_at, texts, stored_gold=questions is None)
+    scored = score_runs(
+        selected,
+        view.scorer,
+        view.recall_at,
+        texts,
+        stored_gold=questions is None,
+        measures=view.measures,
+        judgements=judgements,
+    )
+    note = [f"Gold passages are those of {view.qrels}."] if view.qrels else []
+    return replace(scored, notes=[*scored.notes, *note])
+
+
+def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
+    """Read the manifests of those of some paths that are no files."""
+    folders = {name: path for name, path in paths.items() if not path.is_file()}
+    return read_manifests(folders) if folders else {}
 
 
 def table_of_scored(
@@ -340,6 +365,13 @@ def _find_measures(scored: ScoredRuns, typed: Sequence[str]) -> list[str]:
     names = {measure for measures in scored.measures.values() for measure in measures}
     spellings = {measure_title(name, scored.recall_at).lower(): name for name in names}
     spellings |= {name: name for name in names}
+    for name, measure in find_ranking_measures(typed, scored.recall_at).items():
+        if str(measure) not in names:
+            raise ConfigError(
+                f"no question has gold passages to measure '{name}' by: give judgements with "
+                + for_caller("--qrels FILE.")
+            )
+        spellings[name.lower()] = str(measure)
     for name in typed:
         if name.lower() not in spellings:
             raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, names)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
@@ -18,8 +19,13 @@ from corag.core.runs.stamp import differences
 from corag.core.types import Question
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
+from eval.datasets.trec import Judgements
+from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
+
+if TYPE_CHECKING:
+    from ir_measures import Measure
 
 NO_TEXTS: Mapping[str, PassageTexts] = {}
 SIDE_BY_SIDE = (
@@ -83,6 +89,7 @@ class Run:
         manifest: its settings and starts.
         rows: by question id.
         scored: its rows with their scores; none before :meth:`score`.
+        answered: whether its questions were answered; a TREC run has rankings only.
     """
 
     name: str
@@ -90,6 +97,7 @@ class Run:
     manifest: Manifest
     rows: Mapping[str, SavedRow]
     scored: Sequence[ScoredRow] = ()
+    answered: bool = True
 
     def on(self, questions: Sequence[Question]) -> Run:
         """Return the run with its rows of these questions, in their order and with their gold answers."""
@@ -102,20 +110,37 @@ class Run:
         }
         return replace(self, rows=rows, scored=())
 
-    def score(self, scorer: Scorer, recall_at: int, texts: PassageTexts | None = None) -> Run:
+    def judged_by(self, judgements: Judgements) -> Run:
+        """Return the run with judgements in the place of its questions' gold passages."""
+        rows = {}
+        for name, row in self.rows.items():
+            relevant = tuple(each for each, grade in judgements.get(name, {}).items() if grade > 0)
+            rows[name] = replace(row, question=replace(row.question, supporting=relevant, pages=()))
+        return replace(self, rows=rows, scored=())
+
+    def score(
+        self,
+        scorer: Scorer,
+        recall_at: int,
+        texts: PassageTexts | None = None,
+        rankings: Collection[Measure] = (),
+        judgements: Judgements | None = None,
+    ) -> Run:
         """Return the run with the scores of its rows; there is no recall if its method does not search.
 
-        ``texts``: returns the passages' texts, to look for gold answers in them.
+        ``texts``: returns the passages' texts, to look for gold answers in them. ``rankings``: measures of
+        the passages' order, by the grades of ``judgements`` if there are any.
         """
-        scored = score_rows(
-            self.rows.values(),
-            scorer,
-            recall_at,
-            searches=self.manifest.searches,
-            texts=texts,
-            aliases=index_aliases(self.manifest.last.index),
-        )
-        return replace(self, scored=scored)
+        searches, aliases = self.manifest.searches, index_aliases(self.manifest.last.index)
+        rows = self.rows.values()
+        scored = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
+        values = score_rankings(rows, rankings, aliases, judgements) if rankings and searches else {}
+        return replace(self, scored=[self._with_ranking(each, values) for each in scored])
+
+    def _with_ranking(self, each: ScoredRow, values: Measures) -> ScoredRow:
+        further = {**each.scores.further, **values.get(each.row.question.id, {})}
+        scores = replace(each.scores, scored=each.scores.scored and self.answered, further=further)
+        return each._replace(scores=scores)
 
     @property
     def failed(self) -> frozenset[str]:
@@ -234,6 +259,8 @@ def score_runs(
     texts: Mapping[str, PassageTexts] = NO_TEXTS,
     *,
     stored_gold: bool = True,
+    measures: Sequence[str] = (),
+    judgements: Judgements | None = None,
 ) -> ScoredRuns:
     """Score runs on the questions that all of them have, by the first run's gold answers.
 
@@ -245,9 +272,11 @@ def score_runs(
         recall_at: recall is measured over so many passages; 0 takes that of the same start.
         texts: returns passages' texts, for some runs by name.
         stored_gold: whether gold answers are those that the runs keep, which may differ and then are noted.
+        measures: names, of which those of rankings are computed.
+        judgements: take the place of the questions' gold passages.
 
     Raises:
-        ConfigError: if the runs have no question in common.
+        ConfigError: if the runs have no question in common, and for a measure that cannot be computed.
     """
     paired = len(runs) < 2 or not all(run.manifest.served for run in runs)
     # A service has a folder for each preset, asked or not, and new ones after its index has changed.
@@ -257,11 +286,16 @@ def score_runs(
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
     depth = recall_at or start.recall_at
-    scored = [run.on(questions).score(rule, depth, texts.get(run.name)) for run in runs]
+    rankings = find_ranking_measures(measures, depth).values()
+    selected = [run.on(questions) for run in runs]
+    if judgements is not None:
+        selected = [run.judged_by(judgements) for run in selected]
+    scored = [run.score(rule, depth, texts.get(run.name), rankings, judgements) for run in selected]
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""
     notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, unasked_note(unasked), gold]
-    notes = [note for note in (*notes, script_note(rule, questions), *map(unfound_gold_note, scored)) if note]
+    notes += [script_note(rule, questions), *map(unfound_gold_note, scored), *map(lines_note, scored)]
+    notes = list(filter(None, notes))
     left_out = len({name for run in runs for name in run.rows}) - len(questions)
     return ScoredRuns(scored, questions, rule, title, depth, notes, left_out, paired)
 
@@ -314,11 +348,12 @@ def unasked_note(names: Sequence[str]) -> str:
 def unfound_gold_note(run: Run) -> str:
     """Return that a run with a retriever of the user's own never found a gold passage; "" if it did.
 
-    Which ids such a retriever has nobody can look up, so they may be others than the question file's.
+    Which ids such a retriever has nobody can look up, so they may be others than the question file's. So of
+    a TREC run.
     """
     recall = run.measures.get("recall", {})
     shown = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
-    own = ", ".join(filter(is_own, run.manifest.last.index))
+    own = ", ".join(filter(is_own, run.manifest.last.index)) if run.answered else str(run.folder)
     if not own or not shown or not recall or any(recall.values()):
         return ""  # it is no such retriever, nothing was collected or measured, or gold was found
     gold = next((row.question.supporting[0] for row in run.rows.values() if row.question.supporting), "")
@@ -326,6 +361,13 @@ def unfound_gold_note(run: Run) -> str:
         f"'{run.name}' found no gold passage at all, such as '{gold}'; what it found has ids such as "
         f"'{shown}'. Recall compares 'supporting' with the ids, titles and files of what {own} returns."
     )
+
+
+def lines_note(run: Run) -> str:
+    """Return how many questions a TREC run has no line for; "" for none, and for other runs."""
+    missing = 0 if run.answered else sum(not row.passage_ids for row in run.rows.values())
+    questions = f"{missing:,} of {len(run.rows):,} questions"
+    return f"'{run.name}' has no line for {questions}: it found nothing for them." if missing else ""
 
 
 def gold_note(runs: Sequence[Run]) -> str:

@@ -34,6 +34,7 @@ COMMANDS = {
     "docs": ["index", "documents", "--out", "made"],
     "dense": ["index", "c.jsonl", "--kind", "dense", "--out", "made"],
     "datasets": ["run", "--questions", "q.parquet", "--method", "closed_book", "--out", "runs"],
+    "measures": ["table", "bm25.trec", "--qrels", "qrels.tsv", "--measures", "nDCG@10"],
     "train": ["train", "--rows", "rows", "--out", "made"],
     "ray": [
         "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--workers", "ray",
@@ -63,6 +64,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "documents/a.html").write_text("<p>Karlen is a town.</p>")
     (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
     (tmp_path / "c.jsonl").write_text('{"id": "1", "text": "Karlen is a town."}\n')
+    (tmp_path / "bm25.trec").write_text("1 Q0 1 1 2.5 bm25\n")
+    (tmp_path / "qrels.tsv").write_text("1\t1\t1\n")
     (tmp_path / "q.parquet").write_bytes(b"PAR1")
     (tmp_path / "c.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     return tmp_path
@@ -76,7 +79,7 @@ def test_extras_are_those_of_the_project() -> None:
         assert asked_for & set(modules), f"{extra} brings none of {modules}"
     assert EXTRAS.keys() == SUMMARIES.keys()
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
-    assert everything == {"dense", "docs", "plots", "ray", "train", "zstd"}
+    assert everything == {"dense", "docs", "measures", "plots", "ray", "train", "zstd"}
 
 
 def test_no_extra_asks_for_what_would_be_compiled() -> None:

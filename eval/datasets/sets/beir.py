@@ -21,6 +21,7 @@ from eval.datasets.fields import (
 )
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.report import QuestionReport
+from eval.datasets.trec import judgement_lines
 from retrieval.record_files import read_passage_records
 
 
@@ -92,37 +93,13 @@ def _read_query_file(file: str, report: QuestionReport) -> PlacedRecords:
 
 
 def _read_qrels(path: str, report: QuestionReport) -> dict[str, tuple[str, list[str]]]:
-    """Return by query the place of its first line and the passages that are relevant to it.
-
-    Lines are BEIR's (query, passage, score) or TREC's (query, iteration, passage, score), separated by tabs
-    or spaces, with a header or without.
-    """
+    """Return by query the place of its first line and the passages that are relevant to it."""
     judged: dict[str, tuple[str, list[str]]] = {}
-    with open_text(path, report.count_strays()) as stream:
-        for number, line in enumerate(stream, 1):
-            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
-            if not line.strip() or (number == 1 and _is_header(cells)):
-                continue
-            where = f"{path}, line {number}"
-            try:
-                query, *_, passage, score = cells if len(cells) in (3, 4) else []
-                relevant = float(score) > 0
-            except ValueError:
-                report.drop(
-                    where,
-                    "expected a query's id, a passage's id and a number, separated by tabs or spaces (or "
-                    f"TREC's four columns), but found {cells!r:.80}",
-                )
-                continue
-            gold = judged.setdefault(query, (where, []))[1]
-            if relevant:
-                gold.append(passage)
+    for where, query, passage, grade in judgement_lines(path, report.drop, report.count_strays()):
+        gold = judged.setdefault(query, (where, []))[1]
+        if grade > 0:
+            gold.append(passage)
     return judged
-
-
-def _is_header(cells: list[str]) -> bool:
-    """Whether the cells of the first line are names: of the columns, and of no passages."""
-    return cells[-1].lower() in ("score", "rel", "relevance", "label", "judgment", "judgement")
 
 
 DATASETS = (

@@ -1,0 +1,129 @@
+"""TREC's files: judgements of passages (qrels), which BEIR has with a header, and runs (rankings)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from corag.core.errors import DataError
+from corag.core.files import open_text
+
+Judgements = Mapping[str, Mapping[str, int]]
+"""Grades by question and passage: above 0 is relevant."""
+
+_HIGHEST = 1000  # grade: trec_eval keeps a count for each up to it
+_HEADERS = ("score", "rel", "relevance", "label", "judgment", "judgement")
+_JUDGEMENT = (
+    "expected a query's id, a passage's id and a number, separated by tabs or spaces (or TREC's four "
+    "columns), but found {!r:.80}"
+)
+
+
+def judgement_lines(
+    path: str | Path,
+    drop: Callable[[str, str], None],
+    take_strays: Callable[[int], None] | None = None,
+) -> Iterator[tuple[str, str, str, float]]:
+    """Yield the place, query, passage and grade of each line of a file of judgements.
+
+    Lines are BEIR's (query, passage, grade) or TREC's (query, iteration, passage, grade), separated by tabs
+    or spaces, with a header or without. ``drop`` is given the place of any other line and what is wrong.
+    ``take_strays``: as of :func:`corag.core.files.open_text`.
+    """
+    with open_text(path, take_strays) as stream:
+        for number, line in enumerate(stream, 1):
+            cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+            # The first line may have the names of the columns.
+            if not line.strip() or (number == 1 and cells[-1].lower() in _HEADERS):
+                continue
+            where = f"{path}, line {number}"
+            try:
+                query, *_, passage, grade = cells if len(cells) in (3, 4) else []
+                yield where, query, passage, float(grade)
+            except ValueError:
+                drop(where, _JUDGEMENT.format(cells))
+
+
+def read_judgements(path: str | Path) -> dict[str, dict[str, int]]:
+    """Read a file of judgements whole.
+
+    Raises :class:`DataError` for the first line that is none, whose grade is no whole number, or that grades
+    a passage otherwise than a line before it.
+    """
+    judged: dict[str, dict[str, int]] = {}
+    for where, query, passage, grade in judgement_lines(path, _refuse):
+        if not grade.is_integer() or abs(grade) > _HIGHEST:
+            raise DataError(
+                f"{where}: a grade must be a whole number such as 0, 1 or 2, but it is {grade:g}."
+            )
+        before = judged.setdefault(query, {}).setdefault(passage, int(grade))
+        if before != grade:
+            raise DataError(
+                f"{where}: the passage '{passage}' has the grade {grade:g} for the query '{query}', but "
+                f"{before} in a line before: keep one of them."
+            )
+    if not judged:
+        raise DataError(f"'{path}' has no judgements: expected lines of query, 0, passage and grade.")
+    return judged
+
+
+def _refuse(where: str, reason: str) -> None:
+    raise DataError(f"{where}: {reason}. Mend the line or take it out.")
+
+
+def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str, list[str]], str, int]:
+    """Read a TREC run (``query Q0 passage rank score tag``), as Pyserini and others write it.
+
+    Args:
+        path: the file.
+        queries: those to keep.
+
+    Returns:
+        The passages of each query that is kept, best first; the tag of the first line; how many queries of
+        the file are not kept. As trec_eval does, passages are ordered by score and those of one score by
+        their ids, the greatest first, whatever the column of ranks says.
+
+    Raises:
+        DataError: for the first line that is none, and a passage that a query has twice.
+    """
+    scored: dict[str, dict[str, float]] = {}
+    tag, others = "", set()
+    with open_text(path) as stream:
+        for number, line in enumerate(stream, 1):
+            cells = line.split()
+            if not cells:
+                continue
+            where = f"{path}, line {number}"
+            if len(cells) != 6 or (score := _number(cells[4])) is None:
+                raise DataError(
+                    f"{where}: expected a line of a TREC run, 'query Q0 passage rank score tag' without "
+                    f"white space in any of them, but found {line.strip()!r:.80}. Mend the line."
+                )
+            query, passage, tag = cells[0], cells[2], tag or cells[5]
+            if query not in queries:
+                others.add(query)
+                continue
+            passages = scored.setdefault(query, {})
+            if passage in passages:
+                raise DataError(
+                    f"{where}: the query '{query}' has the passage '{passage}' twice: take one of the lines "
+                    "out."
+                )
+            passages[passage] = score
+    if not tag:
+        raise DataError(f"'{path}' has no lines: expected those of a TREC run.")
+    ranked = {
+        query: sorted(passages, key=lambda name: (passages[name], name.encode()), reverse=True)
+        for query, passages in scored.items()
+    }
+    return ranked, tag, len(others)
+
+
+def _number(text: str) -> float | None:
+    """Return a number that is written in a text; None if it is none, or none that can be ordered."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value

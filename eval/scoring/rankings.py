@@ -1,0 +1,139 @@
+"""Measures of rankings by the library ir-measures: nDCG, reciprocal rank, average precision and its others.
+
+What is ranked are the different passages that a method collected, in its order: of fused searches for CoRAG,
+of collection for IRCoT. Names are those of ir-measures (MacAvaney, Macdonald and Ounis 2022), in any case:
+nDCG@10, RR@10 (MRR), AP (MAP), R@100, P(rel=2)@5. Values are trec_eval's, by question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from corag.core.errors import ConfigError
+from corag.core.installation import require
+from corag.core.runs.rows import SavedRow
+from eval.datasets.pages import page_ids
+from eval.datasets.trec import Judgements
+from eval.scoring.rows import MEASURES, hit_names, measure_title
+from retrieval.aliases import Aliases
+
+if TYPE_CHECKING:
+    from ir_measures import Measure
+    from ir_measures.providers import Provider
+
+_EXAMPLES = "such as nDCG@10, RR@10, AP, R@100 or P@5"
+
+
+def _provider() -> Provider:
+    """Return what computes measures: not ir-measures' default, which starts Perl for some of them."""
+    import ir_measures
+
+    return ir_measures.providers.FallbackProvider(
+        [ir_measures.pytrec_eval, ir_measures.cwl_eval, ir_measures.compat, ir_measures.judged]
+    )
+
+
+def find_ranking_measures(names: Iterable[str], recall_at: int) -> dict[str, Measure]:
+    """Return the measures of rankings among some names, as typed; others are none or those of tables.
+
+    Raises :class:`ConfigError` for one that cannot be computed.
+
+    >>> {name: str(each) for name, each in find_ranking_measures(["em", "ndcg@10", "mrr"], 15).items()}
+    {'ndcg@10': 'nDCG@10', 'mrr': 'RR'}
+    """
+    ours = {*MEASURES, *(measure_title(name, recall_at).lower() for name in MEASURES)}
+    typed = [name for name in names if name.lower() not in ours]
+    if not typed:
+        return {}
+    require(f"the measure '{typed[0]}'", "ir_measures")
+    import ir_measures
+
+    known = {name.lower(): name for name in ir_measures.measures.registry}
+    measures = {}
+    for name in typed:
+        head = re.match(r"\w*", name)
+        canonical = known.get(head[0].lower()) if head else None
+        if head and canonical:
+            measures[name] = _parse(name, canonical + name[head.end() :])
+    return measures
+
+
+def _parse(typed: str, name: str) -> Measure:
+    import ir_measures
+
+    try:
+        measure = ir_measures.parse_measure(name)
+        measure.validate_params()
+        # trec_eval ends the process for a depth of 0.
+        if type(measure.params.get("cutoff", 1)) is not int or measure.params.get("cutoff", 1) < 1:
+            raise ValueError("the depth behind '@' must be 1 or more")
+        if str(measure).startswith(("Num", "SDCG")):
+            raise ValueError("it is no fraction, which all scores of a table are")
+        for _ in _provider().iter_calc([measure], {"q": {"a": 1}}, {"q": {"a": 1.0}}):
+            pass
+    except (ValueError, TypeError, AssertionError, ArithmeticError, ImportError) as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else "it cannot be computed"
+        if "object object at" in reason:  # how ir-measures says that a parameter has no value
+            reason = f"'{name}' lacks a depth or parameter"
+        raise ConfigError(
+            f"the measure '{typed}' cannot be taken: {reason}. Write one {_EXAMPLES}."
+        ) from None
+    return measure
+
+
+def score_rankings(
+    rows: Iterable[SavedRow],
+    measures: Collection[Measure],
+    aliases: Aliases,
+    judgements: Judgements | None = None,
+) -> dict[str, dict[str, float]]:
+    """Return the measures of rows by question id and name; none of a question without relevant passages.
+
+    Args:
+        rows: finished questions; a failed one has an empty ranking.
+        measures: of :func:`find_ranking_measures`.
+        aliases: what gold ids mean in the index that was searched.
+        judgements: grades by question and passage; without, each gold passage of a question has grade 1.
+    """
+    grades: dict[str, dict[str, int]] = {}
+    ranked: dict[str, dict[str, float]] = {}
+    for row in rows:
+        name = row.question.id
+        judged = judgements.get(name, {}) if judgements else dict.fromkeys(row.question.supporting, 1)
+        if any(grade > 0 for grade in judged.values()):
+            grades[name], ranking = _judged_ranking(row, judged, aliases)
+            ranked[name] = {each: float(len(ranking) - place) for place, each in enumerate(ranking)}
+    values: dict[str, dict[str, float]] = {name: {} for name in grades}
+    for metric in _provider().iter_calc(list(measures), grades, ranked) if grades else ():
+        values[metric.query_id][str(metric.measure)] = float(metric.value)
+    return {name: {str(each): value[str(each)] for each in measures} for name, value in values.items()}
+
+
+def _judged_ranking(
+    row: SavedRow, judged: Mapping[str, int], aliases: Aliases
+) -> tuple[dict[str, int], list[str]]:
+    """Return the grades of a question by what the index calls its passages, and the ranking in these names.
+
+    A gold passage may be called by its document, file or title: the first passage of it counts, the others
+    take places as any that is not relevant. A passage with two names that are judged takes two places.
+    """
+    if row.question.pages:
+        return dict(judged), page_ids(row.passage_ids)
+    grades: dict[str, int] = {}
+    for name, grade in judged.items():
+        key = aliases.same_as.get(name, name)
+        grades[key] = max(grade, grades.get(key, grade))
+    names = hit_names(row, aliases)
+
+    def places() -> Iterator[str]:
+        met: set[str] = set()
+        for identity in dict.fromkeys(row.passage_ids):
+            called = grades.keys() & aliases.names([identity]).union(names.get(identity, ()))
+            new = sorted(called - met, key=lambda name: (-grades[name], name))
+            met.update(new)
+            # White space in front: no judged passage is called so.
+            yield from new or [f"\n{identity}"]
+
+    return grades, list(places())

@@ -1,0 +1,103 @@
+"""Rankings that were made elsewhere, as TREC run files, beside runs in a table: they have no answers.
+
+Such a file is read for the questions of the runs beside it; without any, for those that are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from corag.core.callers import for_caller
+from corag.core.errors import ConfigError
+from corag.core.files import file_digest
+from corag.core.runs.manifest import Manifest, Start
+from corag.core.runs.rows import SavedAnswer, SavedRow
+from corag.core.types import Question
+from eval.datasets.trec import Judgements, read_judgements, read_trec_run
+from eval.tables.runs import Run, read_runs
+
+_RECALL_AT = 15  # as of 'corag run'
+
+
+def read_paths(
+    paths: Mapping[str, Path],
+    manifests: Mapping[str, Manifest],
+    qrels: str = "",
+    questions: Sequence[Question] | None = None,
+) -> tuple[list[Run], Judgements | None]:
+    """Read run folders and TREC runs by name, in their order, and the judgements of a file.
+
+    Args:
+        paths: of folders and files.
+        manifests: those of the folders.
+        qrels: the file of judgements; "" for none.
+        questions: those that are asked; without, those of the folders' rows, or else of the judgements.
+
+    Raises:
+        ConfigError: for TREC runs alone without judgements, and for a file that has none of the questions.
+        DataError: for rows and lines that cannot be read.
+    """
+    folders = {name: path for name, path in paths.items() if name in manifests}
+    if not folders and not qrels:
+        raise ConfigError(
+            "a TREC run has no gold passages: give "
+            + for_caller("--qrels FILE with the judgements, or a run folder on the same questions beside it.")
+        )
+    judgements = read_judgements(qrels) if qrels else None
+    runs = {run.name: run for run in read_runs(folders, manifests)} if folders else {}
+    asked = {each.id: each for each in questions or ()} or {
+        name: row.question for run in runs.values() for name, row in run.rows.items()
+    }
+    if judgements is not None:
+        asked = asked or {name: Question(name, name) for name in judgements}
+        if asked.keys().isdisjoint(judgements):
+            raise ConfigError(
+                f"'{qrels}' judges none of the questions: its ids are such as '{next(iter(judgements))}', "
+                f"theirs such as '{next(iter(asked))}'. Name the judgements of this question file."
+            )
+    beside = next(iter(runs.values())).manifest if runs else None
+    for name, path in paths.items():
+        if name not in runs:
+            runs[name] = _read_trec(name, path, asked, beside, qrels)
+    return [runs[name] for name in paths], judgements
+
+
+def _read_trec(
+    name: str, file: Path, questions: Mapping[str, Question], beside: Manifest | None, qrels: str
+) -> Run:
+    """Read a TREC run. ``beside``: the manifest of a run on the same questions, if there is one."""
+    ranked, tag, others = read_trec_run(file, questions)
+    if not ranked:
+        raise ConfigError(
+            f"'{file}' has none of the {len(questions):,} questions among its {others:,} queries: a "
+            f"question's id is such as '{next(iter(questions))}'. Name the run of this question file."
+        )
+    rows = {
+        each.id: replace(
+            SavedRow.unanswered(each),
+            answer=SavedAnswer("", tuple(ranked.get(each.id, ())), stopped="trec"),
+            searches=1,
+        )
+        for each in questions.values()
+    }
+    settings = {
+        "method": tag,
+        "options": {},
+        "prompts": [],
+        "questions": beside.questions if beside else {"source": file_digest(qrels), "dataset": "beir"},
+        "model": "",
+        "retriever": "TREC run",
+        "seed": 0,
+        "budget": 0,
+        "trec": str(file),
+    }
+    # Gold passages are called as in the index of the run beside it, where repeats of a text are one passage.
+    start = {
+        "questions": beside.last.questions if beside else qrels,
+        "scorer": beside.last.scorer if beside else "auto",
+        "recall_at": beside.last.recall_at if beside else _RECALL_AT,
+        "retriever": {"index": list(beside.last.index) if beside else []},
+    }
+    return Run(name, file, Manifest(settings, [Start.from_json(start)]), rows, answered=False)

@@ -1,0 +1,182 @@
+"""Measures of rankings beside those of answers, judgements in the place of gold passages, and TREC runs."""
+
+import gzip
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from corag.cli.main import main
+from corag.core.errors import ConfigError, DataError
+from eval.api.results import Results
+from eval.datasets.trec import read_judgements, read_trec_run
+from eval.exporting import ExportConfig, export_run
+from eval.scoring.rankings import find_ranking_measures, score_rankings
+from retrieval.aliases import NO_ALIASES, Aliases
+from tests.eval.runs import QUESTIONS, make_run, row, run_of, saved
+from tests.messages import raises_message
+
+QUESTION = replace(QUESTIONS[0], supporting=("a", "b"))
+
+
+def scores(passages, *names, question=QUESTION, aliases=NO_ALIASES, judgements=None):
+    """The measures of one question's ranking, as typed."""
+    measures = find_ranking_measures(names, 15)
+    values = score_rankings([saved(question, "x", passages)], measures.values(), aliases, judgements)
+    return {name: values[question.id][str(each)] for name, each in measures.items()}
+
+
+def test_measures_are_those_of_the_order_of_collection():
+    found = scores(["x", "b", "b", "y", "a"], "nDCG@3", "mrr", "map", "R@2", "p@2", "Success@1")
+    assert found["nDCG@3"] == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3)))
+    assert found["mrr"] == 0.5
+    assert found["map"] == pytest.approx((1 / 2 + 2 / 4) / 2), "a passage collected twice takes one place"
+    assert (found["R@2"], found["p@2"], found["Success@1"]) == (0.5, 0.5, 0)
+
+
+def test_grades_count_in_ndcg_and_negative_ones_are_not_relevant():
+    judgements = {QUESTION.id: {"a": 3, "b": 1, "x": -2, "y": 0}}
+    found = scores(["x", "b", "a"], "nDCG@10", "P@3", "P(rel=2)@3", judgements=judgements)
+    assert found["P@3"] == pytest.approx(2 / 3) and found["P(rel=2)@3"] == pytest.approx(1 / 3)
+    ideal = 3 + 1 / math.log2(3)
+    assert found["nDCG@10"] == pytest.approx((1 / math.log2(3) + 3 / 2) / ideal)
+
+
+def test_gold_passages_count_by_what_the_index_calls_them():
+    aliases = Aliases({"b": "kept"}, numbered=True)
+    found = scores(["a#2", "a", "kept"], "R@1", "P@3", "RR", aliases=aliases)
+    assert found == {"R@1": 0.5, "P@3": pytest.approx(2 / 3), "RR": 1}, "a document is found once"
+    named = replace(QUESTION, supporting=("title:About p9",))
+    assert scores(["x", "p9"], "RR", question=named) == {"RR": 0.5}
+    paged = replace(QUESTION, supporting=("12",), pages=(("12",),))
+    assert scores(["7-1", "7-2", "12-4"], "RR", question=paged) == {"RR": 0.5}
+
+
+def test_a_question_without_relevant_passages_is_not_measured_and_a_failed_one_found_nothing():
+    rows = [saved(QUESTIONS[0], None), saved(replace(QUESTIONS[1], supporting=()), "x", ["a"])]
+    measure = find_ranking_measures(["AP"], 15).values()
+    assert score_rankings(rows, measure, NO_ALIASES) == {QUESTIONS[0].id: {"AP": 0}}
+    assert score_rankings(rows, measure, NO_ALIASES, {QUESTIONS[1].id: {"z": 0}}) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nDCG@0", "nDCG@x", "P", "P(rel=0)@5", "NumRet", "RBP(p=0.8)", "ERR@20", "AP(depth=3)", "nDCG@1.5"],
+)
+def test_a_measure_that_cannot_be_computed_is_a_sentence(name):
+    with raises_message(ConfigError):
+        find_ranking_measures([name], 15)
+
+
+def test_tables_own_measures_are_their_own():
+    assert not find_ranking_measures(["em", "EM", "recall@15", "accuracy", "R-precision", "nope"], 15)
+
+
+def ranking(file, found, depth=2, tag="bm25"):
+    """A TREC run over the questions, whose gold passages are ``found`` first, last or not."""
+    lines = []
+    for n in range(len(QUESTIONS)):
+        place = found(n)
+        for rank in range(depth):
+            passage = f"p{n}" if rank == place else f"other{rank}"
+            lines.append(f"{n} Q0 {passage} {rank + 1} {9 - rank}.5 {tag}\n")
+    file.write_text("".join(lines))
+    return file
+
+
+def table(capsys, *argv):
+    assert main(["table", *map(str, argv), "--json"]) == 0
+    printed = capsys.readouterr().out
+    return printed, json.loads(printed.splitlines()[-1])
+
+
+def test_a_run_made_elsewhere_is_a_row_with_tests_but_without_answers(tmp_path, capsys):
+    run = run_of(tmp_path / "ours", range(12), found=lambda n: n < 20)
+    file = ranking(tmp_path / "bm25.trec", lambda n: 0 if n < 6 else 1)
+    asked = ("--measures", "em,ndcg@10,recall", "--baseline", "ours")
+    printed, record = table(capsys, run, file, *asked)
+    theirs = record["runs"]["bm25.trec"]
+    assert theirs["em"] is None and theirs["recall"] == 1
+    assert theirs["nDCG@10"] == pytest.approx((6 + 18 / math.log2(3)) / 24, abs=1e-3)
+    assert record["runs"]["ours"]["nDCG@10"] == pytest.approx(20 / 24, abs=1e-3)
+    tests = {one["measure"]: one["n"] for one in record["against"]}
+    assert tests == {"recall": 24, "nDCG@10": 24}
+    assert "model: none; retriever:" in printed and "24 questions have no gold answers" not in printed
+    assert main(["table", str(run), str(file), "--measures", "nDCG@10", "--to", "csv"]) == 0
+    heads, *lines = capsys.readouterr().out.splitlines()
+    assert "nDCG@10_low" in heads.split(",") and len(lines) == 2
+    for form in ("latex", "markdown"):
+        assert main(["table", str(run), str(file), "--measures", "nDCG@10", "--to", form]) == 0
+        assert "nDCG@10" in capsys.readouterr().out
+
+
+def test_judgements_take_the_place_of_gold_passages(tmp_path, capsys):
+    run = run_of(tmp_path / "ours", range(12))
+    qrels = tmp_path / "test.tsv"
+    qrels.write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\tnew{n}\t1\n" for n in range(6)))
+    _, record = table(capsys, run, "--qrels", qrels, "--measures", "recall,AP")
+    assert (record["runs"]["ours"]["recall"], record["runs"]["ours"]["AP"]) == (0, 0)
+    assert record["runs"]["ours"]["measured_on_fewer"] == {"recall": 6, "AP": 6}
+    assert f"Gold passages are those of {qrels}." in record["notes"]
+    assert Results({"ours": run}).table(measures=["AP"]).to_pandas()["AP"].tolist() == [1.0]
+
+
+def test_exports_are_read_back_to_the_same_figures(tmp_path, capsys):
+    rows = [row(question, "x", ["y", *question.supporting, "z"]) for question in QUESTIONS]
+    run = make_run(tmp_path / "ours", rows)
+    trec, qrels = tmp_path / "ours.trec", tmp_path / "gold.qrels"
+    assert main(["export", str(run), "--to", "trec", "--out", str(trec)]) == 0
+    assert main(["export", str(run), "--to", "qrels", "--out", str(qrels)]) == 0
+    asked = ("--measures", "nDCG@10,RR,recall", "--recall_at", "5")
+    _, beside = table(capsys, run, trec, *asked)
+    _, alone = table(capsys, trec, *asked, "--qrels", qrels)
+    for name in ("nDCG@10", "RR", "recall"):
+        figures = {each["runs"]["ours.trec"][name] for each in (alone, beside)}
+        assert figures == {beside["runs"]["ours"][name]} != {0}
+
+
+def test_a_run_is_ordered_as_trec_eval_does(tmp_path):
+    file = tmp_path / "run.gz"
+    lines = ["q Q0 a 1 1.0 t", "q Q0 b 2 1.0 t", "", "q Q0 c 3 2e3 t", "other Q0 a 1 1 t"]
+    file.write_bytes(gzip.compress("\n".join(lines).encode()))
+    assert read_trec_run(file, ["q"]) == ({"q": ["c", "b", "a"]}, "t", 1)
+
+
+@pytest.mark.parametrize(
+    "line", ["1 Q0 my passage 1 2.5 t", "1 Q0 p1 1 high t", "1 Q0 p1 1 nan t", "1\tp1\t1", "0 Q0 p0 3 1 t"]
+)
+def test_a_wrong_line_of_a_run_is_told_by_its_number(tmp_path, line):
+    (tmp_path / "run").write_text(f"0 Q0 p0 1 2.5 t\n{line}\n")
+    with raises_message(DataError):
+        read_trec_run(tmp_path / "run", ["0", "1"])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["", "1 0 p1 1\n1 0 my passage 1\n", "1 0 p1 high\n", "1 0 p1 0.5\n", "1 0 p1 inf\n",
+     "1 0 p1 1\n1 0 p1 2\n", "1 0 p1 123456\n"],
+)  # fmt: skip
+def test_a_wrong_line_of_judgements_is_told_by_its_number(tmp_path, lines):
+    (tmp_path / "qrels").write_text(lines)
+    with raises_message(DataError):
+        read_judgements(tmp_path / "qrels")
+
+
+def test_files_of_other_questions_are_sentences(tmp_path):
+    run = run_of(tmp_path / "ours", range(4))
+    (tmp_path / "qrels").write_text("x1 0 p1 1\n")
+    (tmp_path / "run").write_text("x1 Q0 p1 1 2.5 t\n")
+    for files, view in (
+        ({"run": tmp_path / "run"}, {}),
+        ({"ours": run, "run": tmp_path / "run"}, {}),
+        ({"ours": run}, {"qrels": str(tmp_path / "qrels")}),
+        ({"ours": run}, {"measures": ["nope@3"]}),
+    ):
+        with raises_message(ConfigError):
+            Results(files).table(**view)
+    bare = [row(replace(question, supporting=()), "x", ["y"]) for question in QUESTIONS]
+    with raises_message(ConfigError):
+        Results({"bare": make_run(tmp_path / "bare", bare)}).table(measures=["AP"])
+    with raises_message(DataError):
+        export_run(ExportConfig(str(tmp_path / "bare"), "qrels", str(tmp_path / "out")))
