@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from corag.core.protocols import GenerateRequest, Generation, Retriever, Score, ScoreRequest
 from corag.generation.vllm_engine import VllmGenerator
@@ -15,11 +16,13 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.open import open_retriever
 
 
-async def open_world(root: Path, *, dev: int, test: int) -> Retriever:
+async def open_world(
+    root: Path, *, dev: int, test: int, links: Literal["none", "titles"] = "none"
+) -> Retriever:
     """Write a world of 1,000 passages to ``root``/world, index it with BM25 and open the index."""
     write_world(root / "world", passages=1000, train=100, dev=dev, test=test, report=lambda line: None)
     build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
-    return await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
+    return await open_retriever(RetrieverConfig(index=[str(root / "bm25")], links=links))
 
 
 @dataclass

@@ -39,9 +39,10 @@ class CoRAGConfig(MethodConfig, section="corag"):
     Attributes:
         preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
             accidents, but for those that docs/methods.md lists; it wants the checkpoint's own prompts
-            from files of yours, and questions that bring their ``context_ids``); or "small_model" (few
+            from files of yours, and questions that bring their ``context_ids``); "small_model" (few
             passages and short replies, for models of some hundred million weights on CPUs; the shipped
-            adapter's).
+            adapter's); or "lean" (the fewest tokens: that with excerpts, evidence alone for the final answer
+            and the learned stop).
         strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or
             "adaptive" (samples until their vote is as good as decided: wants ``rank_by`` "vote").
         max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
@@ -80,6 +81,9 @@ class CoRAGConfig(MethodConfig, section="corag"):
         tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself
             ends; requests for children before a state of the tree that only repeats itself ends.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
+        prune: the best passage is read whole, of the others so many sentences at most: the first one and
+            those that share most words with the sub-query (for the final answer, with question and chain);
+            0 for whole passages.
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
         merge: how the lists of a chain's searches become one, where they are counted, shown and trained on:
             by "reciprocal_rank" (paper, table 4), or in "turns": the first hit of the question's own search
@@ -106,7 +110,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         verify_prompt: the same with {query}, {hops}, {passages} and {answer}.
     """
 
-    preset: Literal["paper", "released_code", "small_model"] = "paper"
+    preset: Literal["paper", "released_code", "small_model", "lean"] = "paper"
     strategy: Literal["greedy", "best_of_n", "tree", "adaptive"] = "greedy"
     max_hops: Annotated[int, Ge(0)] = 6
     chains: Annotated[int, Ge(1)] = 4
@@ -127,6 +131,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
     yes_bias: float = 0.0
     tries: Annotated[int, Ge(1)] = 4
     passages_per_hop: Annotated[int, Ge(1)] = 5
+    prune: Annotated[int, Ge(0)] = 0
     search_depth: Annotated[int, Ge(1)] = 20
     merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
     context: Literal["question", "chain", "fused", "evidence"] = "question"
@@ -169,6 +174,11 @@ class CoRAGConfig(MethodConfig, section="corag"):
         "paper": {},
         "small_model": {
             "passages_per_hop": 3, "merge": "turns", "context": "fused", "context_passages": 5,
+            "max_sub_query_tokens": 32, "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
+        },
+        "lean": {
+            "passages_per_hop": 3, "prune": 2, "merge": "turns", "context": "evidence", "context_passages": 5,
+            "max_hops": 4, "stop": "learned", "rank_by": "probability",
             "max_sub_query_tokens": 32, "max_sub_answer_tokens": 24, "max_answer_tokens": 16,
         },
         # The rest of what that code does otherwise is no option: see released_code.py.

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from corag.chains.chain import Chain
 from corag.chains.conventions import Conventions
+from corag.chains.excerpts import excerpts
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template
@@ -47,6 +48,11 @@ class ChainOptions(Protocol):
     @property
     def passages_per_hop(self) -> int:
         """Passages that a sub-answer is read from."""
+        ...
+
+    @property
+    def prune(self) -> int:
+        """Sentences of all but the best passage that are shown."""
         ...
 
     @property
@@ -89,7 +95,8 @@ def sub_query_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
 def sub_answer_prompt(sub_query: str, passages: Sequence[Passage], config: ChainOptions) -> Prompt:
     """Ask for the sub-answer: P(A_i | Q_i, D_i). ``passages`` are best first."""
     template = config.prompt("sub_answer")
-    segments = passage_segments(passages, template, best_last=not config.conventions.hops_best_first)
+    shown = excerpts(passages, sub_query, config.prune)
+    segments = passage_segments(shown, template, best_last=not config.conventions.hops_best_first)
     return template.render({"sub_query": sub_query, "passages": segments, "refusal": config.refusal})
 
 
@@ -98,7 +105,8 @@ def final_answer_prompt(
 ) -> Prompt:
     """Ask for the answer: P(A | Q, Q_1:L, A_1:L, D). ``passages`` are best first."""
     template = config.prompt("final_answer")
-    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
+    shown = excerpts(passages, _all_asked(query, chain), config.prune)
+    segments = passage_segments(shown, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": segments})
 
@@ -119,7 +127,8 @@ def verify_prompt(
     The answer stands last, so that a chain's answers share the rest.
     """
     template = config.prompt("verify")
-    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
+    shown = excerpts(passages, _all_asked(query, chain), config.prune)
+    segments = passage_segments(shown, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render(
         {"query": query, "task": config.task, "hops": hops, "passages": segments, "answer": answer}
@@ -131,6 +140,12 @@ def refusal_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
     template = config.prompt("sub_answer")
     hops = hop_segments(chain, template, config)
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
+
+
+def _all_asked(query: str, chain: Chain) -> str:
+    """Return what sentences are chosen by once there is a chain: the question, its hops and their answers."""
+    hops = (f"{hop.sub_query} {hop.sub_answer}" for hop in chain.hops if not hop.refused)
+    return " ".join([query, *hops])
 
 
 def continuation(prompt: Prompt, text: str) -> str:

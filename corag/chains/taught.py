@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # What a prompt shows. How many hops there are, and how chains are chosen, is free.
 _SHOWN = (
-    "passages_per_hop", "merge", "context", "context_passages", "context_order", "max_passage_tokens",
-    "max_prompt_tokens", "refusal",
+    "passages_per_hop", "prune", "merge", "context", "context_passages", "context_order",
+    "max_passage_tokens", "max_prompt_tokens", "refusal",
 )  # fmt: skip
 _LIMITS = ("max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
 _PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  # the first that chains note

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import text_left
+from corag.core.sentences import first_sentence
 from corag.core.types import Answer, Passage
 
 _BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more
+_SENTENCE = 20  # characters of a first sentence that tells a passage: of an excerpt there may be no more
 
 
 class _Place(NamedTuple):
@@ -80,12 +83,17 @@ def _find(text: str, prompt: str) -> _Place | None:
         return None
     if (start := prompt.find(text)) >= 0:
         return _Place(start, start + len(text), whole=True)
-    ends = [
-        (_shared_length(text, prompt[start : start + len(text)]), start)
-        for start in _occurrences(text[:_BEGINNING], prompt)
-    ]
+    beginning = text[:_BEGINNING]
+    starts = list(_occurrences(beginning, prompt))
+    if not starts and _SENTENCE <= len(sentence := _sentence(beginning)) < len(beginning):
+        starts = list(_occurrences(sentence, prompt))
+    ends = [(_shared_length(text, prompt[start : start + len(text)]), start) for start in starts]
     length, start = max(ends, default=(0, 0))
     return _Place(start, start + length, whole=False) if length else None
+
+
+# Every passage that was found is looked for in every prompt.
+_sentence = lru_cache(maxsize=4096)(first_sentence)
 
 
 def _shared_length(text: str, other: str) -> int:

@@ -38,7 +38,8 @@ class BenchOptions(Options):
         passages: of the corpus, for scale, 0 for a million; vectors for search, 0 for 100,000.
         vectors: a .npy file of unit vectors, [rows, dimension], for search; "" for random ones.
         queries: the same, what is searched for among ``vectors``; "" for some of these.
-        preset: "paper" (five passages per hop) or "small_model" (three), for decode.
+        preset: "paper" (five passages per hop) or "small_model" (three), for decode; "lean" compares tokens
+            and EM of that preset with those of the paper's settings.
     """
 
     name: str = ""
@@ -47,7 +48,7 @@ class BenchOptions(Options):
     passages: int = 0
     vectors: str = ""
     queries: str = ""
-    preset: Literal["paper", "small_model"] = "paper"
+    preset: Literal["paper", "small_model", "lean"] = "paper"
 
     def __post_init__(self) -> None:
         if self.name not in BENCHES:
