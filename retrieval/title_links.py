@@ -159,9 +159,18 @@ def _sort(named: Iterator[tuple[int, int]]) -> Numbers:
     return np.ascontiguousarray(table[:, np.argsort(table[0], kind="stable")])
 
 
+def without_brackets(title: str) -> str:
+    """Return a title as a text spells it.
+
+    >>> without_brackets("Titanic (1997 film)")
+    'Titanic'
+    """
+    return _BRACKETS.sub("", title)
+
+
 def _hash_title(title: str, least_words: int = 1) -> int:
     """Return the hash of a title, 0 if no text can be taken to mention it."""
-    words = _WORD.findall(_BRACKETS.sub("", title).casefold())
+    words = _WORD.findall(without_brackets(title).casefold())
     if not least_words <= len(words) <= _MOST_WORDS or (len(words) == 1 and len(words[0]) < _LEAST_LETTERS):
         return 0
     value = 0

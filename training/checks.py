@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from corag.core.option_names import Mark, marked
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
-from training.config import WATCHING, LoraOptions, ProgramOptions, TuningOptions
+from training.config import WATCHING, LoopOptions, LoraOptions, ProgramOptions, TuningOptions
 from training.launched import is_first
 from training.library_arguments import check_library_arguments
 
@@ -63,12 +63,23 @@ def check_packages(config: TuningOptions) -> None:
     """Raise :class:`ConfigError` if a training wants a package that is not there."""
     require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
     check_library_arguments(config)
+    check_destinations(config)
+    wanted = [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
+    _require_packages([*wanted, *_flash_packages(config)])
+
+
+def check_destinations(config: LoopOptions) -> None:
+    """Raise :class:`ConfigError` if a training is to report to what is unknown, or not installed."""
     for name in config.report_to:
         if name not in (*_DESTINATIONS, "none", "all"):
             raise ConfigError(f"option 'report_to' is '{name}': {nearest(name, _DESTINATIONS)}")
-    wanted = [("report_to", name, _DESTINATIONS[name]) for name in config.report_to if name in _DESTINATIONS]
-    wanted += [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
-    wanted += _flash_packages(config)
+    _require_packages(
+        [("report_to", name, _DESTINATIONS[name]) for name in config.report_to if name in _DESTINATIONS]
+    )
+
+
+def _require_packages(wanted: Sequence[tuple[str, str, str]]) -> None:
+    """Raise :class:`ConfigError` for the first (option, value, package) whose package is not there."""
     for option, value, package in wanted:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(

@@ -74,14 +74,10 @@ class LoraOptions(Options):
 
 
 @dataclass(frozen=True)
-class TuningOptions(Options):
-    """How a model is trained. What the paper trained with stands in training/configs/8gpu_full.yaml.
+class LoopOptions(Options):
+    """What every training has, of a language model, an encoder or a re-ranker.
 
     Attributes:
-        tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
-        lora: the adapter's size.
-        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never
-            cut.
         epochs: passes over the rows.
         max_steps: end after so many steps instead; 0 for whole epochs.
         batch_size: rows per device and step.
@@ -92,28 +88,15 @@ class TuningOptions(Options):
         weight_decay: of AdamW.
         precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies
             it, else float32.
-        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or
-            "padding_free" (rows behind one another; wants a GPU with FlashAttention); auto is padding_free
-            where it can be, else by_length.
-        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more
-            work; auto does on GPUs.
-        attention: implementation in transformers, such as "sdpa" or "flash_attention_2", which the package
-            kernels has ready-made ("kernels-community/flash-attn2"); auto leaves it to transformers, but on a
-            CPU takes one of our own, which is faster there (training/attention.py).
         eval_steps: steps between evaluation losses, one per task; 0 for the end only.
         save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
         logging_steps: steps between reports of the loss.
         report_to: where to: "none", "tensorboard", "wandb" and what else transformers knows.
-        save_precision: of the weights on disk, of an adapter or of a whole model: bfloat16 takes half of the
-            space.
         seed: of the adapter's start and the order of the rows.
         trainer: any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a
             mapping, such as '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'.
     """
 
-    tuning: Literal["lora", "qlora", "full"] = "lora"
-    lora: LoraOptions = field(default_factory=LoraOptions)
-    max_length: int = 0
     epochs: float = 1.0
     max_steps: int = 0
     batch_size: int = 8
@@ -123,38 +106,75 @@ class TuningOptions(Options):
     warmup: float = 0.05
     weight_decay: float = 0.0
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
-    batching: Literal["auto", "padded", "by_length", "padding_free"] = "auto"
-    gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
-    attention: str = "auto"
     eval_steps: int = 0
     save_steps: int = 100
     logging_steps: int = 10
     report_to: tuple[str, ...] = ("none",)
-    save_precision: Literal["bfloat16", "float32"] = "bfloat16"
     seed: int = 0
     trainer: dict[str, Any] = field(default_factory=dict)
 
-    TRL_CLASS: ClassVar[str] = "SFTConfig"
+    ARGUMENTS_CLASS: ClassVar[str] = ""
+    """The library's class whose fields ``trainer`` may name."""
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
         "precision": {"bf16": "bfloat16", "fp32": "float32"},
+    }
+
+    def __post_init__(self) -> None:
+        if min(self.batch_size, self.accumulation, self.logging_steps) < 1 or self.epochs <= 0:
+            raise ConfigError(
+                "batch_size, accumulation and logging_steps must be at least 1, and epochs above 0."
+            )
+        if min(self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
+            raise ConfigError(
+                "max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0."
+            )
+
+
+@dataclass(frozen=True)
+class TuningOptions(LoopOptions):
+    """How a model is trained. What the paper trained with stands in training/configs/8gpu_full.yaml.
+
+    Attributes:
+        tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
+        lora: the adapter's size.
+        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never
+            cut.
+        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or
+            "padding_free" (rows behind one another; wants a GPU with FlashAttention); auto is padding_free
+            where it can be, else by_length.
+        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more
+            work; auto does on GPUs.
+        attention: implementation in transformers, such as "sdpa" or "flash_attention_2", which the package
+            kernels has ready-made ("kernels-community/flash-attn2"); auto leaves it to transformers, but on a
+            CPU takes one of our own, which is faster there (training/attention.py).
+        save_precision: of the weights on disk, of an adapter or of a whole model: bfloat16 takes half of the
+            space.
+    """
+
+    tuning: Literal["lora", "qlora", "full"] = "lora"
+    lora: LoraOptions = field(default_factory=LoraOptions)
+    max_length: int = 0
+    batching: Literal["auto", "padded", "by_length", "padding_free"] = "auto"
+    gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
+    attention: str = "auto"
+    save_precision: Literal["bfloat16", "float32"] = "bfloat16"
+
+    ARGUMENTS_CLASS: ClassVar[str] = "SFTConfig"
+    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = LoopOptions.VALUE_ALIASES | {
         "save_precision": {"bf16": "bfloat16", "fp32": "float32"},
         "gradient_checkpointing": {"true": "yes", "false": "no"},
     }
     POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS
 
     def __post_init__(self) -> None:
-        counts = (self.batch_size, self.accumulation, self.logging_steps, self.lora.rank)
-        if min(counts) < 1 or self.epochs <= 0:
-            raise ConfigError(
-                "batch_size, accumulation, logging_steps and lora.rank must be at least 1, and epochs above "
-                "0."
-            )
-        limits = (self.max_length, self.max_steps, self.eval_steps, self.save_steps)
-        if min(limits) < 0 or self.learning_rate <= 0:
-            raise ConfigError(
-                "max_length, max_steps, eval_steps and save_steps cannot be negative; learning_rate must be "
-                "above 0."
-            )
+        super().__post_init__()
+        if self.lora.rank < 1 or self.max_length < 0:
+            raise ConfigError("lora.rank must be at least 1, and max_length cannot be negative.")
+
+    @property
+    def writes_model(self) -> bool:
+        """Whether checkpoints hold whole models, not adapters."""
+        return self.tuning == "full"
 
 
 @dataclass(frozen=True)

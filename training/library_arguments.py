@@ -1,8 +1,8 @@
-"""Arguments of TRL's trainers and of PEFT's adapters that are passed through as they are.
+"""Arguments of trainers and of PEFT's adapters that are passed through as they are.
 
 ``--trainer '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'`` reaches the fields of TRL's SFTConfig, DPOConfig
-or GRPOConfig of these names, ``--lora.more '{use_dora: true}'`` those of PEFT's LoraConfig. What is an option
-here, or what a training here rests on, is refused.
+or GRPOConfig, or of sentence-transformers' arguments, of these names, ``--lora.more '{use_dora: true}'``
+those of PEFT's LoraConfig. What is an option here, or what a training here rests on, is refused.
 
 Their names are read from the libraries' sources: importing them takes seconds, and loads torch before it is
 known which GPUs it may see.
@@ -21,13 +21,19 @@ from typing import TYPE_CHECKING
 from corag.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from training.config import TuningOptions
+    from training.config import LoopOptions, TuningOptions
 
 _TRAINER = (
     ("trl", "trainer/base_config.py", "_BaseConfig"),
     ("transformers", "training_args.py", "TrainingArguments"),
 )
+_SENTENCES = (
+    ("sentence_transformers", "base/training_args.py", "BaseTrainingArguments"),
+    ("transformers", "training_args.py", "TrainingArguments"),
+)
 _CLASSES = {
+    "SentenceTransformerTrainingArguments": _SENTENCES,
+    "CrossEncoderTrainingArguments": _SENTENCES,
     "SFTConfig": (("trl", "trainer/sft_config.py", "SFTConfig"), *_TRAINER),
     "DPOConfig": (("trl", "trainer/dpo_config.py", "DPOConfig"), *_TRAINER),
     "GRPOConfig": (("trl", "trainer/grpo_config.py", "GRPOConfig"), *_TRAINER),
@@ -40,6 +46,8 @@ _CLASSES = {
 """The classes of arguments, each with those that it inherits from: package, file and name."""
 
 _HELD = {
+    "batch_sampler": "no passage may stand in a batch twice",
+    "prompts": "texts have the prompts that the model brings",
     "completion_only_loss": "the loss is of the completions alone",
     "assistant_only_loss": "the loss is of the completions alone",
     "dataset_kwargs": "rows are tokens already",
@@ -60,16 +68,22 @@ _HELD = {
 
 def check_library_arguments(config: TuningOptions) -> None:
     """Raise :class:`ConfigError` for a name that TRL or PEFT do not have, or that is not free."""
-    _check("--trainer", config.trainer, config.TRL_CLASS, config)
+    check_trainer_arguments(config)
     _check("--lora.more", config.lora.more, "LoraConfig", config)
     if config.lora.more and config.tuning == "full":
         raise ConfigError("tuning 'full' has no adapter: leave out lora.more.")
 
 
-def _check(option: str, arguments: Mapping[str, object], kind: str, config: TuningOptions) -> None:
+def check_trainer_arguments(config: LoopOptions) -> None:
+    """Raise :class:`ConfigError` for a name that a trainer's arguments do not have, or that is not free."""
+    _check("--trainer", config.trainer, config.ARGUMENTS_CLASS, config)
+
+
+def _check(option: str, arguments: Mapping[str, object], kind: str, config: LoopOptions) -> None:
     """Raise as :func:`check_library_arguments` does, for the arguments of one class."""
     own = {each.name: f"write --{each.name}" for each in fields(config)} | _HELD
-    own |= {name: text.rstrip(".") for name, text in config.POINTERS.items()}
+    pointers: Mapping[str, str] = getattr(config, "POINTERS", {})
+    own |= {name: text.rstrip(".") for name, text in pointers.items()}
     own |= {"r": "write --lora.rank"}
     for name in arguments:
         if name in own:

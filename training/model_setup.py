@@ -18,7 +18,7 @@ from corag.generation.adapters import adapter_folder, describe_base
 from corag.generation.models import name_ends, native_dtype
 from corag.generation.rendering import Renderer
 from training.checks import is_flash
-from training.config import ProgramOptions
+from training.config import LoopOptions, ProgramOptions
 
 
 def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
@@ -114,7 +114,7 @@ def build_4bit_config(precision: str) -> Any:
     )
 
 
-def resolve_precision(config: ProgramOptions) -> str:
+def resolve_precision(config: LoopOptions) -> str:
     """Return the precision of the arithmetic."""
     import torch
 

@@ -1,6 +1,6 @@
-"""One training from its command line to its manifest, whichever of TRL's trainers it uses.
+"""One training from its command line to its manifest, with a trainer of TRL's or sentence-transformers'.
 
-A program (sft.py, experimental/dpo.py, experimental/grpo.py) loads what it trains on and builds a trainer.
+A program (sft.py, encoder.py, experimental/grpo.py ...) loads what it trains on and builds a trainer.
 Everything else of a training that can be interrupted, and that notes how it was made, stands here.
 """
 
@@ -32,7 +32,7 @@ from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from training.checks import requested_identity
-from training.config import ProgramOptions
+from training.config import LoopOptions, ProgramOptions
 from training.launched import (
     check_launch,
     end_with_launcher,
@@ -45,11 +45,24 @@ from training.launched import (
 from training.model_setup import resolve_precision
 from training.trl_arguments import CHECKPOINTS
 
-Options = TypeVar("Options", bound=ProgramOptions)
+Options = TypeVar("Options", bound=LoopOptions)
 # Parameters of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _PAD_BYTES = 2**28
 _TEST_NAME = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
+
+
+class TrainedInto(Protocol):
+    """Options of a program that trains into a folder."""
+
+    @property
+    def out(self) -> str: ...  # noqa: D102
+    @property
+    def epochs(self) -> float: ...  # noqa: D102
+    @property
+    def save_steps(self) -> int: ...  # noqa: D102
+    @property
+    def writes_model(self) -> bool: ...  # noqa: D102
 
 
 class ChainsReport(Protocol):
@@ -124,7 +137,7 @@ def start_program(
 
 
 def run_training(
-    config: ProgramOptions,
+    config: TrainedInto,
     settings: dict[str, Any],
     contents: str,
     make_trainer: Callable[[], Any],
@@ -136,7 +149,7 @@ def run_training(
         config: the program's options.
         settings: all that the result depends on.
         contents: names what ``make_trainer`` loads, for the reader.
-        make_trainer: loads the model and returns one of TRL's trainers.
+        make_trainer: loads the model and returns a trainer of TRL's or sentence-transformers'.
         train: trains with it and returns the figures for the manifest, which also gets the attention used.
 
     Raises:
@@ -164,7 +177,7 @@ def _finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
 
 def _train_into(
     out: Path,
-    config: ProgramOptions,
+    config: TrainedInto,
     settings: dict[str, Any],
     contents: str,
     make_trainer: Callable[[], Any],
@@ -184,7 +197,7 @@ def _train_into(
         trainer = make_trainer()
         if first:
             say(f"corag: {describe_start(trainer, settings['resolved'], out)}")
-        if first and config.tuning == "full" and config.save_steps:
+        if first and config.writes_model and config.save_steps:
             say(f"corag: {describe_checkpoint_size(trainer, out)}")
     # Building a trainer is a barrier, so the first process has written its manifest by now.
     if not first and read_manifest(out) is None:
@@ -192,7 +205,7 @@ def _train_into(
             f"'{config.out}' on this machine is not the folder that the first process writes to: several "
             "machines need a --out that they share, and the same rows and model."
         )
-    manifest["result"] = train(trainer) | {"attention": trainer.model.config._attn_implementation}
+    manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)}
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
@@ -204,11 +217,17 @@ def describe_start(trainer: Any, resolved: Mapping[str, Any], out: Path) -> str:
     begin = f"goes on from {Path(checkpoint).name}" if checkpoint else "begins"
     return (
         f"{begin}: {resolved['precision']}, {resolved['rows_per_update']} rows a step, "
-        f"attention {trainer.model.config._attn_implementation}, device {trainer.args.device}"
+        f"attention {attention_of(trainer.model)}, device {trainer.args.device}"
     )
 
 
-def train_or_resume(trainer: Any, config: ProgramOptions) -> TrainingSummary:
+def attention_of(model: Any) -> str | None:
+    """Return the implementation of attention of a model of transformers, or of the first one within it."""
+    configs = [each.config for each in model.modules() if hasattr(each, "config")]
+    return getattr(configs[0], "_attn_implementation", None) if configs else None
+
+
+def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     """Train, from the last checkpoint if there is one."""
     start, checkpoint = time.perf_counter(), last_checkpoint(Path(config.out))
     output = trainer.train(resume_from_checkpoint=checkpoint)

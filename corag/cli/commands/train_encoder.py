@@ -1,0 +1,39 @@
+"""Train the encoder of later hops on pairs of queries and passages: training/encoder.py, from anywhere.
+
+corag train encoder --pairs pairs/mine --out encoders/mine
+corag train encoder --config training/configs/encoder_cpu.yaml --pairs pairs/a,pairs/b --out encoders/mine
+
+Passages keep the vectors of the index that is there, and --retriever.hop_encoder FOLDER searches it; with
+--passages trained they are learned too, and an index is built with --encoder FOLDER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from training.encoder import check
+from training.retriever_config import EncoderTraining
+from training.stages import ENCODER, launch_program
+
+
+@dataclass(frozen=True)
+class TrainEncoderOptions(EncoderTraining):
+    """Options of 'corag train encoder': those of training/encoder.py, and how it is launched.
+
+    Attributes:
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+            one process, on the CPU if there is no GPU.
+    """
+
+    launch: tuple[str, ...] = ()
+
+
+def main(config: TrainEncoderOptions) -> int:
+    """Train; return the exit status of the training, which has printed what went wrong.
+
+    Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
+    """
+    check(config)
+    options = asdict(config)
+    launch = options.pop("launch")  # accelerate's, not the training's
+    return launch_program(ENCODER, options, launch)

@@ -1,0 +1,38 @@
+"""Train a re-ranker, a cross-encoder, on pairs of queries and passages: training/reranker.py, from anywhere.
+
+corag train reranker --pairs pairs/mine --out rerankers/mine
+corag train reranker --config training/configs/reranker_cpu.yaml --pairs pairs/a,pairs/b --out rerankers/mine
+
+--retriever.reranker FOLDER searches with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from training.reranker import check
+from training.retriever_config import RerankerTraining
+from training.stages import RERANKER, launch_program
+
+
+@dataclass(frozen=True)
+class TrainRerankerOptions(RerankerTraining):
+    """Options of 'corag train reranker': those of training/reranker.py, and how it is launched.
+
+    Attributes:
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+            one process, on the CPU if there is no GPU.
+    """
+
+    launch: tuple[str, ...] = ()
+
+
+def main(config: TrainRerankerOptions) -> int:
+    """Train; return the exit status of the training, which has printed what went wrong.
+
+    Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
+    """
+    check(config)
+    options = asdict(config)
+    launch = options.pop("launch")  # accelerate's, not the training's
+    return launch_program(RERANKER, options, launch)

@@ -1,0 +1,143 @@
+"""The encoder of later hops, trained with sentence-transformers on queries and passages.
+
+    accelerate launch training/encoder.py --config training/configs/encoder_cpu.yaml --pairs PAIRS --out OUT
+
+The loss is MultipleNegativesRankingLoss: of the passages of a batch, a query's own shall be nearest (DPR,
+Karpukhin et al. 2020, section 3.2). The folder is one of sentence-transformers, with ``training.json``,
+which says how it was made, and ``metrics.jsonl``. The same command goes on from the last checkpoint, or does
+nothing if it had finished.
+
+This is a program of its own, not a command: accelerate starts it once per device, each with its own rank.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from corag.core.files import write_atomically
+from retrieval.dense.encoder import HOP_ENCODER
+from retrieval.dense.fingerprint import model_fingerprint
+from retrieval.dense.prompts import Prompts, own_prompts, stated_names
+from training import retriever
+from training.program import start_program
+from training.retriever_config import EncoderTraining
+
+
+def check(config: EncoderTraining) -> None:
+    """Refuse what cannot be trained. Raises as :func:`training.retriever.check` does."""
+    retriever.check(config)
+
+
+def main(config: EncoderTraining) -> dict[str, Any]:
+    """Train, save the encoder with its manifest, and return the manifest.
+
+    Raises as :func:`training.retriever.check` does, before anything is trained.
+    """
+    base: list[str] = []
+    prompts: list[Prompts] = []
+
+    def load_model(folder: str) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(folder)
+        base.append(model_fingerprint(model))
+        prompts.append(own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder))))
+        return model
+
+    def finish(model: Any, out: Path) -> Mapping[str, Any]:
+        note = {"passages": config.passages, "passage_encoder": base[0]}
+        write_atomically(out / HOP_ENCODER, json.dumps(note, indent=1) + "\n")
+        return {}
+
+    return retriever.train_model(
+        config,
+        load_model,
+        lambda model, rows: make_trainer(config, model, rows, prompts[0]),
+        lambda model: scorer(model, prompts[0]),
+        finish,
+    )
+
+
+def make_trainer(
+    config: EncoderTraining, model: Any, rows: Mapping[str, list[dict[str, Any]]], prompts: Prompts
+) -> Any:
+    """Build sentence-transformers' trainer."""
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.base.training_args import BatchSamplers
+    from sentence_transformers.sentence_transformer import losses
+
+    from training.frozen_passages import FrozenPassagesLoss
+
+    tables = {split: columns_of(part, config.negatives) for split, part in rows.items() if part}
+    columns = tables["train"].column_names
+    own = {
+        # A passage that stands in a batch twice would be wrong for a query that it is right for.
+        "batch_sampler": BatchSamplers.NO_DUPLICATES,
+        "prompts": {name: prompts.query if name == "query" else prompts.document for name in columns},
+    }
+    if config.passages == "frozen":
+        loss: Any = FrozenPassagesLoss(model)
+    elif config.mini_batch:
+        loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=config.mini_batch)
+    else:
+        loss = losses.MultipleNegativesRankingLoss(model)
+    return SentenceTransformerTrainer(
+        model=model,
+        args=retriever.trainer_arguments(
+            SentenceTransformerTrainingArguments, config, own, evaluates="validation" in tables
+        ),
+        train_dataset=tables["train"],
+        eval_dataset=tables.get("validation"),
+        loss=loss,
+    )
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
+    """Return a table of query, positive, negative_1 and so on, a row for each right passage.
+
+    A query with fewer wrong passages repeats them.
+    """
+    import datasets
+
+    return datasets.Dataset.from_list(
+        [
+            {"query": row["query"], "positive": positive}
+            | {
+                f"negative_{place + 1}": row["negatives"][place % len(row["negatives"])]
+                for place in range(negatives)
+            }
+            for row in rows
+            for positive in row["positives"]
+        ]
+    )
+
+
+def scorer(model: Any, prompts: Prompts) -> retriever.Score:
+    """Return how an encoder ranks passages: by cosine."""
+
+    def score(query: str, passages: Sequence[str]) -> Sequence[float]:
+        one = model.encode([query], prompt=prompts.query, normalize_embeddings=True, show_progress_bar=False)
+        many = model.encode(
+            list(passages), prompt=prompts.document, normalize_embeddings=True, show_progress_bar=False
+        )
+        return [float(each) for each in many @ one[0]]
+
+    return score
+
+
+def summarise(config: EncoderTraining, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and how to use it."""
+    use = (
+        f"--retriever.hop_encoder {config.out} with an index of the encoder '{config.model}'"
+        if config.passages == "frozen"
+        else f"corag index CORPUS --kind dense --encoder {config.out} --out INDEX"
+    )
+    return retriever.summarise(config, manifest, use)
+
+
+if __name__ == "__main__":
+    summary = "train the encoder of later hops"
+    start_program(EncoderTraining, check, main, summarise, "training/encoder.py", summary)

@@ -1,0 +1,113 @@
+"""A re-ranker, a cross-encoder that reads query and passage together, trained with sentence-transformers.
+
+    accelerate launch training/reranker.py --config training/configs/reranker_cpu.yaml --pairs PAIRS --out OUT
+
+It may start from a cross-encoder or from an encoder, whose weights it takes and gives a new output. The
+folder is one of sentence-transformers, with ``training.json``, which says how it was made, and
+``metrics.jsonl``. The same command goes on from the last checkpoint, or does nothing if it had finished.
+
+This is a program of its own, not a command: accelerate starts it once per device, each with its own rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from training import retriever
+from training.program import start_program
+from training.retriever_config import RerankerTraining
+
+
+def check(config: RerankerTraining) -> None:
+    """Refuse what cannot be trained. Raises as :func:`training.retriever.check` does."""
+    retriever.check(config)
+
+
+def main(config: RerankerTraining) -> dict[str, Any]:
+    """Train, save the re-ranker with its manifest, and return the manifest.
+
+    Raises as :func:`training.retriever.check` does, before anything is trained.
+    """
+
+    def load_model(folder: str) -> Any:
+        import torch
+        from sentence_transformers import CrossEncoder
+
+        torch.manual_seed(config.seed)  # of an output that an encoder does not have
+        return CrossEncoder(folder, num_labels=1)
+
+    return retriever.train_model(
+        config, load_model, lambda model, rows: make_trainer(config, model, rows), scorer
+    )
+
+
+def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[dict[str, Any]]]) -> Any:
+    """Build sentence-transformers' trainer."""
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses
+
+    kinds: dict[str, Any] = {
+        "bce": losses.BinaryCrossEntropyLoss,
+        "listnet": losses.ListNetLoss,
+        "lambda": losses.LambdaLoss,
+    }
+    columns = judged_pairs if config.loss == "bce" else judged_lists
+    tables = {split: columns(part, config.negatives) for split, part in rows.items() if part}
+    return CrossEncoderTrainer(
+        model=model,
+        args=retriever.trainer_arguments(
+            CrossEncoderTrainingArguments, config, {}, evaluates="validation" in tables
+        ),
+        train_dataset=tables["train"],
+        eval_dataset=tables.get("validation"),
+        loss=kinds[config.loss](model),
+    )
+
+
+def judged_lists(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
+    """Return a table of query, passages and labels (1.0 for right, 0.0 for wrong), a row for each query."""
+    import datasets
+
+    return datasets.Dataset.from_list(
+        [
+            {
+                "query": row["query"],
+                "passages": [*row["positives"], *row["negatives"][:negatives]],
+                "labels": [1.0] * len(row["positives"]) + [0.0] * len(row["negatives"][:negatives]),
+            }
+            for row in rows
+        ]
+    )
+
+
+def judged_pairs(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
+    """Return a table of query, passage and label (1.0 for right, 0.0 for wrong)."""
+    import datasets
+
+    return datasets.Dataset.from_list(
+        [
+            {"query": row["query"], "passage": passage, "label": label}
+            for row in rows
+            for label, part in ((1.0, row["positives"]), (0.0, row["negatives"][:negatives]))
+            for passage in part
+        ]
+    )
+
+
+def scorer(model: Any) -> retriever.Score:
+    """Return how a cross-encoder ranks passages."""
+
+    def score(query: str, passages: Sequence[str]) -> Sequence[float]:
+        pairs = [(query, passage) for passage in passages]
+        return [float(each) for each in model.predict(pairs, show_progress_bar=False)]
+
+    return score
+
+
+def summarise(config: RerankerTraining, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and how to use it."""
+    return retriever.summarise(config, manifest, f"--retriever.reranker {config.out}")
+
+
+if __name__ == "__main__":
+    start_program(RerankerTraining, check, main, summarise, "training/reranker.py", "train a re-ranker")

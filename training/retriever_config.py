@@ -1,0 +1,110 @@
+"""Options of training what searches: the encoder of later hops, and a re-ranker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge
+
+from corag.core.errors import ConfigError
+from corag.core.option_names import Mark
+from training.config import TRL_POINTERS, LoopOptions
+
+POINTERS = {
+    name: text
+    for name, text in TRL_POINTERS.items()
+    if not any(word in text for word in ("--tuning", "--lora", "--batching", "--attention", "--rows"))
+} | {
+    "rows": "write --pairs, a folder that 'corag pairs --for retriever' wrote.",
+    "train_file": "write --pairs, a folder that 'corag pairs --for retriever' wrote.",
+    "max_seq_length": "write --max_length: longer texts are cut.",
+}
+"""What sentence-transformers and transformers call an option of training, and what it is here."""
+
+
+@dataclass(frozen=True)
+class RetrieverTraining(LoopOptions):
+    """Options of training an encoder or a re-ranker.
+
+    Attributes:
+        pairs: one or more folders that 'corag pairs --for retriever' wrote (A,B), learned from together.
+        out: folder of the model and of its checkpoints.
+        model: what it starts from: "default" (all-MiniLM-L6-v2), a folder or a Hugging Face name.
+        negatives: wrong passages of a query that are taken, the best ranked ones.
+        max_length: tokens of a text at most while it is trained; longer ones are cut.
+        learning_rate: its greatest value.
+        epochs: passes over the pairs.
+        batch_size: queries per device and step.
+        seed: of the order of the pairs, and of what a model lacks and begins at random.
+        trainer: any other argument of sentence-transformers' trainer (and so of transformers'
+            TrainingArguments), as a mapping, such as '{max_grad_norm: 0.5}'.
+    """
+
+    pairs: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
+    out: Annotated[str, Mark.PLACE] = ""
+    model: str = "default"
+    negatives: Annotated[int, Ge(1)] = 4
+    max_length: Annotated[int, Ge(8)] = 192
+    learning_rate: float = 2e-5
+    epochs: float = 2.0
+    batch_size: int = 32
+
+    COMMAND: ClassVar[str] = ""
+    POINTERS: ClassVar[dict[str, str]] = POINTERS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.pairs or not self.out:
+            raise ConfigError(
+                f"name the pairs and where the result goes: {self.COMMAND} --pairs PAIRS --out FOLDER."
+            )
+
+    @property
+    def writes_model(self) -> bool:
+        """Whether checkpoints hold whole models: here always."""
+        return True
+
+
+@dataclass(frozen=True)
+class EncoderTraining(RetrieverTraining):
+    """Options of training/encoder.py.
+
+    Attributes:
+        passages: "frozen" trains how queries are read alone: passages keep the vectors of ``model``, so an
+            index of it is searched as it is (--retriever.hop_encoder FOLDER). "trained" trains both: index
+            again with --encoder FOLDER.
+        mini_batch: with passages "trained", queries whose activations are held at a time, for batches that do
+            not fit (GradCache, Gao et al. 2021); 0 for the whole batch. The result is the same.
+    """
+
+    passages: Literal["frozen", "trained"] = "frozen"
+    mini_batch: Annotated[int, Ge(0)] = 0
+
+    ARGUMENTS_CLASS: ClassVar[str] = "SentenceTransformerTrainingArguments"
+    COMMAND: ClassVar[str] = "corag train encoder"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mini_batch and self.passages == "frozen":
+            raise ConfigError(
+                f"mini_batch is {self.mini_batch}, which is for --passages trained: frozen passages need no "
+                "activations. Leave it out."
+            )
+
+
+@dataclass(frozen=True)
+class RerankerTraining(RetrieverTraining):
+    """Options of training/reranker.py.
+
+    Attributes:
+        loss: "bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and
+            "lambda" (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other.
+    """
+
+    negatives: int = 7
+    batch_size: int = 8
+    loss: Literal["bce", "listnet", "lambda"] = "listnet"
+
+    ARGUMENTS_CLASS: ClassVar[str] = "CrossEncoderTrainingArguments"
+    COMMAND: ClassVar[str] = "corag train reranker"

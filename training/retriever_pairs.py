@@ -1,0 +1,388 @@
+"""Pairs that a retriever learns from: a query of a hop, the passages that answer it, and some that do not.
+
+Queries are the gold sub-questions of a dataset, the sub-queries of kept chains, the questions themselves and,
+of questions without sub-questions, the question with the title of the passage that comes first. Wrong
+passages come from the search of ``--retriever``: what ranks high, or is linked, and is not gold. No model is
+asked.
+
+Karpukhin et al. 2020 (DPR), section 3.2, for BM25's hits as negatives; Xiong et al. 2021 (MDR), section 3,
+for the next passage's query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Lt
+
+from corag.chains.search_text import SearchText, search_text
+from corag.core.errors import ConfigError, DataError
+from corag.core.identity import identity_of
+from corag.core.installation import require
+from corag.core.json_types import to_json_types
+from corag.core.options import Options
+from corag.core.protocols import Retriever
+from corag.core.text import mentions
+from corag.core.types import GoldHop, Passage, Question
+from eval.datasets.reasoning import as_question, resolve
+from eval.experiment.backends import open_searched, require_index
+from eval.experiment.questions import QuestionFile
+from retrieval.config import RetrieverConfig
+from retrieval.title_links import without_brackets
+from training import tables
+from training.chains import ChainRow, read_chains
+from training.data import is_validation
+
+REPORT = "retriever_pairs.json"
+_QUESTIONS_AT_ONCE = 200  # searched at the same time, and held with their passages
+
+
+@dataclass(frozen=True)
+class RetrieverPairsConfig(Options):
+    """Which pairs are made.
+
+    Attributes:
+        text: what a sub-query is searched with, as --corag.search_text says it in decoding.
+        negatives: wrong passages of a query at most, the best ranked ones.
+        depth: hits of the search that they are taken from.
+        whole: whether the question itself is a query too, with all gold passages.
+        validation: share of the questions whose pairs are set aside for evaluation.
+        seed: decides which questions are set aside.
+    """
+
+    text: SearchText = "sub_query"
+    negatives: Annotated[int, Ge(1)] = 8
+    depth: Annotated[int, Ge(1)] = 30
+    whole: bool = True
+    validation: Annotated[float, Ge(0), Lt(1)] = 0.05
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MakeRetrieverPairsConfig(QuestionFile):
+    """Options of 'corag pairs --for retriever'.
+
+    Attributes:
+        chains: folders that 'corag sample' wrote, whose kept chains' sub-queries are queries.
+        out: folder of the pairs.
+        pairs: which pairs are made.
+        retriever: the index of the questions' passages, whose search the wrong passages come from; with
+            ``links titles`` linked ones too.
+    """
+
+    chains: list[str] = field(default_factory=list)
+    out: str = ""
+    pairs: RetrieverPairsConfig = field(default_factory=RetrieverPairsConfig)
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
+
+    def __post_init__(self) -> None:
+        if not self.out or not (self.questions or self.chains):
+            raise ConfigError(
+                "name questions with gold passages, or chains, and where the pairs go: corag pairs --for "
+                "retriever --questions FILE --dataset NAME --retriever.index INDEX --out PAIRS."
+            )
+        if self.questions:
+            super().__post_init__()
+        require_index(self.retriever)
+
+
+@dataclass(frozen=True, slots=True)
+class HopQuery:
+    """A query, before it is searched.
+
+    Attributes:
+        kind: "question", "sub_query" (of a decomposition), "chain" (of a kept chain) or "next" (the question
+            with the title of the passage before).
+        hop: counted from 1; 0 for the whole question.
+        text: what is searched for.
+        positives: ids of the passages that answer it.
+        answers: a hit that holds one of these is no wrong passage, whether gold or not.
+    """
+
+    kind: str
+    hop: int
+    text: str
+    positives: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverPair:
+    """A row of the dataset: a query with right and wrong passages, as encoders and re-rankers read them."""
+
+    question_id: str
+    kind: str
+    hop: int
+    query: str
+    positives: list[str]
+    negatives: list[str]
+    positive_ids: list[str]
+    negative_ids: list[str]
+
+
+@dataclass
+class PairCounts:
+    """How many queries of one kind and split there are, with how many passages."""
+
+    queries: int = 0
+    positives: int = 0
+    negatives: int = 0
+
+
+@dataclass
+class RetrieverPairsReport:
+    """What was written.
+
+    Attributes:
+        settings: all that the pairs depend on.
+        questions: those with a pair.
+        left_out: queries without a row, by reason.
+        lengths: counts by "split/kind".
+        hops: queries by the hop that they are of.
+        files: the question files, by name.
+    """
+
+    settings: dict[str, Any]
+    questions: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    lengths: dict[str, PairCounts] = field(default_factory=dict)
+    hops: dict[str, int] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+    def add(self, split: str, pair: RetrieverPair) -> None:
+        """Count a row."""
+        counts = self.lengths.setdefault(f"{split}/{pair.kind}", PairCounts())
+        counts.queries += 1
+        counts.positives += len(pair.positives)
+        counts.negatives += len(pair.negatives)
+        self.hops[str(pair.hop)] = self.hops.get(str(pair.hop), 0) + 1
+
+    def leave_out(self, reason: str) -> None:
+        """Count a query without a row."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+    def lines(self) -> Iterator[str]:
+        """Write it for a reader."""
+        yield f"questions {self.questions}; queries by hop {dict(sorted(self.hops.items()))}"
+        yield f"queries left out: {self.left_out or 0}"
+        yield f"{'split/kind':<22} {'queries':>8} {'right':>7} {'wrong':>7}   (mean passages)"
+        for name, each in sorted(self.lengths.items()):
+            right, wrong = each.positives / each.queries, each.negatives / each.queries
+            yield f"{name:<22} {each.queries:>8} {right:>7.2f} {wrong:>7.2f}"
+
+
+async def make_retriever_pairs(config: MakeRetrieverPairsConfig) -> RetrieverPairsReport:
+    """Load questions and chains, open the index, and write the pairs."""
+    require("making pairs", "datasets")
+    folders = [Path(each) for each in config.chains]
+    chains = {row.question.id: row for row in read_chains(folders)}
+    questions = {each.id: each for each in (config.load() if config.questions else ())}
+    questions |= {name: row.question for name, row in chains.items() if name not in questions}
+    async with open_searched(config.retriever) as retriever:
+        settings: dict[str, Any] = to_json_types(
+            {
+                "chains": tables.identify(folders),
+                "questions": config.source if config.questions else {},
+                "ids": sorted(questions),
+                "pairs": identity_of(config.pairs),
+                "retriever": retriever.fingerprint,
+            }
+        )
+        # By name, so that training can warn of test questions; chains name the files of theirs.
+        files = [*tables.question_files(folders), *([config.questions] if config.questions else [])]
+        report = RetrieverPairsReport(settings, files=[*filter(None, files)])
+        return await write_retriever_pairs(
+            list(questions.values()), chains, Path(config.out), retriever, config.pairs, report
+        )
+
+
+async def write_retriever_pairs(
+    questions: Sequence[Question],
+    chains: Mapping[str, ChainRow],
+    out: Path,
+    retriever: Retriever,
+    config: RetrieverPairsConfig,
+    report: RetrieverPairsReport,
+) -> RetrieverPairsReport:
+    """Write the pairs of some questions and of their kept ``chains``, by question, to ``out``.
+
+    ``report``: with the settings; it is filled. Pairs of the same settings that are there already are left as
+    they are. Raises :class:`ConfigError` if ``out`` holds others, :class:`DataError` if there are none.
+    """
+    if (earlier := read_retriever_pairs_report(out)) is not None:
+        tables.refuse_others(out, earlier.settings, report.settings)
+        return earlier
+    tables.make_room(out)
+    splits: dict[str, list[RetrieverPair]] = {"train": [], "validation": []}
+    ordered = sorted(questions, key=lambda each: each.id)
+    for start in range(0, len(ordered), _QUESTIONS_AT_ONCE):
+        chunk = ordered[start : start + _QUESTIONS_AT_ONCE]
+        made = await asyncio.gather(
+            *(_question_pairs(each, chains.get(each.id), retriever, config, report) for each in chunk)
+        )
+        for question, pairs in zip(chunk, made, strict=True):
+            split = "validation" if is_validation(question.id, config) else "train"
+            splits[split] += pairs
+            report.questions += bool(pairs)
+            for pair in pairs:
+                report.add(split, pair)
+    if not splits["train"]:
+        raise DataError(
+            f"the questions give no pairs to train on; queries left out, by reason: {report.left_out or 0}. "
+            "Pairs want questions with gold passages (supporting) that the index has, or kept chains."
+        )
+    tables.save(
+        out, {split: [_table(pairs)] if pairs else [] for split, pairs in splits.items()}, REPORT, report
+    )
+    return report
+
+
+def read_retriever_pairs_report(folder: Path) -> RetrieverPairsReport | None:
+    """Read what was written to a folder of pairs; None if there are none."""
+    return tables.read_report(folder / REPORT, RetrieverPairsReport, PairCounts)
+
+
+async def _question_pairs(
+    question: Question,
+    row: ChainRow | None,
+    retriever: Retriever,
+    config: RetrieverPairsConfig,
+    report: RetrieverPairsReport,
+) -> list[RetrieverPair]:
+    """Return a question's pairs, and count in the report what gave none."""
+    read = [name for hop in row.chain.hops for name in hop.passage_ids] if row and row.chain else []
+    listed = [*question.supporting, *(hop.passage_id for hop in question.decomposition), *read]
+    ids = dict.fromkeys(filter(None, listed))
+    passages = {each.id: each for each in await retriever.passages(list(ids))}
+    missing = [name for name in question.supporting if name not in passages]
+    for _ in missing:
+        report.leave_out("gold passage not in the index")
+    if not question.supporting and not read:
+        report.leave_out("question without gold passages")
+    queries = [
+        *gold_queries(question, passages, config),
+        *(chain_queries(row, passages, config) if row else ()),
+    ]
+    distinct: dict[str, HopQuery] = {}
+    for query in queries:
+        if not query.positives:
+            report.leave_out(f"{query.kind} without a passage that answers it")
+        elif query.text in distinct:
+            report.leave_out("said twice of one question")
+        else:
+            distinct[query.text] = query
+    pairs = await asyncio.gather(
+        *(_search_negatives(question, each, passages, retriever, config) for each in distinct.values())
+    )
+    for pair in pairs:
+        if not pair.negatives:
+            report.leave_out("every hit is right")
+    return [pair for pair in pairs if pair.negatives]
+
+
+def gold_queries(
+    question: Question, passages: Mapping[str, Passage], config: RetrieverPairsConfig
+) -> Iterator[HopQuery]:
+    """Yield the queries that a dataset's own annotation gives. ``passages``: by id, with the gold ones."""
+    golds = [passages[name] for name in question.supporting if name in passages]
+    if config.whole and golds:
+        yield HopQuery("question", 0, question.text, tuple(each.id for each in golds), question.answers)
+    answers: list[str] = []
+    for number, hop in enumerate(question.decomposition, 1):
+        asked = as_question(resolve(hop.question, answers))
+        text = search_text(config.text, asked, question.text, answers[-1] if answers else "")
+        right = tuple(each.id for each in gold_of_hop(hop, asked, golds))
+        if hop.passage_id in passages:
+            right = (hop.passage_id,)
+        yield HopQuery("sub_query", number, text, right, (hop.answer,))
+        answers.append(hop.answer)
+    if not question.decomposition and len(golds) == 2:
+        for first, second in _orders(question.text, *golds):
+            text = f"{question.text} {first.title}"
+            yield HopQuery("next", 2, text, (second.id,), question.answers)
+
+
+def gold_of_hop(hop: GoldHop, asked: str, golds: Sequence[Passage]) -> list[Passage]:
+    """Return which of a question's gold passages answer a sub-question, by title and answer; [] if unclear.
+
+    ``asked``: the sub-question with the earlier answers in it.
+    """
+    named = [each for each in golds if mentions([asked], [without_brackets(each.title)])]
+    holding = [each for each in golds if mentions([each.contents], [hop.answer])]
+    both = [each for each in named if each in holding]
+    return next((each for each in (both, holding, named) if len(each) == 1), [])
+
+
+def chain_queries(
+    row: ChainRow, passages: Mapping[str, Passage], config: RetrieverPairsConfig
+) -> Iterator[HopQuery]:
+    """Yield the sub-queries of a question's kept chain that were answered.
+
+    Right are the gold passages that the hop read and that hold its sub-answer; all that hold it, where the
+    question has no gold passages.
+    """
+    last = ""
+    for number, hop in enumerate(row.chain.hops if row.chain is not None else (), 1):
+        if not hop.refused:
+            read = [passages[name] for name in hop.passage_ids if name in passages]
+            holding = [each.id for each in read if mentions([each.contents], [hop.sub_answer])]
+            right = [
+                name for name in holding if not row.question.supporting or name in row.question.supporting
+            ]
+            text = search_text(config.text, hop.sub_query, row.question.text, last)
+            yield HopQuery("chain", number, text, tuple(right), (hop.sub_answer,))
+        last = "" if hop.refused else hop.sub_answer
+
+
+def _orders(question: str, one: Passage, other: Passage) -> list[tuple[Passage, Passage]]:
+    """Return in which order two gold passages are come upon: that which the question names first, or both."""
+    names = [mentions([question], [without_brackets(each.title)]) for each in (one, other)]
+    if names[0] != names[1]:
+        return [(one, other) if names[0] else (other, one)]
+    return [(one, other), (other, one)]
+
+
+async def _search_negatives(
+    question: Question,
+    query: HopQuery,
+    passages: Mapping[str, Passage],
+    retriever: Retriever,
+    config: RetrieverPairsConfig,
+) -> RetrieverPair:
+    """Return a query's row. Hits that hold its answer are left out: the dataset may not mark all that do."""
+    answers = [each for each in query.answers if each.strip() and each.strip().lower() not in ("yes", "no")]
+    wrong: list[Passage] = []
+    for hit in await retriever.search(query.text, config.depth):
+        known = hit.passage.id in query.positives or hit.passage.id in question.supporting
+        if not known and len(wrong) < config.negatives and not mentions([hit.passage.contents], answers):
+            wrong.append(hit.passage)
+    right = [passages[name] for name in query.positives]
+    return RetrieverPair(
+        question.id,
+        query.kind,
+        query.hop,
+        query.text,
+        [each.contents for each in right],
+        [each.contents for each in wrong],
+        [each.id for each in right],
+        [each.id for each in wrong],
+    )
+
+
+def _table(pairs: Sequence[RetrieverPair]) -> Any:
+    import datasets
+
+    texts = {name: datasets.Value("string") for name in ("question_id", "kind", "query")}
+    lists = ("positives", "negatives", "positive_ids", "negative_ids")
+    features = datasets.Features(
+        texts
+        | {"hop": datasets.Value("int32")}
+        | dict.fromkeys(lists, datasets.List(datasets.Value("string")))
+    )
+    return datasets.Dataset.from_list([asdict(pair) for pair in pairs], features=features)
