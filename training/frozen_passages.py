@@ -35,7 +35,6 @@ class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
         vectors += [self._encode(each).to(vectors[0]) for each in passages]
         return self.compute_loss_from_embeddings(vectors, labels)
 
-    @torch.no_grad()
     def _encode(self, features: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return a vector for each text, shape [texts, dimension]."""
         rows = features["input_ids"].cpu()
@@ -50,6 +49,8 @@ class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
                 name: value[new] if isinstance(value, torch.Tensor) and len(value) == len(names) else value
                 for name, value in features.items()
             }
-            for place, vector in zip(new, model(part)["sentence_embedding"].float().cpu(), strict=True):
+            with torch.no_grad():
+                vectors = model(part)["sentence_embedding"].float().cpu()
+            for place, vector in zip(new, vectors, strict=True):
                 self._vectors[names[place]] = vector
         return torch.stack([self._vectors[name] for name in names])

@@ -156,7 +156,7 @@ def train_model(
         trainer.save_model(config.out)
         more = finish(trainer.model, Path(config.out)) if trainer.is_world_process_zero() else {}
         after = first_right(score_with(trainer.model), rows["validation"])
-        return figures(summary, evaluation, before[0], after, len(rows["train"])) | more
+        return figures(summary, evaluation, before[0], after, len(rows["train"])) | dict(more)
 
     return run_training(
         config, settings, f"model {config.model} and {len(rows['train'])} queries", make, train
