@@ -46,6 +46,7 @@ COMMANDS = {
     "sweep": Command(
         "corag.cli.commands.sweep", "answer a dataset with many settings over one engine and print one table"
     ),
+    "plan": Command("corag.cli.commands.plan", "say what a run or a sweep will take, by a pilot of it"),
     "ask": Command(
         "corag.cli.commands.ask", "answer a question, or one after another at a prompt", "question"
     ),

@@ -9,8 +9,9 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
+from eval.experiment.estimate import FEWEST, Spent, estimate
 from eval.experiment.executor import Executor, QuestionTask
-from eval.experiment.progress import Rate, RunProgress, Work
+from eval.experiment.progress import Rate, RunProgress, Work, print_progress
 
 
 async def answer_into(
@@ -47,6 +48,10 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
+    planned = estimate(run.path, len(waiting), answered) if min(len(waiting), answered) >= FEWEST else None
+    spent = Spent()
+    if planned:
+        print_progress(f"{title}: about {planned}, judged by {planned.judged_by:,} that are answered")
     with RunProgress(
         title,
         total=len(questions),
@@ -61,5 +66,8 @@ async def answer_into(
             # Written before it is counted: what a person is shown as finished survives a kill.
             run.append(row)
             progress.advance(row)
+            spent.add(row)
 
         await answer_all(waiting, answer, record, in_flight=in_flight)
+    if planned:
+        print_progress(f"{title}: {spent.beside(planned)}")

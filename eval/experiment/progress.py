@@ -151,6 +151,11 @@ def _bar(console: Console) -> progress.Progress:
     return progress.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
 
 
+def print_progress(line: str) -> None:
+    """Print a line where progress is shown: on standard error."""
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
+
+
 def clock(seconds: float) -> str:
     """Write a time as hours, minutes and seconds.
 

@@ -1,0 +1,89 @@
+"""Say what a run or a sweep will take before it is paid for: time, tokens, searches, disk.
+
+    corag plan --config experiment.yaml --pilot 20
+    corag plan --config eval/configs/world.yaml
+
+A pilot of some questions, drawn evenly from all, is answered by every method or cell. 'corag run' or 'corag
+sweep' with the same options goes on from there, so nothing is asked twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from corag.cli.result import CommandResult
+from corag.core.machine import count_cores
+from corag.core.runs.environment import gpu_names
+from eval.experiment.estimate import FEWEST, short
+from eval.experiment.progress import clock
+from eval.sweeps.plan import PlanConfig, PlannedRun, plan_runs
+from eval.sweeps.sweep import Openers
+from eval.tables.printing import figures_table, wide_console
+
+BACK_ENDS = Openers()
+_MOSTLY = 0.5  # share of the waiting above which searches are the bottleneck
+
+
+def main(config: PlanConfig) -> CommandResult:
+    """Answer the pilot and print the plan. The status is 1 if too little could be answered for one."""
+    planned = plan_runs(config, BACK_ENDS)
+    console = wide_console()
+    table = figures_table(
+        "what", right=("left of", "time", "computed", "within", "tokens", "searches", "traces")
+    )
+    for each in planned:
+        if (rest := each.rest) is None:
+            table.add_row(each.name, f"{each.questions:,}", *["-"] * 6)
+            continue
+        table.add_row(
+            each.name,
+            f"{rest.questions:,} of {each.questions:,}",
+            "-" if rest.seconds is None else clock(rest.seconds),
+            short(rest.computed),
+            f"±{rest.error:.0%}",
+            short(rest.tokens),
+            f"{rest.searches:,}",
+            f"{rest.bytes / 1e6:,.1f} MB",
+        )
+    console.print(table)
+    for line in remarks(config, planned):
+        console.print(line, soft_wrap=True)
+    record = {"runs": [asdict(each) | {"folder": str(each.folder)} for each in planned]}
+    return CommandResult(int(any(each.rest is None for each in planned)), [record])
+
+
+def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
+    """Yield what the table does not show: sums, the bottleneck, what is there, and how to go on."""
+    rests = [each.rest for each in planned if each.rest]
+    if len(rests) < len(planned):
+        yield f"Fewer than {FEWEST} questions were answered where there is no figure: nothing to judge by."
+    if rests:
+        seconds, size = sum(rest.seconds or 0.0 for rest in rests), sum(rest.bytes for rest in rests)
+        yield (
+            f"In all {clock(seconds)} with engine and index open, "
+            f"{short(sum(rest.computed for rest in rests))} computed tokens; judged by {rests[0].judged_by} "
+            "questions each. Caches were cold for the first of them, so longer runs are rather quicker."
+        )
+        free = shutil.disk_usage(existing(config.folder)).free
+        enough = "" if free > 2 * size else ": too little"
+        yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
+    for folder in map(Path, config.retriever.index):
+        if folder.is_dir():
+            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            yield f"Index {folder}: {size / 1e9:,.2f} GB, best in the system's page cache."
+    if slow := [each.name for each in planned if each.searching > _MOSTLY]:
+        yield f"Bottleneck: the searches of {', '.join(slow)}. More search servers or a smaller index help."
+    elif rests:
+        yield "Bottleneck: the engine."
+    gpus = gpu_names()
+    yield f"Machine: {count_cores()} cores, {f'{len(gpus)} GPUs ({gpus[0]})' if gpus else 'no GPU'}."
+    command = "sweep" if config.is_sweep else "run"
+    yield f"'corag {command}' with the same options goes on from these answers."
+
+
+def existing(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that is there."""
+    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())

@@ -1,0 +1,139 @@
+"""What the questions that a run has still to answer will take, judged by those that it has answered."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from corag.core.runs.folder import TRACES, read_attempts
+from corag.core.runs.rows import Row, SavedRow
+from corag.core.types import TokenUsage
+from eval.experiment.progress import clock
+
+FEWEST = 10
+"""Questions by which others can be judged at all."""
+
+_MOST = 1_000  # rows that are looked at: their mean is known to a few percent by then
+_AT_WORK = 0.8  # share of a start's questions until whose end the engine had enough to do
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What some questions take, in all.
+
+    Attributes:
+        questions: how many.
+        judged_by: the answered questions that it is judged by.
+        tokens: prompt and generated.
+        computed: those of them that the engine computes: they were neither in its cache nor remembered.
+        searches: that an index answers: repeats that were remembered are not among them.
+        seconds: with the engine and the index open; None if the answered ones tell no pace.
+        bytes: of their lines in ``traces.jsonl``.
+        error: half the width of the 95% interval of ``computed``, as a share of it.
+    """
+
+    questions: int
+    judged_by: int
+    tokens: int
+    computed: int
+    searches: int
+    seconds: float | None
+    bytes: int
+    error: float
+
+    def __str__(self) -> str:
+        """Write it in a line."""
+        time_ = "" if self.seconds is None else f"{clock(self.seconds)}, "
+        return (
+            f"{time_}{short(self.computed)} computed tokens (±{self.error:.0%}) of {short(self.tokens)}, "
+            f"{self.searches:,} searches, {self.bytes / 1e6:,.1f} MB of traces"
+        )
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a start of a run has taken so far, from its making on."""
+
+    questions: int = 0
+    computed: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def add(self, row: Row) -> None:
+        """Count a finished question."""
+        self.questions += 1
+        self.computed += sum(each.computed for each in row.usage.values())
+
+    def beside(self, planned: Estimate) -> str:
+        """Return a sentence that compares it with what was expected."""
+        seconds = time.monotonic() - self.began
+        ratios = [f"{self.computed / planned.computed:.2f}"] if planned.computed else []
+        ratios = [f"{seconds / planned.seconds:.2f}", *ratios] if planned.seconds else ratios
+        return (
+            f"it took {clock(seconds)} and {short(self.computed)} computed tokens, {' and '.join(ratios)} "
+            "times what was expected"
+        )
+
+
+def estimate(folder: Path, questions: int, answered: int) -> Estimate | None:
+    """Judge what ``questions`` more will take by the ``answered`` ones of a run.
+
+    None if these are fewer than :data:`FEWEST`. Raises :class:`DataError` if they cannot be read.
+    """
+    attempts = islice(read_attempts(folder), _MOST)
+    rows = [*{row.question.id: row for row in attempts if not row.error}.values()]
+    if len(rows) < FEWEST:
+        return None
+    share = questions / len(rows)
+    usages = [sum(row.usage.values(), TokenUsage()) for row in rows]
+    usage = sum(usages, TokenUsage())
+    deviation = statistics.stdev(each.computed for each in usages) / max(1, usage.computed / len(rows))
+    pace = questions_per_second(rows)
+    return Estimate(
+        questions=questions,
+        judged_by=len(rows),
+        tokens=round(share * usage.total),
+        computed=round(share * usage.computed),
+        searches=round(share * sum(row.searches - row.remembered_searches for row in rows)),
+        seconds=questions / pace if pace else None,
+        bytes=round(questions / answered * (folder / TRACES).stat().st_size),
+        error=1.96 * deviation / math.sqrt(len(rows)),
+    )
+
+
+def questions_per_second(rows: Iterable[SavedRow]) -> float:
+    """Return how many questions a second the starts of a run worked through; 0 if their rows do not tell.
+
+    Towards the end of a start fewer and fewer questions are in flight, so one of few questions seems slow.
+    What counts is the work until four fifths of them were answered: of the others, the share of their seconds
+    that lay before that.
+    """
+    starts: dict[float, list[SavedRow]] = {}
+    for row in rows:
+        starts.setdefault(row.opened, []).append(row)
+    done = elapsed = 0.0
+    for group in starts.values():
+        first = min(row.begun for row in group)
+        ends = sorted(row.begun + row.seconds for row in group)
+        until = ends[min(len(ends) - 1, round(_AT_WORK * len(ends)))]
+        done += sum(
+            min(1.0, max(0.0, until - row.begun) / row.seconds) if row.seconds else 1.0 for row in group
+        )
+        elapsed += until - first
+    return done / elapsed if elapsed > 0 else 0.0
+
+
+def short(number: int) -> str:
+    """Write a large number with two or three digits.
+
+    >>> short(1_234_567), short(98_700), short(912)
+    ('1.2 million', '99 thousand', '912')
+    """
+    for unit, size in ("billion", 1e9), ("million", 1e6), ("thousand", 1e3):
+        if number >= size:
+            return f"{number / size:.{1 if number < 10 * size else 0}f} {unit}"
+    return str(number)

@@ -1,0 +1,112 @@
+"""What a run or a sweep will take, judged by a pilot of some of its questions, which it then goes on from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge
+
+from corag.core.machine import visible_gpus
+from corag.core.runs.folder import read_lines
+from corag.core.types import Question
+from eval.experiment.estimate import FEWEST, Estimate, estimate
+from eval.experiment.run import RunConfig, answer_dataset
+from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
+from eval.tables.ledger import read_ledger
+
+_PILOT = 20
+
+
+@dataclass(frozen=True)
+class PlanConfig(SweepConfig):
+    """Options of 'corag plan': those of 'corag sweep' where there are cells or a grid, else of 'corag run'.
+
+    Attributes:
+        pilot: questions that are answered for it, drawn evenly from all; 0 for 20, or on GPUs for twice as
+            many as are in flight.
+    """
+
+    pilot: Annotated[int, Ge(0)] = 0
+
+    @property
+    def pilot_size(self) -> int:
+        """How many questions the pilot answers."""
+        return max(FEWEST, self.pilot or (2 * self.batch_size if visible_gpus() else _PILOT))
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether it has cells."""
+        return bool(self.cells or self.grid)
+
+    def options_of(self, kind: type[RunConfig]) -> dict[str, object]:
+        """Return the options that another command has too."""
+        return {each.name: getattr(self, each.name) for each in fields(kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run of a plan.
+
+    Attributes:
+        name: the method's or the cell's.
+        folder: the run folder, with what is answered so far.
+        questions: all of its questions.
+        rest: what those without an answer will take; None if too few could be answered to judge by.
+        searching: share of its questions' waiting that was for searches.
+    """
+
+    name: str
+    folder: Path
+    questions: int
+    rest: Estimate | None
+    searching: float
+
+
+def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
+    """Answer the pilot's questions and judge the rest by them.
+
+    They are answered in the very folders of the run or sweep, which keeps them. Raises as 'corag run' does.
+    """
+    if config.is_sweep:
+        return _plan_sweep(SweepConfig(**config.options_of(SweepConfig)), config.pilot_size, openers)  # type: ignore[arg-type]
+    run = RunConfig(**config.options_of(RunConfig))  # type: ignore[arg-type]
+    questions = run.load()
+    folders = asyncio.run(answer_dataset(run, draw_evenly(questions, config.pilot_size)))
+    return [_planned(name, folder, len(questions)) for name, folder in folders.items()]
+
+
+def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[PlannedRun]:
+    test_cells, dev_cells = plan_cells(config)
+    cells = [*test_cells, *dev_cells]
+    pilots = [replace(cell, questions=draw_evenly(cell.questions, pilot)) for cell in cells]
+    asyncio.run(answer_cells(pilots, openers))
+    names = [cell.name for cell in test_cells] + [f"dev: {cell.name}" for cell in dev_cells]
+    return [_planned(name, cell.folder, len(cell.questions)) for name, cell in zip(names, cells, strict=True)]
+
+
+def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]:
+    """Return ``count`` of the questions at even distances: files are often sorted, as MuSiQue's by hops.
+
+    >>> draw_evenly(range(10), 4)
+    [1, 3, 6, 8]
+    """
+    if count >= len(questions):
+        return questions
+    step = len(questions) / count
+    return [questions[int((number + 0.5) * step)] for number in range(count)]
+
+
+def _planned(name: str, folder: Path, questions: int) -> PlannedRun:
+    answered = sum(not line.failed for line in read_lines(folder).values())
+    waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items() if each}
+    return PlannedRun(
+        name,
+        folder,
+        questions,
+        estimate(folder, questions - answered, answered) if answered else None,
+        waiting.get("search", 0.0) / max(sum(waiting.values()), 1e-9),
+    )

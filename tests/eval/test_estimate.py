@@ -1,0 +1,118 @@
+"""What a run has still to do is judged by what it did: tokens, searches, seconds, bytes."""
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from corag.cli.main import main
+from corag.core.protocols import GenerateRequest, Sampling
+from corag.core.runs.folder import TRACES, RunFolder, read_lines
+from corag.core.runs.rows import Row
+from corag.core.types import Answer, Question, TokenUsage
+from eval.experiment.estimate import estimate, questions_per_second, short
+from eval.experiment.executor import LocalExecutor
+from eval.experiment.loop import answer_into
+from eval.sweeps.plan import draw_evenly
+from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, saved
+from tests.eval.test_sweep import SETTINGS as SWEEP
+from tests.eval.test_sweep import TOWNS, Backends, backends
+from tests.fakes import ScriptedGenerator, chat_prompt
+
+__all__ = ["backends"]
+
+
+def test_the_rest_is_judged_by_the_mean_of_what_is_answered(tmp_path: Path) -> None:
+    usage = [TokenUsage(1, 10 * n, 2, 10 * n, 5) for n in range(1, 13)]
+    rows = [
+        replace(row(question, "x", ["p"]), usage={"reader": each, "measure": each}, begun=100.0, seconds=2.0)
+        for question, each in zip(QUESTIONS, usage, strict=False)
+    ]
+    failed = row(QUESTIONS[20], None)
+    folder = make_run(tmp_path / "run", [*rows, failed])
+    rest = estimate(folder, 120, 12)
+    assert rest is not None and (rest.questions, rest.judged_by, rest.searches) == (120, 12, 120)
+    assert rest.tokens == 20 * sum(each.total for each in usage)
+    assert rest.computed == 20 * sum(each.computed for each in usage)
+    assert rest.bytes == 10 * (folder / TRACES).stat().st_size
+    assert 0.2 < rest.error < 0.6
+    assert rest.seconds == pytest.approx(20.0), "twelve in two seconds"
+    assert estimate(make_run(tmp_path / "few", rows[:9]), 5, 9) is None
+
+
+def test_the_pace_is_that_of_an_engine_at_work_and_of_each_start_by_itself() -> None:
+    """Ten questions in flight, the last alone for a minute: a longer run would have filled its place."""
+    ten = [replace(saved(each, "x"), begun=100.0, seconds=10.0, opened=1.0) for each in QUESTIONS[:9]]
+    last = replace(saved(QUESTIONS[9], "x"), begun=100.0, seconds=70.0, opened=1.0)
+    pace = questions_per_second([*ten, last])
+    assert pace == pytest.approx((9 + 10 / 70) / 10)
+    later = [replace(each, begun=5000.0, opened=2.0) for each in (*ten, last)]
+    assert questions_per_second([*ten, last, *later]) == pytest.approx(pace), "the hours between do not count"
+    assert questions_per_second([]) == 0.0
+
+
+def test_large_numbers_are_short() -> None:
+    assert [short(each) for each in (0, 999, 9_940, 123_456_789, 2e9)] == [
+        "0", "999", "9.9 thousand", "123 million", "2.0 billion",
+    ]  # fmt: skip
+
+
+def test_a_sorted_file_is_drawn_from_evenly() -> None:
+    assert [int(each.id) for each in draw_evenly(QUESTIONS, 4)] == [3, 9, 15, 21]
+    assert list(draw_evenly(QUESTIONS, 99)) == QUESTIONS
+
+
+async def answer(question: Question, generator: ScriptedGenerator, retriever: object) -> Row:
+    reply = await generator.generate(GenerateRequest(chat_prompt(question.text), Sampling(4)))
+    usage = {"reader": reply.usage}
+    return Row(question, Answer("Town"), (), usage, 0.01, begun=100.0 + int(question.id) / 100)
+
+
+def test_a_run_that_goes_on_tells_what_is_left_and_then_how_far_off_that_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(count: int) -> str:
+        executor = LocalExecutor(ScriptedGenerator(lambda request: "Town"), None)
+        with RunFolder(tmp_path / "run", SETTINGS, START) as run:
+            asyncio.run(answer_into(run, QUESTIONS[:count], answer, executor, title="mine", batch_size=4))
+        return capsys.readouterr().err
+
+    assert "judged by" not in start(12)
+    told = start(24)
+    assert re.search(r"^mine: about .* computed tokens .*, judged by 12 that are answered$", told, re.M)
+    assert re.search(
+        r"^mine: it took 0:00 and .* computed tokens, .* and [\d.]+ times what was exp", told, re.M
+    )
+    assert "judged by" not in start(24), "nothing is left"
+
+
+def test_a_plan_answers_a_pilot_in_the_folders_of_the_sweep(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("corag.cli.commands.plan.BACK_ENDS", backends.openers)
+    lines = [
+        {"id": f"{n}", "question": f"Where is {TOWNS[n % 7]}, in {n}?", "answers": ["x"]} for n in range(40)
+    ]
+    Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Path("plan.yaml").write_text(json.dumps(SWEEP | {"grid": [], "cells": {"a": {"corag.max_hops": 2}}}))
+    words = "--config plan.yaml --questions many.jsonl --out out".split()
+    assert main(["plan", *words, "--pilot", "10", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert "30 of 40" in printed and "'corag sweep' with the same options goes on" in printed
+    (run,) = json.loads(printed.splitlines()[-1])["runs"]
+    assert (run["name"], run["questions"], run["rest"]["judged_by"]) == ("a", 40, 10)
+    assert sorted(map(int, read_lines(Path("out/a")))) == list(range(2, 40, 4))
+    asked = backends.asked
+    assert main(["sweep", *words]) == 0
+    assert len(read_lines(Path("out/a"))) == 40
+    per_question = asked / 10
+    assert backends.asked == pytest.approx(40 * per_question, rel=0.2), "the pilot's are not asked again"
+
+
+def test_a_plan_without_cells_is_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a run would refuse, its plan refuses too, before anything is opened."""
+    assert main(["plan", "--questions", str(tmp_path / "none.jsonl"), "--method", "closed_book"]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
