@@ -10,7 +10,7 @@ import datasets
 import pytest
 
 from corag.chains.chain import Hop
-from corag.cli.main import split_command
+from corag.cli.main import main, split_command
 from corag.core.errors import ConfigError, DataError
 from corag.core.types import GoldHop, Question
 from tests.fakes import WordRetriever, passage
@@ -183,3 +183,17 @@ def test_the_option_may_stand_anywhere(words: list[str]) -> None:
         "pairs --for retriever",
         ["chains/a", "--out", "b"],
     )
+
+
+@pytest.mark.slow
+def test_from_a_question_file_to_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["world", str(tmp_path / "world"), "--passages", "500"]) == 0
+    world = tmp_path / "world"
+    assert main(["index", str(world / "corpus.jsonl"), "--out", str(tmp_path / "index")]) == 0
+    words = ["pairs", "--for", "retriever", "--questions", str(world / "train.jsonl"), "--limit", "20"]
+    words += ["--retriever.index", str(tmp_path / "index"), "--retriever.links", "titles"]
+    assert main([*words, "--out", str(tmp_path / "pairs")]) == 0
+    assert "train/sub_query" in capsys.readouterr().out
+    rows = datasets.load_from_disk(str(tmp_path / "pairs"))["train"].to_list()
+    assert all(each["positives"] and each["negatives"] for each in rows)
+    assert not any(set(each["positive_ids"]) & set(each["negative_ids"]) for each in rows)

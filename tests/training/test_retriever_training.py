@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from corag.core.errors import ConfigError, DataError
 from corag.generation.adapters import read_manifest
 from retrieval.dense.encoder import HOP_ENCODER, Encoder
+from retrieval.wrappers import RerankedRetriever
+from tests.fakes import WordRetriever, passage
+from tests.messages import raises_message
 from tests.tiny import save_tiny_encoder
+from tests.training.launching import kill_after, launched
 from training import encoder, reranker
 from training.retriever_config import EncoderTraining, RerankerTraining, RetrieverTraining
 from training.retriever_pairs import PairCounts, RetrieverPair, RetrieverPairsReport, _table
@@ -142,3 +149,66 @@ def test_frozen_passages_give_sentence_transformers_own_loss_of_the_same_vectors
     found.backward()
     assert all(weight.grad is None for weight in ours._frozen[0].parameters())
     assert not any("_frozen" in name for name, _ in ours.named_parameters())
+
+
+@pytest.mark.parametrize("loss", ["bce", "listnet", "lambda"])
+async def test_a_reranker_learns_and_reranks(options: Options, loss: str) -> None:
+    config = options("reranker", loss=loss, max_steps=15)
+    manifest = reranker.main(config)
+    losses = losses_of(config)
+    assert sum(losses[-5:]) < sum(losses[:5])
+    assert manifest["settings"]["options"]["loss"] == loss
+    assert manifest["result"]["first_right"]["after"] == 1.0
+    world = [
+        passage("red", "The red boat lies at anchor."),
+        passage("gold", "The gold house stands by the river."),
+    ]
+    wrapped = RerankedRetriever(WordRetriever(world), config.out, 12)
+    hits = await wrapped.search("Where is the gold one?", 2)
+    assert [each.passage.id for each in hits] == ["gold", "red"]
+    await wrapped.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(
+    options: Options, tmp_path: Path, name: str
+) -> None:
+    program, _ = PROGRAMS[name]
+    once = options(name, max_steps=14, save_steps=2, out=str(tmp_path / "once"))
+    twice = replace(once, out=str(tmp_path / "twice"))
+    with (tmp_path / "log").open("w") as log:
+        process = launched(str(program.__file__), twice, tmp_path, log)
+        kill_after(process, tmp_path / "twice", 4)
+    assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
+    resumed, whole = program.main(twice)["result"], program.main(once)["result"]
+    assert resumed["resumed_from"].startswith("checkpoint-") and whole["resumed_from"] == ""
+    before, after = weights_of(once), weights_of(twice)
+    assert before.keys() == after.keys()
+    for weight in before:
+        torch.testing.assert_close(after[weight], before[weight], rtol=0, atol=1e-5)
+
+
+def test_what_cannot_be_trained_is_refused_in_a_sentence(options: Options, tmp_path: Path) -> None:
+    with raises_message(ConfigError):
+        EncoderTraining(pairs=["a"])
+    with raises_message(ConfigError):
+        options("encoder", mini_batch=8)
+    with raises_message(ConfigError):
+        options("reranker", epochs=0)
+    with raises_message(DataError):
+        encoder.main(options("encoder", pairs=[str(tmp_path)]))
+    with raises_message(DataError):
+        encoder.main(options("encoder", pairs=options("encoder").pairs * 2))
+    with raises_message(ConfigError):
+        reranker.main(options("reranker", trainer={"batch_sampler": "x"}))
+    with raises_message(ConfigError):
+        reranker.main(options("reranker", model=str(tmp_path / "none")))
+    with raises_message(ConfigError):
+        reranker.main(options("reranker", report_to=["nowhere"]))
+
+
+def test_a_folder_that_was_begun_with_other_settings_is_refused(options: Options) -> None:
+    encoder.main(options("encoder", max_steps=1))
+    with raises_message(ConfigError):
+        encoder.main(options("encoder", max_steps=2))
