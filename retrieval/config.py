@@ -276,6 +276,8 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
             the manifest's, else English.
         encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
             named.
+        hop_encoder: Folder or name of the encoder of what a method asks on the way (sub-queries, thoughts),
+            over the same vectors of passages; the question itself is encoded by ``encoder``. "" = that too.
         query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
             brings, "" = nothing.
         passage_encoder: For such a folder, where passages were encoded by another model than queries (DPR):
@@ -318,6 +320,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     b: Annotated[float, Ge(0), Le(1)] | None = None
     language: str = ""
     encoder: str = ""
+    hop_encoder: str = ""
     query_prefix: str = OWN_PROMPT
     passages_from: str = ""
     passage_encoder: str = ""

@@ -21,6 +21,7 @@ from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex,
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
+from retrieval.hops import HopRetriever, open_hop_encoder, with_hop_encoder
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -75,11 +76,19 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
         retriever: Retriever = await connect(config)
     else:
         retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
+    return await asyncio.to_thread(_rerank_and_remember, retriever, config)
+
+
+def _rerank_and_remember(retriever: Retriever, config: RetrieverConfig) -> Retriever:
+    hops: Retriever | None = getattr(retriever, "hops", None)
+    fingerprint = retriever.fingerprint if hops is not None and not config.reranker else ""
     if config.reranker:
-        retriever = await asyncio.to_thread(
-            RerankedRetriever, retriever, config.reranker, config.rerank_depth, config.placement
-        )
-    return CachedRetriever(retriever, config.cache_size)
+        reranked = RerankedRetriever(retriever, config.reranker, config.rerank_depth, config.placement)
+        retriever, hops = reranked, reranked.over(hops) if hops is not None else None
+    retriever = CachedRetriever(retriever, config.cache_size)
+    if hops is None:
+        return retriever
+    return HopRetriever(retriever, CachedRetriever(hops, config.cache_size), fingerprint)
 
 
 _TWO_ENCODERS = (
@@ -90,7 +99,7 @@ _TWO_ENCODERS = (
 # What is set for one kind of index, and how the kinds are called: all others pass it over.
 _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
-    (("encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
+    (("encoder", "hop_encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
     (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
     (("search_device",), "flat", "an exact FAISS index that is searched here"),
     (("threads",), "folder", "an index folder that is searched here"),
@@ -125,6 +134,14 @@ def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> 
 
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
     opened = _open_each(config)
+    retriever = _linked(opened, config, part_alone)
+    if not config.hop_encoder:
+        return retriever
+    encoder = open_hop_encoder(config.hop_encoder, config.placement)
+    return HopRetriever(retriever, _linked(with_hop_encoder(opened, encoder), config, part_alone))
+
+
+def _linked(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
     retriever = _join(opened, config, part_alone)
     if config.links == "none":
         return retriever
@@ -166,6 +183,11 @@ def _join(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool
         raise ConfigError(
             f"'{config.index[0]}' is a part of an index and is to be served without links: those between "
             "parts are seen only where all parts are searched. Leave out --retriever.links."
+        )
+    if is_part and config.hop_encoder:
+        raise ConfigError(
+            f"'{config.index[0]}' is a part of an index and is to be served without a hop encoder, but "
+            f"'{config.hop_encoder}' is given: leave it out, or search all parts in one process."
         )
     if any(parts.values()) and not (part_alone and len(opened) == 1):
         holders = require_all_parts(parts)

@@ -11,6 +11,7 @@ CachedRetriever     never search for the same query twice
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,11 @@ class BatchedRetriever:
         self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")
         self._lookups = MicroBatcher(self._look_up_batch, max_batch=_MAX_BATCH, name="passages")
         self._closed = False
+
+    @property
+    def searcher(self) -> BatchSearcher:
+        """What searches."""
+        return self._searcher
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits, best first. Raises :class:`SearchFailedError` if this query is refused."""
@@ -238,7 +244,15 @@ class RerankedRetriever:
         self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
         # By its weights, not by its name: another model may come to lie in the same folder.
         weights = placed.fingerprint + (placed.rounding and f"|{placed.rounding}")
-        self.fingerprint = stable_hash(f"rerank|{weights}|{depth}|{inner.fingerprint}")
+        self._identity = f"rerank|{weights}|{depth}"
+        self.fingerprint = stable_hash(f"{self._identity}|{inner.fingerprint}")
+
+    def over(self, inner: Retriever) -> RerankedRetriever:
+        """Return another retriever's hits in the order of the same cross-encoder, which this one closes."""
+        other = copy.copy(self)
+        other._inner = inner
+        other.fingerprint = stable_hash(f"{self._identity}|{inner.fingerprint}")
+        return other
 
     @property
     def retried(self) -> int:

@@ -13,7 +13,7 @@ from typing import Literal
 from corag.chains.asking import draft_answer
 from corag.chains.chain import Chain, Hop, top_passages
 from corag.chains.config import CoRAGConfig
-from corag.chains.decode import apply_stop_rule, decode_chain
+from corag.chains.decode import apply_stop_rule, decode_chain, search_hop
 from corag.chains.final_answer import Context, final_answer, retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
 from corag.core.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ from corag.core.options import Options
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, mentions
 from corag.core.tools import Tools
-from corag.core.types import Answer, Hit, Question
+from corag.core.types import Answer, Question
 from eval.datasets.reasoning import as_question, resolve
 from ircot.method import IRCoTConfig
 from training.thoughts import GoldThought, follow_reasoning
@@ -206,7 +206,7 @@ async def follow_decomposition(
     answers: list[str] = []
     for step in question.decomposition:
         sub_query = as_question(resolve(step.question, answers))
-        hits = await _search_hop(sub_query, chain, tools, corag)
+        hits = await search_hop(chain, sub_query, tools, corag, path=f"hop {len(chain) + 1}")
         passages = top_passages(hits, corag.passages_per_hop)
         if not mentions((passage.contents for passage in passages), [step.answer]):
             return _record_chain(chain, [], len(question.decomposition), "unsupported")
@@ -225,18 +225,12 @@ async def follow_given_chain(
     """
     chain = Chain()
     for step in question.decomposition:
-        hits = await _search_hop(step.question, chain, tools, corag)
+        hits = await search_hop(chain, step.question, tools, corag, path=f"hop {len(chain) + 1}")
         sub_answer, refused = corag.conventions.read_sub_answer(step.answer, corag.refusal)
         chain = chain.then(
             Hop(step.question, sub_answer, refused, tuple(hit.id for hit in hits)), tuple(hits)
         )
     return await _score_at_end(chain, question, context, tools, config, corag)
-
-
-async def _search_hop(sub_query: str, chain: Chain, tools: Tools, corag: CoRAGConfig) -> Sequence[Hit]:
-    """Return what is found for the next sub-query of a chain."""
-    depth = max(corag.search_depth, corag.passages_per_hop)
-    return await tools.search(sub_query, k=depth, path=f"hop {len(chain) + 1}")
 
 
 async def _score_at_end(

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Lt
 from corag.chains.conventions import OURS, Conventions
 from corag.chains.prompting import PromptName
 from corag.chains.released_code import RELEASED_CODE
+from corag.chains.search_text import SearchText
 from corag.chains.signals import SIGNALS
 from corag.chains.stopping import STOP_RULES
 from corag.chains.taught import taught_otherwise
@@ -85,6 +86,8 @@ class CoRAGConfig(MethodConfig, section="corag"):
             those that share most words with the sub-query (for the final answer, with question and chain);
             0 for whole passages.
         search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
+        search_text: what a hop is searched with: its "sub_query", that and the last sub-"answer" (BM25 finds
+            more so on MuSiQue), or that and the "question" (which finds less, unless an encoder learned it).
         merge: how the lists of a chain's searches become one, where they are counted, shown and trained on:
             by "reciprocal_rank" (paper, table 4), or in "turns": the first hit of the question's own search
             and of each hop's, then the second of each. Turns lift no passage for being found by many.
@@ -133,6 +136,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
     passages_per_hop: Annotated[int, Ge(1)] = 5
     prune: Annotated[int, Ge(0)] = 0
     search_depth: Annotated[int, Ge(1)] = 20
+    search_text: SearchText = "sub_query"
     merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
     context: Literal["question", "chain", "fused", "evidence"] = "question"
     context_passages: Annotated[int, Ge(1)] = 20

@@ -13,10 +13,12 @@ from corag.chains.chain import (
 )
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import sub_answer_prompt, sub_query_prompt
+from corag.chains.search_text import search_text
 from corag.chains.stopping import STOP_RULES
 from corag.core.errors import BudgetExhaustedError
 from corag.core.protocols import Completion
 from corag.core.tools import Tools
+from corag.core.types import Hit
 
 # Released code: a greedy sub-query that repeats is asked for again at this temperature at least.
 RETRY_TEMPERATURE = 0.7
@@ -142,7 +144,7 @@ async def take_hop(
 
     Finding nothing is a refusal, and the model is not asked (the released code asks it).
     """
-    hits = await tools.search(sub_query.text, k=max(config.search_depth, config.passages_per_hop), path=path)
+    hits = await search_hop(chain, sub_query.text, tools, config, path=path)
     if not hits and not config.conventions.asks_without_passages:
         refusal = Hop(sub_query.text, config.refusal, refused=True, query_cut=sub_query.cut)
         return chain.then(refusal, (), sub_query.log_probability)
@@ -162,6 +164,16 @@ async def take_hop(
     query_part, answer_part = sub_query.log_probability, sum_log_probabilities(reply.completions[0])
     both = None if query_part is None or answer_part is None else query_part + answer_part
     return chain.then(Hop(sub_query.text, sub_answer, refused, ids, sub_query.cut, cut), hits, both)
+
+
+async def search_hop(
+    chain: Chain, sub_query: str, tools: Tools, config: CoRAGConfig, *, path: str
+) -> tuple[Hit, ...]:
+    """Return what is found for the next sub-query of a chain, searched as ``search_text`` says."""
+    last = chain.hops[-1] if chain.hops else None
+    last_answer = last.sub_answer if last and not last.refused else ""
+    text = search_text(config.search_text, sub_query, tools.question.text, last_answer)
+    return await tools.search(text, k=max(config.search_depth, config.passages_per_hop), path=path)
 
 
 async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:

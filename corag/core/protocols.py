@@ -222,6 +222,9 @@ class Retriever(Protocol):
 
     Raises :class:`SearchFailedError` for one failed search, :class:`BackendError`
     when the index is gone. An empty list means that nothing matched.
+
+    A retriever may also have ``hops``: another one, over the same passages, for all that is not the question
+    itself.
     """
 
     @property

@@ -27,6 +27,7 @@ from corag.core.protocols import (
     search_note,
 )
 from corag.core.seeds import derive_seed
+from corag.core.text import strip_question_words
 from corag.core.types import MEASURING, NOTHING_SPENT, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 
 Item = TypeVar("Item")
@@ -368,7 +369,8 @@ class Tools:
         """Return up to k hits, best first. A blank query finds nothing and is not asked.
 
         Of a question its text is searched for. ``note``: what a reader of the trace should know of the query,
-        such as what the method left out of it.
+        such as what the method left out of it. What is not the question itself, with or without its question
+        words, is asked on the way: it goes to the retriever's ``hops``, if it has them.
 
         Raises :class:`ConfigError` without a retriever, :class:`SearchFailedError` if it fails.
         """
@@ -381,14 +383,23 @@ class Tools:
         if not isinstance(cast("object", query), str):
             raise DataError(f"a search takes a text or a question, but was given {query!r:.80}.")
         started = time.perf_counter()
-        result = await self.retriever.search(query, k) if query.strip() else ()
+        searched, hop_note = self._searched(query)
+        result = await searched.search(query, k) if query.strip() else ()
         hits, remembered = tuple(result), isinstance(result, CachedHits)
         self.passages_read.add_passages(hit.passage for hit in hits)
         self.passages_read.add_query(path, query)
         seconds = time.perf_counter() - started
-        notes = "; ".join(filter(None, (note, search_note(result))))
+        notes = "; ".join(filter(None, (note, hop_note, search_note(result))))
         self._note(SearchStep(query, path, k, hits, seconds, started - self.begun, remembered, notes))
         return hits
+
+    def _searched(self, query: str) -> tuple[Retriever, str]:
+        """Return what a query is for, and what the trace says of it."""
+        # Not by counting searches: branches search at the same time, so their order is no two runs' same.
+        assert self.retriever is not None
+        own = (self.question.text, strip_question_words(self.question.text))
+        hops: Retriever | None = getattr(self.retriever, "hops", None)
+        return (self.retriever, "") if hops is None or query in own else (hops, "encoded by the hop encoder")
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

@@ -87,6 +87,8 @@ class WithoutPassage:
         """``identity``: the id of the passage that is not to be found."""
         self.fingerprint = f"{retriever.fingerprint} without {identity}"
         self._retriever, self._id = retriever, identity
+        hops: Retriever | None = getattr(retriever, "hops", None)
+        self.hops: WithoutPassage | None = None if hops is None else WithoutPassage(hops, identity)
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k other hits, best first."""

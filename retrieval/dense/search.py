@@ -18,6 +18,7 @@ from corag.core.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.dense.compressed import REFINE
 from retrieval.dense.encoder import Encoder
+from retrieval.dense.prompts import AUTO
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
 from retrieval.dense.vector_check import check_compressed, check_vectors
@@ -72,6 +73,22 @@ class DenseSearcher:
         self._vectors = vectors
         self._texts = texts
         self._query_prefix = query_prefix
+        self._borrows = False
+
+    @property
+    def encoder(self) -> Encoder:
+        """What queries are encoded with."""
+        return self._encoder
+
+    def asked_by(self, encoder: Encoder) -> DenseSearcher:
+        """Return a search of the same vectors whose queries another encoder makes; this one closes them.
+
+        Its queries have the prompt that the encoder brings, or else those of this search.
+        """
+        prompt = encoder.resolve_prompt(AUTO, "query") or self._query_prefix
+        other = DenseSearcher(encoder, self._vectors, self._texts, prompt)
+        other._borrows = True
+        return other
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query the k passages of highest cosine, best first.
@@ -111,6 +128,8 @@ class DenseSearcher:
 
     def close(self) -> None:
         """Free vectors and texts. Safe to call twice."""
+        if self._borrows:
+            return
         self._vectors.close()
         self._texts.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
@@ -46,11 +47,16 @@ async def connect(config: RetrieverConfig) -> Retriever:
         raise BackendError(str(error)) from None
     finally:
         await greeting.close()
-    parts = {url: part for url, (_, part) in greetings.items()}
+    parts = {url: greeting.part for url, greeting in greetings.items()}
     if not any(parts.values()):
-        return _replicas({url: fingerprint for url, (fingerprint, _) in greetings.items()}, config)
+        retriever = _replicas({url: each.fingerprint for url, each in greetings.items()}, config)
+        if all(each.hops for each in greetings.values()):  # with equal fingerprints it is all or none
+            retriever.hops = _HopClient(retriever)
+        return retriever
     holders = require_all_parts(parts)
-    opened = [_replicas({url: greetings[url][0] for url in holders[number]}, config) for number in holders]
+    opened = [
+        _replicas({url: greetings[url].fingerprint for url in holders[number]}, config) for number in holders
+    ]
     return PartsRetriever(opened, next(part.whole for part in parts.values() if part is not None))
 
 
@@ -75,6 +81,7 @@ class HttpRetriever:
 
     def __init__(self, urls: Sequence[str], *, timeout_s: float, retries: int) -> None:
         self.fingerprint = ""
+        self.hops: Retriever | None = None  # set where the servers have an encoder for later searches
         self.retried = 0  # requests that were sent again, each time
         self._urls = tuple(urls)
         self._timeout_s = timeout_s
@@ -88,11 +95,11 @@ class HttpRetriever:
             limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
         )
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first."""
+    async def search(self, query: str, k: int, *, hop: bool = False) -> Sequence[Hit]:
+        """Return up to k hits, best first. ``hop``: the query was asked on the way to an answer."""
         if not query.strip():
             return ()
-        body = {"queries": [query], "k": k}
+        body = {"queries": [query], "k": k} | ({"hop": True} if hop else {})
         hits = await self.request(self._in_turn(), "/search", body, lambda reply: _parse_hits(reply, k))
         if isinstance(hits, SearchFailedError):
             raise hits
@@ -201,6 +208,26 @@ class HttpRetriever:
         return [*self._urls[start:], *self._urls[:start]]
 
 
+class _HopClient:
+    """What the servers of a client find for queries that were asked on the way to an answer."""
+
+    def __init__(self, client: HttpRetriever) -> None:
+        self._client = client
+        self.fingerprint = client.fingerprint
+
+    async def search(self, query: str, k: int) -> Sequence[Hit]:
+        """Return up to k hits, best first."""
+        return await self._client.search(query, k, hop=True)
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Return the passages with these ids, in this order; unknown ids are left out."""
+        return await self._client.passages(ids)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
 def _parse_object(reply: httpx.Response) -> dict[str, Any] | None:
     """Return the JSON object that a reply holds, None if it holds none."""
     try:
@@ -223,13 +250,21 @@ def _require_list(content: dict[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _parse_greeting(reply: dict[str, Any]) -> tuple[str, IndexPart | None]:
-    """Read what a server reports of itself: its index's fingerprint, and which part of an index that is."""
+@dataclass(frozen=True, slots=True)
+class _Greeting:
+    """What a server reports of itself: its index's fingerprint, which part that is, whether it has hops."""
+
+    fingerprint: str
+    part: IndexPart | None
+    hops: bool
+
+
+def _parse_greeting(reply: dict[str, Any]) -> _Greeting:
     fingerprint, part = reply.get("fingerprint"), reply.get("part")
     if not isinstance(fingerprint, str):
         raise DataError("it names no index ('fingerprint')")
     try:
-        return fingerprint, None if part is None else IndexPart(**part)
+        return _Greeting(fingerprint, None if part is None else IndexPart(**part), reply.get("hops") is True)
     except TypeError:
         raise DataError(f"'part' is {part!r:.60}") from None
 

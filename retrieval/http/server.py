@@ -2,13 +2,15 @@
 
 POST /search    takes {"queries": [...], "k": 5}
                 returns {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}, with
-                a "note" beside the hits where there is something to say, such as a shortened query
+                a "note" beside the hits where there is something to say, such as a shortened query;
+                "hop": true asks for a query that a method wrote on the way, see :mod:`retrieval.hops`
 POST /passages  takes {"ids": [...]}
                 returns {"passages": [{"id", "title", "text"}]}, unknown ids left out
 POST /retrieve  takes {"queries": [...], "topk": 3, "return_scores": true}, as Search-R1's server,
                 see :mod:`retrieval.http.retrieve`
 GET /health     returns {"status": "ok", "fingerprint": "..."}, of a part of an index also
-                {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint
+                {"part": {"number": 2, "count": 4, "whole": "..."}}, with the whole index's fingerprint,
+                and {"hops": true} where queries on the way have an encoder of their own
 
 A request that makes no sense gets status 400 and {"error": "..."}; a lost index gets 503.
 """
@@ -57,17 +59,21 @@ def create_app(retriever: Retriever) -> Starlette:
     # In every reply: a server may be restarted on another index while a run goes on.
     index: dict[str, Any] = {"fingerprint": retriever.fingerprint}
     part: IndexPart | None = getattr(retriever, "part", None)
-    about = {"part": asdict(part)} if part is not None else {}
+    about: dict[str, Any] = {"part": asdict(part)} if part is not None else {}
+    hops: Retriever | None = getattr(retriever, "hops", None)
+    if hops is not None:
+        about["hops"] = True
 
     async def search(request: Request) -> Response:
         body = await _body(request)
         queries, k = _strings(body, "queries"), body.get("k")
+        searched = hops if hops is not None and body.get("hop") is True else retriever
         if not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise DataError(f"'k' must be a whole number from 1 to {MAX_K:,}, but is {k!r}.")
 
         async def one(query: str) -> dict[str, Any]:
             try:
-                hits = await retriever.search(query, k)
+                hits = await searched.search(query, k)
                 note = search_note(hits)
                 return {"hits": list(map(hit_to_record, hits))} | ({"note": note} if note else {})
             except BackendError:  # no fault of this query: the whole request fails, and clients try again

@@ -64,6 +64,23 @@ def test_greedy_two_hops_by_hand_with_the_shipped_prompts():
     assert answer.passage_ids[0] in ("the glass orchard", "mara velden")
 
 
+def test_a_hop_is_searched_with_its_sub_query_and_what_search_text_adds():
+    searched = {
+        "sub_query": ["glass orchard", "where born", "tarn hollow"],
+        "answer": ["glass orchard", "where born Mara Velden", "tarn hollow"],
+        "question": [f"{each} {QUESTION.text}" for each in ("glass orchard", "where born", "tarn hollow")],
+    }
+    for kind_of_text, expected in searched.items():
+        reply = queue(
+            NEXT=["glass orchard", "where born", "tarn hollow"],
+            ANSWER=["Mara Velden", "No relevant information found", "a"],
+            FINAL=["Issel"],
+        )
+        answer, _, tools = run(reply, max_hops=3, search_text=kind_of_text)
+        assert searches(tools) == [QUESTION.text, *expected], "a refusal is nothing to search for"
+        assert [hop.sub_query for hop in answer.chains[0].hops] == searched["sub_query"]
+
+
 def test_the_passages_of_a_hop_come_best_first_or_best_last():
     for preset, titles in (
         ("paper", ["Mara Velden", "Tarn Hollow"]),
