@@ -24,6 +24,7 @@ from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitted, fitting_words
+from retrieval.dense.late import LateEncoder
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
 from retrieval.documents.reading import (
@@ -95,7 +96,8 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         check_columns(config.format)
     encoder, prompt = None, ""
     if config.kind != "bm25":
-        encoder = Encoder(config.encoder, config.max_passage_tokens, config.placement)
+        opened = LateEncoder if config.kind == "late" else Encoder
+        encoder = opened(config.encoder, config.max_passage_tokens, config.placement)
         config = _with_prompts(config, encoder, report)
         prompt = config.passage_prefix
     documents = None
@@ -200,7 +202,7 @@ def _check_installed(kind: IndexKind) -> None:
     """Raise a sentence if something is missing that is wanted only when all passages have been read."""
     if kind != "bm25":
         require("an index with vectors", "sentence_transformers", *(["faiss"] if kind == "dense" else []))
-    if kind != "dense":
+    if kind not in ("dense", "late"):
         find_java()
         find_jar()
 

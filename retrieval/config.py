@@ -26,7 +26,7 @@ FaissKind = Literal["flat", "hnsw", "hnsw_sq8", "sq8", "ivfpq"]
 GRAPHS = ("hnsw", "hnsw_sq8")
 Refine = Literal["fp16", "sq8", "none"]
 
-_VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
+_VECTOR_KINDS = ("dense", "late", "lucene_flat", "lucene_hnsw")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class IndexConfig(Options):
             such as text=body,title=name. A field within another is named with a dot (text=page.body), a
             column without a header by its number.
         strict: Refuse a corpus for its first odd record; else such records are left out and counted.
-        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
+        kind: "bm25" (Lucene), "dense" (FAISS), "late" (late interaction: a vector per token, of models such
+            as ColBERT), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto"
             = what the encoder brings (its ``prompts``), "" = nothing.

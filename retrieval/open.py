@@ -17,6 +17,7 @@ from corag.core.seeds import stable_hash
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.encoder import Encoder, open_encoder
+from retrieval.dense.late import LateEncoder, LateSearcher, TokenVectors
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
@@ -261,8 +262,9 @@ def _choose_language(folder: Path, manifest: IndexManifest | None, config: Retri
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
-    if settings.kind == "dense":
-        require(f"the index '{folder}'", "sentence_transformers", "faiss")
+    if settings.kind in ("dense", "late"):
+        faiss_too = ["faiss"] if settings.kind == "dense" else []
+        require(f"the index '{folder}'", "sentence_transformers", *faiss_too)
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
@@ -273,6 +275,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         int(settings.detail("max_passage_tokens")),
         settings.encoder_fingerprint,
         config.placement,
+        LateEncoder if settings.kind == "late" else Encoder,
     )
     if encoder.fingerprint != settings.encoder_fingerprint:
         raise IndexMismatchError(
@@ -282,6 +285,10 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
             "same encoder, or build the index again with this one."
         )
     store = PassageStore(folder)
+    if isinstance(encoder, LateEncoder):
+        tokens = TokenVectors(folder, settings.dimension, manifest.passages)
+        late = LateSearcher(encoder, tokens, store, settings.detail("query_prefix"))
+        return BatchedRetriever(late, stable_hash(f"{manifest.fingerprint}|{encoder.rounding}"))
     if settings.kind == "dense":
         faiss = _open_faiss(folder, store.read_id, config)
         _refuse_other_vectors(folder, faiss, len(store), manifest)

@@ -22,6 +22,7 @@ from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
 from corag.core.tokenizer import require_words
 from corag.core.words import count_words
+from retrieval.dense.fingerprint import is_late_interaction
 from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
@@ -92,6 +93,8 @@ class Encoder:
     ``rounding``: the precision that they were brought into, "" if they are as they were saved.
     """
 
+    is_late = False
+
     def __init__(self, name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> None:
         """Load a model.
 
@@ -109,17 +112,25 @@ class Encoder:
         if not isinstance(source, Path):
             source = download(source, "encoder", "a local folder or 'default'")
         with importing:
-            from sentence_transformers import SentenceTransformer
             from transformers.utils import logging
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
+        # The library would load either as the other, and begin what is missing with random weights.
+        if is_late_interaction(Path(source)) != self.is_late:
+            raise ConfigError(
+                f"the encoder '{name}' has no vector per token, which an index of the kind 'late' wants: "
+                "name another, or choose --kind dense."
+                if self.is_late
+                else f"the encoder '{name}' has a vector per token (late interaction), and not one per text: "
+                "choose --kind late."
+            )
         self.name = name
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         try:
             with reading_weights(f"the encoder '{name}'"):
                 placed = placement.load(
-                    lambda device: SentenceTransformer(str(source), device=device), "the encoder's device"
+                    lambda device: self._open_model(str(source), device), "the encoder's device"
                 )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
@@ -136,11 +147,20 @@ class Encoder:
                 f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."
             )
         if 0 < max_tokens < limit:
-            self._model.max_seq_length = max_tokens
+            self._read_at_most(max_tokens)
         self.dimension = int(self._model.get_embedding_dimension())
         self.prompts = own_prompts(
             self._model.prompts, self._model.default_prompt_name, stated_names(Path(source))
         )
+
+    @staticmethod
+    def _open_model(source: str, device: str) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(source, device=device)
+
+    def _read_at_most(self, tokens: int) -> None:
+        self._model.max_seq_length = tokens
 
     @property
     def max_tokens(self) -> int:
@@ -226,18 +246,24 @@ class Encoder:
         return [len(ids) for ids in encoded]
 
 
-_open: WeakValueDictionary[tuple[str, int, Placement], Encoder] = WeakValueDictionary()
+_open: WeakValueDictionary[tuple[str, int, Placement, type[Encoder]], Encoder] = WeakValueDictionary()
 _opening = threading.Lock()
 
 
-def open_encoder(name: str, max_tokens: int, fingerprint: str, placement: Placement = _ANYWHERE) -> Encoder:
+def open_encoder(
+    name: str,
+    max_tokens: int,
+    fingerprint: str,
+    placement: Placement = _ANYWHERE,
+    kind: type[Encoder] = Encoder,
+) -> Encoder:
     """Open an encoder, or return the one of these weights that another open index has in the same place.
 
     A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
-    what is opened may have another. Raises as :class:`Encoder` does.
+    what is opened may have another. ``kind``: its class. Raises as :class:`Encoder` does.
     """
     with _opening:
-        encoder = _open.get((name, max_tokens, placement))
+        encoder = _open.get((name, max_tokens, placement, kind))
         if encoder is None or encoder.fingerprint != fingerprint:
-            encoder = _open[name, max_tokens, placement] = Encoder(name, max_tokens, placement)
+            encoder = _open[name, max_tokens, placement, kind] = kind(name, max_tokens, placement)
         return encoder
