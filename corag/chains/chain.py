@@ -48,12 +48,12 @@ class Hop:
 class Chain:
     """A chain so far.
 
-    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "verifier", "repeats"
-    (no new sub-query came) or "budget". ``repeats``: sub-queries thrown away because they were blank or had
-    been asked. ``draft``: the answer drafted after the newest hop, for the stop rules that want one.
-    ``hits``: of each hop's search, best first. ``log_probabilities``: of each hop's two replies together,
-    natural logarithm, None where nobody asked for it. A chain that is read from a trace has neither, until
-    its passages are loaded.
+    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "verifier",
+    "compared" (a rule has the answer), "repeats" (no new sub-query came) or "budget". ``repeats``:
+    sub-queries thrown away because they were blank or had been asked. ``draft``: the answer drafted after
+    the newest hop, for the stop rules that want one. ``hits``: of each hop's search, best first.
+    ``log_probabilities``: of each hop's two replies together, natural logarithm, None where nobody asked for
+    it. A chain that is read from a trace has neither, until its passages are loaded.
     """
 
     hops: tuple[Hop, ...] = ()

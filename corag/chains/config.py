@@ -100,6 +100,11 @@ class CoRAGConfig(MethodConfig, section="corag"):
             title, within a word); 0 for whole passages.
         max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens
             (released code: 3072, and it loses its middle); 0 for the window.
+        compare: who answers a question that chooses between two, or asks whether two have the same country or
+            place, where the sub-answers give a date, number or place of both: the "model", or "rules", which
+            compute the answer for no token (English questions only). Where only one of the two has a value,
+            the other is asked for in the same words; what is unclear the model answers. The trace says which
+            rule and which two values; 'corag table' how often.
         max_sub_query_tokens: most tokens of a sub-query.
         max_sub_answer_tokens: most tokens of a sub-answer.
         max_answer_tokens: most tokens of the final answer.
@@ -143,6 +148,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
     context_order: Literal["best_last", "best_first"] = "best_last"
     max_passage_tokens: Annotated[int, Ge(0)] = 0
     max_prompt_tokens: Annotated[int, Ge(0)] = 0
+    compare: Literal["model", "rules"] = "model"
     max_sub_query_tokens: Annotated[int, Ge(1)] = 64
     max_sub_answer_tokens: Annotated[int, Ge(1)] = 128
     max_answer_tokens: Annotated[int, Ge(1)] = 128

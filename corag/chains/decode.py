@@ -11,6 +11,7 @@ from corag.chains.chain import (
     SubQuery,
     top_passages,
 )
+from corag.chains.comparison import compare, next_sub_query
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import sub_answer_prompt, sub_query_prompt
 from corag.chains.search_text import search_text
@@ -46,10 +47,13 @@ async def decode_chain(
     try:
         while len(chain) < hops and not chain.stopped:
             here = f"{path}/hop {len(chain) + 1}"
-            # Sub-query: P(Q_i | Q, Q_<i, A_<i).
-            sub_query, tries_taken = await new_sub_query(
-                chain, tries, tools, config, temperature=temperature, path=here
-            )
+            # Sub-query: P(Q_i | Q, Q_<i, A_<i); of a comparison, perhaps what one was asked of the other.
+            if (other := of_the_other(chain, tools, config)) is not None:
+                sub_query, tries_taken = other, 1
+            else:
+                sub_query, tries_taken = await new_sub_query(
+                    chain, tries, tools, config, temperature=temperature, path=here
+                )
             tries -= tries_taken
             chain = replace(chain, repeats=chain.repeats + tries_taken - bool(sub_query))
             if not sub_query:
@@ -63,6 +67,17 @@ async def decode_chain(
     except BudgetExhaustedError:
         return replace(chain, stopped="budget")
     return chain
+
+
+def of_the_other(chain: Chain, tools: Tools, config: CoRAGConfig) -> SubQuery | None:
+    """Return the next sub-query of a comparison by rule, None where the model is to ask one.
+
+    The rule has no choice: its log-probability is 0.
+    """
+    if config.compare != "rules":
+        return None
+    text = next_sub_query(tools.question.text, chain.hops)
+    return None if text is None else SubQuery(text, log_probability=0.0)
 
 
 async def new_sub_query(
@@ -177,7 +192,12 @@ async def search_hop(
 
 
 async def apply_stop_rule(chain: Chain, tools: Tools, config: CoRAGConfig, *, path: str) -> Chain:
-    """Apply the stop rule to the newest hop."""
+    """Apply the stop rule to the newest hop; a comparison that is decided by rule ends as "compared"."""
     if len(chain) >= config.max_hops:  # nothing to ask: it ends anyhow
         return replace(chain, stopped="length")
+    if config.compare == "rules":
+        if compare(tools.question.text, chain.hops):
+            return replace(chain, stopped="compared")
+        if next_sub_query(tools.question.text, chain.hops):  # there is no need to ask whether to go on
+            return chain
     return await STOP_RULES[config.stop].apply(chain, tools, config, path)

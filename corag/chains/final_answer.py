@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from corag.chains.chain import Chain, Hop, top_passages
+from corag.chains.comparison import Comparison, compare
 from corag.chains.config import CoRAGConfig
 from corag.chains.costs import NO_COSTS, Costs, expected_costs
 from corag.chains.prompting import clip, final_answer_prompt
@@ -77,11 +78,15 @@ def _find_evidence(hop: Hop, hits: Sequence[Hit], config: CoRAGConfig) -> list[P
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """A final answer, the passages it was given, best first, and whether the budget allowed to ask for it."""
+    """A final answer, the passages it was given, best first, and whether the budget allowed to ask for it.
+
+    ``comparison``: what it was computed from, if it was; its passages are then the chain's evidence.
+    """
 
     text: str
     passages: tuple[Passage, ...]
     affordable: bool = True
+    comparison: Comparison | None = None
 
 
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
@@ -121,7 +126,10 @@ async def final_answer(
     """Answer the question from a chain and passages: P(A | Q, Q_1:L, A_1:L, D_1:k) (section 3.1).
 
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
+    With ``compare`` "rules" the model is not asked for what the sub-answers decide.
     """
+    if config.compare == "rules" and (decided := compare(tools.question.text, chain.hops)):
+        return FinalAnswer(decided.answer, tuple(evidence(chain, config)), comparison=decided)
     left = None if tools.left is None else max(0, tools.left - tools.thinking_tokens)
     prompt, passages = final_prompt(
         tools.question.text, chain, context, tools.count_tokens, config, left=left

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from corag.chains.adaptive import adaptive
 from corag.chains.candidates import ChainCandidates
 from corag.chains.chain import Chain, Hop
+from corag.chains.comparison import Comparison
 from corag.chains.config import CoRAGConfig
 from corag.chains.final_answer import Context, final_answer, retrieve_context
 from corag.chains.measure import Measured, measure_all
@@ -51,7 +52,8 @@ class CoRAGAnswer(Answer):
     ``passage_ids``: all that was found for the chosen chain, merged; ``context_ids``: what the final answer
     was shown, best first. ``steps``: hops of the chosen chain. ``stopped``: why it ended, "budget" if tokens
     ran out before the final answer. ``refusals``, ``repeats``: of the chosen chain. ``chains``: every
-    candidate; ``chosen``: the index of the one that was kept.
+    candidate; ``chosen``: the index of the one that was kept. ``comparison``: what the answer was computed
+    from, None if the model gave it.
     """
 
     context_ids: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ class CoRAGAnswer(Answer):
     repeats: int = 0
     chains: tuple[ChainRecord, ...] = ()
     chosen: int = 0
+    comparison: Comparison | None = None
 
 
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:
@@ -86,6 +89,7 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
         repeats=chain.repeats,
         chains=tuple(record(each, measured.get(each.path)) for each in outcome.candidates),
         chosen=outcome.chosen,
+        comparison=final.comparison,
     )
 
 

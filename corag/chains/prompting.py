@@ -76,6 +76,11 @@ class ChainOptions(Protocol):
         ...
 
     @property
+    def compare(self) -> str:
+        """Who answers comparisons: "model" or "rules"."""
+        ...
+
+    @property
     def yes_bias(self) -> float:
         """Added to the log-likelihood of Yes."""
         ...

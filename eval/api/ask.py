@@ -28,6 +28,7 @@ from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import require_abilities, tell_taught_otherwise
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
+from eval.report.traces import computed_by
 from retrieval.config import RetrieverConfig
 
 Function = Callable[..., Awaitable[Answer]]
@@ -107,8 +108,10 @@ class Answered:
         """Say the answer, its sources, and what it cost: a line each."""
         if self.answer is None:
             return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
+        rule = computed_by(self.metadata)
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
+            *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),
             *[Text(f"sources  {printable(self._name_sources())}", style="dim")] * bool(self.sources),
             Text(
                 f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "

@@ -1,10 +1,10 @@
 """What a report shows of single questions, as compact JSON values: a row's steps and its gold passages.
 
 Nothing here knows a method. What answers have beyond the common fields is shown if it goes by these names:
-``context_ids``, the passages that the final answer was shown; ``chains`` and ``chosen``, the index of the one
-that was kept. Of each chain: ``path``, ``score``, ``value``, ``stopped``, ``repeats`` and ``hops``, with
-``sub_query``, ``sub_answer``, ``refused`` and ``passage_ids``. If the method has an option ``refusal``, its
-sub-answers are read for that sentence.
+``context_ids``, the passages that the final answer was shown; ``comparison``, the rule that computed the
+answer; ``chains`` and ``chosen``, the index of the one that was kept. Of each chain: ``path``, ``score``,
+``value``, ``stopped``, ``repeats`` and ``hops``, with ``sub_query``, ``sub_answer``, ``refused`` and
+``passage_ids``. If the method has an option ``refusal``, its sub-answers are read for that sentence.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
         record |= {
             "answer": row.text,
             "stopped": row.answer.stopped,
+            "computed": computed_by(row.further),
             "hops": row.answer.steps,
             "read": [passages.number(name) for name in row.read_ids],
             "collected": [passages.number(name) for name in row.passage_ids],
@@ -78,6 +79,17 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     if row.question.pages:
         record |= _gold_pages(row, steps, passages)
     return _filled(record)
+
+
+def computed_by(further: Mapping[str, Any]) -> str:
+    """Return the rule that computed an answer, and what it compared; "" where the model answered.
+
+    ``further``: the fields that the method adds to those of all answers.
+    """
+    if not (rule := further.get("comparison")):
+        return ""
+    values = zip(rule["candidates"], rule["values"], strict=True)
+    return f"{rule['rule']}: {', '.join(f'{name} ({value})' for name, value in values)}"
 
 
 def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:

@@ -184,6 +184,8 @@ class Summary:
         estimated: whether some of the tokens were not counted, but estimated.
         thoughts_cut: thoughts of the model that reached the end of their budget.
         unasked: questions whose token budget did not allow a single call of the model.
+        computed_answers: answers that a rule computed ('--corag.compare rules').
+        computed_right: how many of them are exactly right.
         first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
     """
@@ -195,6 +197,8 @@ class Summary:
     estimated: bool = False
     thoughts_cut: int = 0
     unasked: int = 0
+    computed_answers: int = 0
+    computed_right: int = 0
     first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
 
@@ -274,6 +278,8 @@ class Summary:
             record["estimated"] = True
         if self.unasked:
             record["unasked"] = self.unasked
+        if self.computed_answers:
+            record |= {"computed_answers": self.computed_answers, "computed_right": self.computed_right}
         if self.thoughts_cut:
             record["thoughts_cut"] = self.thoughts_cut
         if self.measured_on_fewer:
@@ -294,11 +300,14 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
     columns = [*FURTHER_COLUMNS, *(_measure(measure) for measure in measured if measure not in _NAMES)]
     further = {column.name: column.value(rows) for column in columns}
     failed = [each.row for each in rows if each.row.answer is None]
+    computed = [each.scores.em for each in rows if each.row.further.get("comparison")]
     return Summary(
         name,
         recall_at,
         values | {name: mean for name, mean in further.items() if mean is not None},
         unscored=sum(not each.row.question.answers for each in rows),
+        computed_answers=len(computed),
+        computed_right=int(sum(computed)),
         unasked=sum(_is_unasked(each.row) for each in rows),
         thoughts_cut=sum(each.row.thoughts_cut for each in rows),
         estimated=any(each.row.total_usage.estimated for each in rows),

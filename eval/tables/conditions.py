@@ -105,6 +105,11 @@ def remarks(summary: Summary) -> list[str]:
             "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
             + for_caller("--model.tokenizer counts a server's, count_tokens those of an own model).")
         )
+    if summary.computed_answers:
+        sentences.append(
+            f"rules computed {summary.computed_answers:,} of {summary.n:,} answers (compare rules); "
+            f"{summary.computed_right:,} of these are right (EM)."
+        )
     if summary.thoughts_cut:
         sentences.append(
             f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "

@@ -51,18 +51,18 @@ def ask(
 ):
     """Run what 'corag ask' runs after its back ends are open; return what it wrote, and the answer."""
     score = options.pop("score", lambda request: -1.0)
-    pause = options.pop("pause", None)
+    pause, question = options.pop("pause", None), options.pop("question", QUESTION.text)
     sections = (
         {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
     )
     verbose = terminal is None if verbose is None else verbose
-    config = AskOptions(question=QUESTION.text, method=[method], verbose=verbose, **sections)
+    config = AskOptions(question=question, method=[method], verbose=verbose, **sections)
     console = Console(
         file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
     )
     generator = ScriptedGenerator(reply, log_likelihood=score, pause=pause)
     retriever = retriever or WordRetriever(WORLD)
-    found = asyncio.run(answer_and_show(method, QUESTION.text, config, console, generator, retriever))
+    found = asyncio.run(answer_and_show(method, question, config, console, generator, retriever))
     return console.export_text(), found
 
 
@@ -180,6 +180,17 @@ def test_sources_are_named_once_with_file_and_page():
     named = [f"Rule {n} (a.pdf, page {n // 3 + 1})" for n in range(3, 7)]
     assert lines[2] == f"sources  read: Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
     assert len(lines) == 4 and lines[0].startswith("search  ")
+
+
+def test_a_computed_answer_names_the_rule_and_what_it_compared():
+    replies = {
+        "NEXT": ["when was mara velden born?", "when was tarn hollow born?"], "ANSWER": ["1913", "1893"]
+    }  # fmt: skip
+    question = "Who is older, Mara Velden or Tarn Hollow?"
+    written, _ = ask(queue(**replies), question=question, max_hops=2, compare="rules")
+    answer, rule, *_ = written.splitlines()[-4:]
+    assert answer == "answer   Tarn Hollow"
+    assert rule == "computed earlier age: Mara Velden (1913), Tarn Hollow (1893)"
 
 
 def test_sources_that_were_read_come_before_what_was_only_found():

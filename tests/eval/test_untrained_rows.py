@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 
 from corag.baselines.one_step import OneStepConfig
+from corag.chains.comparison import Comparison
 from corag.chains.config import CoRAGConfig
+from corag.chains.method import CoRAGAnswer
 from corag.cli.main import main
 from corag.core.runs.manifest import Manifest
 from corag.core.tools import GenerateStep
@@ -116,6 +118,21 @@ def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
     assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0
     assert "allowed no call" not in capsys.readouterr().out
+
+
+def test_answers_that_rules_computed_are_counted(tmp_path, capsys):
+    """A row says how often the rule decided, and how often rightly."""
+    rule = Comparison("earlier birth", ("a", "b"), ("1", "2"), "a")
+    answers = [(QUESTIONS[0].answers[0], rule), ("x", rule), ("x", None)]
+    rows = [
+        replace(row(question, text), answer=CoRAGAnswer(text, comparison=comparison))
+        for question, (text, comparison) in zip(QUESTIONS, answers, strict=False)
+    ]
+    assert main(["table", str(make_run(tmp_path / "ruled", rows)), "--json"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert "ruled: rules computed 2 of 3 answers (compare rules); 1 of these are right (EM)." in lines
+    figures = json.loads(last)["runs"]["ruled"]
+    assert (figures["computed_answers"], figures["computed_right"]) == (2, 1)
 
 
 def test_thoughts_that_reached_their_budget_are_told(tmp_path, capsys):

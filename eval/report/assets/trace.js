@@ -185,6 +185,7 @@ function column(run, position, {item, passages}, about) {
   if (recall[position] !== null) figures.push([`Recall@${overview.recall_at}`, percent(recall[position])]);
   if (item.hops !== undefined) figures.push(["Steps", number(item.hops)]);
   figures.push(["Seconds", item.seconds < 10 ? item.seconds.toFixed(2) : item.seconds.toFixed(1)]);
+  if (item.computed) figures.push(["Computed", item.computed]);
   if (item.stopped) figures.push(["Stopped", item.stopped.replaceAll("_", " ")]);
   const steps = (item.steps ?? []).length;
   return h(

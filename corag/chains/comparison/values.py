@@ -1,0 +1,150 @@
+"""Values that a sub-answer states and that can be compared: dates, numbers, countries. English only."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+COUNTRIES = Path(__file__).parent / "assets" / "countries.txt"
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_ERA = r"(?:\s*(?P<era>bce?|b\.c\.(?:e\.)?))?(?![\w-]*\d)"
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s+of)?\s+{_MONTH},?\s+(?P<year>\d{{1,4}})\b{_ERA}",
+        rf"\b{_MONTH}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+(?P<year>\d{{1,4}})\b{_ERA}",
+        rf"\b{_MONTH},?\s+(?P<year>\d{{3,4}})\b{_ERA}",
+        r"\b(?P<year>\d{4})-(?P<number>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])\b",
+        r"(?<![\d.,])(?P<year>\d{1,4})\s*(?P<era>bce?\b|b\.c\.(?:e\.)?)",
+        r"(?<![\d.,])(?P<decade>[12]\d\d0)s\b",
+        r"(?<![\d.,])(?P<year>1\d\d\d|20\d\d)\b(?![.,]\d)",
+    )
+)
+_SPAN = re.compile(r"\s*(?:[-–—]|to|until)\s*", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?:\s+(thousand|million|billion))?\b"
+)
+_SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORD_NUMBER = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date: the first and the last day that it may be, each (year, month, day). Years BC are below 1."""
+
+    first: tuple[int, int, int]
+    last: tuple[int, int, int]
+
+    def overlaps(self, other: Date) -> bool:
+        """Whether neither of the two is before the other, as far as is known."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def read_dates(text: str) -> list[Date]:
+    """Return the dates that a text states, in its order; of one written in full no part counts by itself.
+
+    >>> [date.first for date in read_dates("born 19 February 1913, died in March 44 BC")]
+    [(1913, 2, 19), (-43, 1, 1)]
+    """
+    places: list[tuple[int, Date]] = []
+    rest = text
+    for pattern in _DATES:
+        for match in pattern.finditer(rest):
+            if (date := _date(match.groupdict())) is not None:
+                places.append((match.start(), date))
+        # Of the same length, so that places stay what they are.
+        rest = pattern.sub(lambda match: " " * len(match.group()), rest)
+    return [date for _, date in sorted(places, key=lambda each: each[0])]
+
+
+def _date(parts: Mapping[str, str | None]) -> Date | None:
+    if parts.get("decade"):
+        decade = int(parts["decade"] or 0)
+        return Date((decade, 1, 1), (decade + 9, 12, 31))
+    year = int(parts["year"] or 0)
+    if parts.get("era"):
+        year = 1 - year
+    month = (
+        _MONTHS.index(name[:3].lower()) + 1 if (name := parts.get("month")) else int(parts.get("number") or 0)
+    )
+    day = int(parts.get("day") or 0)
+    if day > 31:
+        return None
+    return Date((year, month or 1, day or 1), (year, month or 12, day or 31))
+
+
+def read_date(text: str, *, end: bool = False) -> Date | None:
+    """Return the date that a text states, None if it states none or several.
+
+    Of a span ("1686–1753") the first, or the last at its ``end``.
+    """
+    dates = read_dates(text)
+    if len(dates) == 2 and _SPAN.search(text) and not dates[0].overlaps(dates[1]):
+        return dates[1 if end else 0] if dates[0].first < dates[1].first else None
+    return dates[0] if dates and all(each.overlaps(dates[0]) for each in dates) else None
+
+
+def read_number(text: str) -> tuple[float, str] | None:
+    """Return the number that a text states and the word after it, None if there is none or several.
+
+    >>> read_number("It has 1,234 stories."), read_number("two"), read_number("3.2 million people")
+    ((1234.0, 'storie'), (2.0, ''), (3200000.0, 'people'))
+    """
+    in_digits = re.sub(_WORD_NUMBER, lambda match: str(_WORDS.index(match.group().lower())), text)
+    numbers = list(_NUMBER.finditer(in_digits))
+    if len(numbers) != 1:
+        return None
+    digits, scale = numbers[0].groups()
+    unit = re.match(r"\s*([A-Za-z²³]+)", in_digits[numbers[0].end() :])
+    value = float(digits.replace(",", "")) * _SCALE.get(scale or "", 1.0)
+    return value, unit.group(1).lower().rstrip("s") if unit else ""
+
+
+def plain(text: str) -> str:
+    """Return a text in small letters without accents, marks and the s of whose, one space between words.
+
+    >>> plain("Côte d'Ivoire's (U.S.)")
+    'cote divoire us'
+    """
+    letters = unicodedata.normalize("NFKD", re.sub(r"['’]s\b", "", text.casefold()))
+    kept = "".join(each for each in letters if not unicodedata.combining(each) and each not in ".'’")
+    return " ".join(re.sub(r"[^\w]+", " ", kept).split())
+
+
+@cache
+def _countries() -> tuple[re.Pattern[str], Mapping[str, str]]:
+    """Return a pattern of all names, the longest first, and what each is a name of; "" for no country."""
+    names: dict[str, str] = {}
+    for line in COUNTRIES.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            country, *others = (name.strip() for name in line.removeprefix("- ").split(","))
+            for name in (country, *others):
+                names[plain(name)] = "" if line.startswith("- ") else country
+    longest = sorted(names, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(longest)})\b"), names
+
+
+def read_country(text: str) -> str | None:
+    """Return the country that a text names, or its people, None if it names none or several.
+
+    >>> read_country("She is American."), read_country("Bissau, Guinea-Bissau"), read_country("New Mexico")
+    ('United States', 'Guinea-Bissau', None)
+    """
+    pattern, names = _countries()
+    # "us" and "in" are words, too: what is short must be written in capitals.
+    found = {
+        names[match.group()]
+        for match in pattern.finditer(plain(text))
+        if len(match.group()) > 2 or re.search(rf"\b{'[.]?'.join(match.group().upper())}\b", text)
+    } - {""}
+    return found.pop() if len(found) == 1 else None
