@@ -48,9 +48,8 @@ async def decode_chain(
         while len(chain) < hops and not chain.stopped:
             here = f"{path}/hop {len(chain) + 1}"
             # Sub-query: P(Q_i | Q, Q_<i, A_<i); of a comparison, perhaps what one was asked of the other.
-            if (other := of_the_other(chain, tools, config)) is not None:
-                sub_query, tries_taken = other, 1
-            else:
+            sub_query, tries_taken = of_the_other(chain, tools, config), 1
+            if sub_query is None:
                 sub_query, tries_taken = await new_sub_query(
                     chain, tries, tools, config, temperature=temperature, path=here
                 )

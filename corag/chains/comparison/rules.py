@@ -77,9 +77,9 @@ def next_sub_query(question: str, hops: Sequence[Hop]) -> str | None:
 def _swap(step: tuple[str, str, bool], one: _Candidate, other: _Candidate) -> str | None:
     """Return a sub-query about one candidate as one about the other, None if that is not possible yet."""
     sub_query, name, by_bearer = step
-    to = (other.bearers or [None])[0] if by_bearer else other.names[0]
+    to = next(iter(other.bearers), "") if by_bearer else other.names[0]
     written = next(each for each in (one.bearers if by_bearer else one.names) if plain(each) == name)
-    swapped, count = re.subn(_shape(written), lambda match: to or "", sub_query, count=1, flags=re.IGNORECASE)
+    swapped, count = re.subn(_shape(written), lambda match: to, sub_query, count=1, flags=re.IGNORECASE)
     return swapped if to and count else None
 
 
