@@ -21,7 +21,7 @@ from retrieval.aliases import Aliases
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
 from retrieval.dense.build import INDEX
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import Encoder, TextEncoder, encoder_packages, load_encoder
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitted, fitting_words
 from retrieval.dense.late import LateEncoder
@@ -53,7 +53,6 @@ from retrieval.index_manifest import (
     TRAINED,
     TRAINING,
     CorpusFile,
-    IndexKind,
     IndexManifest,
     IndexPart,
     IndexSettings,
@@ -88,7 +87,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     config.check_kind()
-    _check_installed(config.kind)
+    _check_installed(config)
     check_packages(config.corpus)
     config = replace(config, format=detect_format(config.corpus, config.format))
     _refuse_cutting(config)
@@ -96,8 +95,8 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         check_columns(config.format)
     encoder, prompt = None, ""
     if config.kind != "bm25":
-        opened = LateEncoder if config.kind == "late" else Encoder
-        encoder = opened(config.encoder, config.max_passage_tokens, config.placement)
+        kind = LateEncoder if config.kind == "late" else Encoder
+        encoder = load_encoder(config.encoder, config.max_passage_tokens, config.placement, kind)
         config = _with_prompts(config, encoder, report)
         prompt = config.passage_prefix
     documents = None
@@ -141,7 +140,7 @@ def _fill(
     settings: IndexSettings,
     place: BuildPlace,
     documents: DocumentCorpus | None,
-    encoder: Encoder | None,
+    encoder: TextEncoder | None,
     given: GivenVectors | None,
     report: Callable[[str], None],
 ) -> IndexManifest:
@@ -198,10 +197,12 @@ def _fill(
     return write_manifest(folder, settings, len(chosen.rows) if chosen else corpus.passages, notes)
 
 
-def _check_installed(kind: IndexKind) -> None:
+def _check_installed(config: IndexConfig) -> None:
     """Raise a sentence if something is missing that is wanted only when all passages have been read."""
+    kind = config.kind
     if kind != "bm25":
-        require("an index with vectors", "sentence_transformers", *(["faiss"] if kind == "dense" else []))
+        faiss = ["faiss"] if kind == "dense" else []
+        require("an index with vectors", *encoder_packages(config.encoder), *faiss)
     if kind not in ("dense", "late"):
         find_java()
         find_jar()
@@ -220,7 +221,7 @@ def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:
     )
 
 
-def _given_vectors(config: IndexConfig, encoder: Encoder | None) -> GivenVectors | None:
+def _given_vectors(config: IndexConfig, encoder: TextEncoder | None) -> GivenVectors | None:
     """Return the vectors that are not to be encoded, None if there are none."""
     if encoder is None or not (config.vectors or config.merge):
         return None
@@ -256,7 +257,7 @@ class ChosenRows:
         return [self.description, f"Of the whole corpus: {counts}", *others]
 
 
-def _choose_rows(config: IndexConfig, encoder: Encoder | None) -> ChosenRows:
+def _choose_rows(config: IndexConfig, encoder: TextEncoder | None) -> ChosenRows:
     """Choose the passages of a part or a training.
 
     The corpus is read once more for this, since nobody knows before how many passages are kept.
@@ -298,11 +299,11 @@ def _refuse_cutting(config: IndexConfig) -> None:
         )
 
 
-def _with_prompts(config: IndexConfig, encoder: Encoder, report: Callable[[str], None]) -> IndexConfig:
+def _with_prompts(config: IndexConfig, encoder: TextEncoder, report: Callable[[str], None]) -> IndexConfig:
     """Return the configuration with the encoder's own prompts in place of "auto", and say which they are."""
     query = encoder.resolve_prompt(config.query_prefix, "query")
     document = encoder.resolve_prompt(config.passage_prefix, "document")
-    own = [
+    used = [
         f"{text!r} before every {name}"
         for text, given, name in (
             (query, config.query_prefix, "query"),
@@ -310,13 +311,15 @@ def _with_prompts(config: IndexConfig, encoder: Encoder, report: Callable[[str],
         )
         if text and given == OWN_PROMPT
     ]
-    if own:
-        report(f"the encoder '{encoder.name}' brings prompts, which are used: {' and '.join(own)}.")
-    if OWN_PROMPT in (config.query_prefix, config.passage_prefix) and (by_card := encoder.missing_prompts()):
+    if used:
+        brings = (
+            "prompts"
+            if encoder.missing_prompts() is None
+            else "none, but its authors trained it with prompts"
+        )
         report(
-            f"the encoder '{encoder.name}' brings no prompts, but its authors trained it with "
-            f"{by_card.query!r} before queries and {by_card.document!r} before passages: such as "
-            f"--query_prefix {by_card.query!r} --passage_prefix {by_card.document!r} (or '' for none)."
+            f"the encoder '{encoder.name}' brings {brings}, which are used: {' and '.join(used)} "
+            "(--query_prefix '' --passage_prefix '' for none)."
         )
     return replace(config, query_prefix=query, passage_prefix=document)
 
@@ -334,7 +337,7 @@ def _refuse_unreadable(documents: DocumentCorpus, folder: Path) -> None:
 def _settings(
     config: IndexConfig,
     files: tuple[CorpusFile, ...],
-    encoder: Encoder | None,
+    encoder: TextEncoder | None,
     given: Mapping[str, str],
 ) -> IndexSettings:
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
@@ -376,5 +379,5 @@ def _settings(
         details[PART] = str(IndexPart.parse(config.part))
     details |= given
     return IndexSettings(
-        config.kind, files, tuple(details.items()), config.encoder, encoder.fingerprint, encoder.dimension
+        config.kind, files, tuple(details.items()), encoder.name, encoder.fingerprint, encoder.dimension
     )

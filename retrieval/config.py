@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import Mark
 from corag.core.options import Options
-from corag.core.servers import check_schemes, contain_credentials
+from corag.core.servers import check_schemes, contain_credentials, is_address
 from retrieval.corpora import AUTO, DOCUMENTS, check_columns, check_format
 from retrieval.dense.placement import Placement, Precision
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
@@ -50,9 +50,11 @@ class IndexConfig(Options):
         strict: Refuse a corpus for its first odd record; else such records are left out and counted.
         kind: "bm25" (Lucene), "dense" (FAISS), "late" (late interaction: a vector per token, of models such
             as ColBERT), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
-        encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name or a local sentence-transformers folder.
+        encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or
+            a server of embeddings (vLLM, TEI, Ollama, OpenAI): http://host:8000/v1, with #MODEL behind it
+            where it serves several; a key stands in CORAG_ENCODER_API_KEY.
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto"
-            = what the encoder brings (its ``prompts``), "" = nothing.
+            = what the encoder brings (its ``prompts``), or else its authors' card asks for; "" = nothing.
         passage_prefix: Put before every passage, such as "passage: " for E5; "auto" as above.
         passage_words: Words of a passage at most that is cut out of a document; "auto" = as many as the
             encoder reads, 180 at most, and none is longer than it reads.
@@ -163,6 +165,13 @@ class IndexConfig(Options):
                         f"{name} is '{value}', but this index is of the kind '{self.kind}'{faiss}, which has "
                         f"no use for it: it is for {where}. Choose that, or leave {name} out."
                     )
+        served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
+        for name in ("device", "encoder_dtype", "max_passage_tokens") if served else ():
+            if getattr(self, name) != getattr(IndexConfig, name):
+                raise ConfigError(
+                    f"{name} is '{getattr(self, name)}', but the encoder is a server's, which decides that: "
+                    f"leave {name} out."
+                )
         if self.fits_encoder and self.kind not in _VECTOR_KINDS:
             raise ConfigError(
                 f"passage_words is 'auto', which fits passages to an encoder, but an index of the kind "
@@ -276,7 +285,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         language: Of the analyser of a Lucene index without a manifest, such as Pyserini's for MIRACL; "" =
             the manifest's, else English.
         encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
-            named.
+            named. A server's address will do: http://host:8000/v1, or with #MODEL.
         hop_encoder: Folder or name of the encoder of what a method asks on the way (sub-queries, thoughts),
             over the same vectors of passages; the question itself is encoded by ``encoder``. "" = that too.
         query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
@@ -298,14 +307,16 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         link_seeds: Hits whose texts are looked through for titles.
         link_weight: Share of such a hit's score that a passage gets for being mentioned there.
         link_named: Passages that the query names by title and that come before all others; 0 = none.
-        reranker: Cross-encoder (Hugging Face name or local folder) that re-orders the hits; "" = none.
+        reranker: Cross-encoder that re-orders the hits: a Hugging Face name, a local folder, or a server with
+            /rerank (vLLM, TEI, Jina, Cohere): http://host:8000, or with #MODEL, its key in
+            CORAG_RERANKER_API_KEY; "" = none.
         rerank_depth: Hits that the cross-encoder sees per query.
         device: Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is
             one, beside the language model.
         encoder_dtype: Precision of both, such as "bfloat16"; "auto" = that of their weights' files.
         encoder_batch: Texts that each takes at once; 0 = 64 on a CPU and 512 on a GPU.
-        timeout_s: Seconds to wait for a search server's reply.
-        retries: Further attempts after a search server failed to reply, with growing pauses.
+        timeout_s: Seconds to wait for the reply of a search server, or an encoder's or re-ranker's.
+        retries: Further attempts after such a server failed to reply, with growing pauses.
         cache_size: Searches remembered (query and k); 0 = none.
 
     Raises:
@@ -347,7 +358,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     )
 
     def __post_init__(self) -> None:
-        served = [name for name in self.index if name.startswith(("http://", "https://"))]
+        served = [name for name in self.index if is_address(name)]
         if served and served == list(self.index) and not self.url:
             object.__setattr__(self, "url", served)
             object.__setattr__(self, "index", [])
@@ -367,4 +378,4 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     @property
     def placement(self) -> Placement:
         """How the encoder and the re-ranker run."""
-        return Placement(self.device, self.encoder_dtype, self.encoder_batch)
+        return Placement(self.device, self.encoder_dtype, self.encoder_batch, self.timeout_s, self.retries)

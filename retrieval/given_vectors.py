@@ -17,7 +17,7 @@ from corag.core.seeds import stable_hash
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
 from retrieval.dense.compressed import REFINE, measure_recall, write_codes
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.faiss_build import build_faiss, write_index
 from retrieval.dense.ready_vectors import (
     ReadyVectors,
@@ -66,12 +66,12 @@ class VectorFiles:
     """Vectors that the same encoder made elsewhere, a row for each record of the corpus."""
 
     config: IndexConfig
-    encoder: Encoder
+    encoder: TextEncoder
     vectors: ReadyVectors
     digest: str
 
     @classmethod
-    def open(cls, config: IndexConfig, encoder: Encoder) -> VectorFiles:
+    def open(cls, config: IndexConfig, encoder: TextEncoder) -> VectorFiles:
         """Open the files. Raises as :func:`open_vectors` does, :class:`ConfigError` for clashing options."""
         files = vector_files(config.vectors)
         vectors = open_vectors(files, encoder.dimension, config.encoder)

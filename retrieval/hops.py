@@ -16,7 +16,7 @@ from corag.core.errors import IndexMismatchError
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
-from retrieval.dense.encoder import HOP_ENCODER, Encoder, encoder_folder
+from retrieval.dense.encoder import HOP_ENCODER, Encoder, TextEncoder, encoder_folder
 from retrieval.dense.placement import Placement
 from retrieval.dense.search import DenseSearcher
 from retrieval.index_manifest import IndexPart
@@ -54,7 +54,7 @@ class HopRetriever:
         await self._first.close()
 
 
-def open_hop_encoder(name: str, placement: Placement) -> Encoder:
+def open_hop_encoder(name: str, placement: Placement) -> TextEncoder:
     """Open the encoder of later searches. Raises :class:`IndexMismatchError` if its passages changed, too."""
     if _training(name).get("passages", "frozen") != "frozen":
         raise IndexMismatchError(
@@ -65,7 +65,7 @@ def open_hop_encoder(name: str, placement: Placement) -> Encoder:
     return Encoder(name, placement=placement)
 
 
-def with_hop_encoder(opened: Sequence[Retriever], encoder: Encoder) -> list[Retriever]:
+def with_hop_encoder(opened: Sequence[Retriever], encoder: TextEncoder) -> list[Retriever]:
     """Return the retrievers with the queries of those over vectors encoded by this encoder.
 
     Raises :class:`IndexMismatchError` if its vectors are no queries of an index.
@@ -73,7 +73,7 @@ def with_hop_encoder(opened: Sequence[Retriever], encoder: Encoder) -> list[Retr
     return [_asked_by(each, encoder) for each in opened]
 
 
-def _asked_by(retriever: Retriever, encoder: Encoder) -> Retriever:
+def _asked_by(retriever: Retriever, encoder: TextEncoder) -> Retriever:
     if not isinstance(retriever, BatchedRetriever) or not isinstance(retriever.searcher, DenseSearcher):
         return retriever
     own = retriever.searcher.encoder

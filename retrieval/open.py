@@ -14,9 +14,10 @@ from corag.core.installation import require
 from corag.core.own_objects import find_own, is_own
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
+from corag.core.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
-from retrieval.dense.encoder import Encoder, open_encoder
+from retrieval.dense.encoder import Encoder, TextEncoder, encoder_packages, load_encoder, open_encoder
 from retrieval.dense.late import LateEncoder, LateSearcher, TokenVectors
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
@@ -39,6 +40,7 @@ from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
+from retrieval.rerankers import reranker_packages
 from retrieval.store import Lines, PassageStore
 from retrieval.title_links import TitledPassages
 from retrieval.wrappers import (
@@ -64,7 +66,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
     if config.reranker:
-        require(f"the re-ranker '{config.reranker}'", "sentence_transformers")
+        require(f"the re-ranker '{config.reranker}'", *reranker_packages(config.reranker))
     if config.url:
         if config.links != "none":
             raise ConfigError(
@@ -262,22 +264,26 @@ def _choose_language(folder: Path, manifest: IndexManifest | None, config: Retri
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
+    name = config.encoder or settings.encoder
     if settings.kind in ("dense", "late"):
         faiss_too = ["faiss"] if settings.kind == "dense" else []
-        require(f"the index '{folder}'", "sentence_transformers", *faiss_too)
+        require(f"the index '{folder}'", *encoder_packages(name), *faiss_too)
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
             f"{folder}."
         )
     encoder = open_encoder(
-        config.encoder or settings.encoder,
+        name,
         int(settings.detail("max_passage_tokens")),
         settings.encoder_fingerprint,
         config.placement,
         LateEncoder if settings.kind == "late" else Encoder,
     )
-    if encoder.fingerprint != settings.encoder_fingerprint:
+    # Of a served model nothing shows the weights: there vectors of passages are compared, if they can be.
+    is_served = is_address(encoder.name) or is_address(settings.encoder)
+    is_compared = is_served and settings.kind == "dense" and encoder.dimension == settings.dimension
+    if encoder.fingerprint != settings.encoder_fingerprint and not is_compared:
         raise IndexMismatchError(
             f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} "
             f"dimensions, fingerprint {settings.encoder_fingerprint}), but '{encoder.name}' "
@@ -292,11 +298,17 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     if settings.kind == "dense":
         faiss = _open_faiss(folder, store.read_id, config)
         _refuse_other_vectors(folder, faiss, len(store), manifest)
+        if is_compared:
+            passages = [store.row(row) for row in sample_rows(len(store))]
+            what = f"the vectors of the index '{folder}'"
+            faiss.check(what, passages, encoder, prefix=settings.detail("passage_prefix"))
         vectors: FaissIndex | LuceneVectorIndex = faiss
     else:
         vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
     how = f"{config.ef_search}|{config.nprobe}{encoder.rounding and '|' + encoder.rounding}"
+    if encoder.fingerprint != settings.encoder_fingerprint:
+        how += f"|{encoder.fingerprint}"
     part = settings.part
     if part is not None:
         part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
@@ -320,9 +332,9 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set "
             "`encoder` (and `query_prefix`), and `passages_from` to the Lucene index of the same corpus."
         )
-    require(f"the index '{folder}'", "sentence_transformers", "faiss")
+    require(f"the index '{folder}'", *encoder_packages(config.encoder), "faiss")
     ids = Lines(folder / DOCID)
-    encoder = Encoder(config.encoder, placement=config.placement)
+    encoder = load_encoder(config.encoder, placement=config.placement)
     vectors = _open_faiss(folder, ids.__getitem__, config)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
         raise IndexMismatchError(
@@ -345,7 +357,7 @@ def _check_passages(
     ids: Lines,
     vectors: FaissIndex,
     texts: PassageSource,
-    encoder: Encoder,
+    encoder: TextEncoder,
     config: RetrieverConfig,
 ) -> None:
     """Raise :class:`IndexMismatchError` unless the vectors of a few passages are those that were encoded."""
@@ -357,7 +369,7 @@ def _check_passages(
             "set `passages_from` to the Lucene index of the same corpus."
         )
     if config.passage_encoder:
-        encoder = Encoder(config.passage_encoder, placement=config.placement)
+        encoder = load_encoder(config.passage_encoder, placement=config.placement)
     what = f"the vectors of the FAISS index '{folder}'"
     advice = "" if config.passage_encoder else _TWO_ENCODERS
     vectors.check(what, [by_id[name] for name in names], encoder, advice)

@@ -17,7 +17,7 @@ from retrieval.dense.build import (
     encode_corpus,
     measure_corpus,
 )
-from retrieval.dense.encoder import CutTexts, Encoder
+from retrieval.dense.encoder import CutTexts, TextEncoder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.late import LateEncoder, encode_tokens
 from retrieval.documents.reading import EarlierIndex
@@ -30,7 +30,7 @@ _REPORT_EVERY_S = 10.0
 
 def build_vectors(
     passages: Iterator[Passage],
-    encoder: Encoder,
+    encoder: TextEncoder,
     place: BuildPlace,
     config: IndexConfig,
     earlier: EarlierIndex | None,
@@ -100,7 +100,7 @@ def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[
     return PassageStore(folder)
 
 
-def _describe_cut(cut: CutTexts, rows: int, encoder: Encoder, config: IndexConfig) -> str:
+def _describe_cut(cut: CutTexts, rows: int, encoder: TextEncoder, config: IndexConfig) -> str:
     """Say how much of the passages the encoder does not read, "" if it reads all."""
     if not cut.cut_texts:
         return ""

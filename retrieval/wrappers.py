@@ -14,22 +14,19 @@ import asyncio
 import copy
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from corag.core.batching import MicroBatcher
-from corag.core.errors import BackendError, ConfigError, SearchFailedError, reason
+from corag.core.errors import BackendError, ConfigError, SearchFailedError
 from corag.core.fusion import fuse
 from corag.core.gather import gather
-from corag.core.hugging_face import download, reading_weights
-from corag.core.lazy import importing
 from corag.core.protocols import CachedHits, NotedHits, Retriever, search_note
 from corag.core.request_cache import RequestCache
 from corag.core.seeds import stable_hash
-from corag.core.tokenizer import require_words
 from corag.core.types import Hit, Passage
 from retrieval.dense.placement import Placement
 from retrieval.index_manifest import IndexPart
+from retrieval.rerankers import ScoresOrError, open_reranker
 from retrieval.title_links import TitledPassages
 
 HitsOrError = Sequence[Hit] | SearchFailedError
@@ -211,40 +208,18 @@ async def _passages(part: Retriever, ids: Sequence[str]) -> Sequence[Passage]:
 
 
 class RerankedRetriever:
-    """Fetch ``depth`` hits (more if more is asked for), score each with a cross-encoder, return the best k.
+    """Fetch ``depth`` hits (more if more is asked for), score each with a re-ranker, return the best k.
 
-    A cross-encoder reads query and passage together. ``model``: a Hugging Face name or a folder; raises
-    :class:`ConfigError` if it cannot be loaded or gives several scores per pair.
+    ``model``: a Hugging Face name, a folder or a server's address. Raises as
+    :func:`retrieval.rerankers.open_reranker` does.
     """
 
     def __init__(self, inner: Retriever, model: str, depth: int, placement: Placement | None = None) -> None:
-        folder = Path(model).expanduser()
-        if not folder.is_dir():
-            folder = download(model, "reranker", "a local folder")
-        with importing:
-            from sentence_transformers import CrossEncoder
-
-        try:
-            with reading_weights(f"the reranker '{model}'"):
-                placed = (placement or Placement()).load(
-                    lambda device: CrossEncoder(str(folder), device=device), "the re-ranker's device"
-                )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"the reranker '{model}' cannot be loaded: {reason(error)}") from None
-        self._model: Any = placed.model
-        self._batch_size = placed.batch_size
-        require_words(self._model.tokenizer, f"the reranker '{model}'")
-        if self._model.num_labels != 1:
-            raise ConfigError(
-                f"the reranker '{model}' gives {self._model.num_labels} scores per passage, but one is "
-                "needed."
-            )
+        self._reranker = open_reranker(model, placement)
         self._inner = inner
         self._depth = depth
         self._batcher = MicroBatcher(self._score, max_batch=_MAX_RERANKED_QUERIES, name="rerank")
-        # By its weights, not by its name: another model may come to lie in the same folder.
-        weights = placed.fingerprint + (placed.rounding and f"|{placed.rounding}")
-        self._identity = f"rerank|{weights}|{depth}"
+        self._identity = f"rerank|{self._reranker.fingerprint}|{depth}"
         self.fingerprint = stable_hash(f"{self._identity}|{inner.fingerprint}")
 
     def over(self, inner: Retriever) -> RerankedRetriever:
@@ -260,15 +235,17 @@ class RerankedRetriever:
         return int(getattr(self._inner, "retried", 0))
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first; scores are the cross-encoder's."""
+        """Return up to k hits, best first; scores are the re-ranker's."""
         hits = await self._inner.search(query, max(k, self._depth))
         if not hits:
             return ()
         scores = await self._batcher.submit((query, hits))
+        if isinstance(scores, SearchFailedError):
+            raise scores
         ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
         # What the cross-encoder has no number for comes last.
         ordered = sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))
-        return noted(ordered[:k], "; ".join(filter(None, (search_note(hits), self._note(query)))))
+        return noted(ordered[:k], "; ".join(filter(None, (search_note(hits), self._reranker.note(query)))))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -279,23 +256,10 @@ class RerankedRetriever:
         self._batcher.close()
         await self._inner.close()
 
-    def _note(self, query: str) -> str:
-        """Return that the cross-encoder has no room for passages beside a query, if so; else ""."""
-        limit = self._model.max_seq_length
-        # A token is a byte or more, so that most queries need not be counted.
-        if not limit or 2 * len(query.encode()) <= limit:
-            return ""
-        tokens = len(self._model.tokenizer(query, truncation=False, verbose=False)["input_ids"])
-        if 2 * tokens <= limit:
-            return ""
-        return f"the re-ranker reads {limit:,} tokens of query and passage together; the query has {tokens:,}"
-
-    def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> list[list[float]]:
-        pairs = [(query, hit.passage.contents) for query, hits in items for hit in hits]
-        scores = iter(
-            self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False).tolist()
+    def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> Sequence[ScoresOrError]:
+        return self._reranker.score(
+            [(query, [hit.passage.contents for hit in hits]) for query, hits in items]
         )
-        return [[next(scores) for _ in hits] for _, hits in items]
 
 
 class CachedRetriever:

@@ -55,7 +55,7 @@ class SearchFailedError(CoragError):
 
 
 class RequestRefusedError(CoragError):
-    """One generation or scoring request can never be served: its prompt cannot fit the window, say."""
+    """One request for text, scores or a vector can never be served: its prompt cannot fit the window, say."""
 
 
 class BudgetExhaustedError(CoragError):

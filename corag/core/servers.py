@@ -36,11 +36,16 @@ def check_schemes(urls: Iterable[str], option: str) -> None:
     Call it after :func:`contain_credentials`, since it repeats the address.
     """
     for url in urls:
-        if not url.lower().startswith(("http://", "https://")):
+        if not is_address(url):
             host = url.rpartition("://")[2]
             raise ConfigError(
                 f"'{url}' in {option} does not begin with http:// or https://: write http://{host}."
             )
+
+
+def is_address(name: str) -> bool:
+    """Return whether a name is the address of a server."""
+    return name.lower().startswith(("http://", "https://"))
 
 
 class TryAgainError(Exception):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from corag.core.files import atomic_replace
 from corag.core.machine import count_threads
 from retrieval.config import IndexConfig
-from retrieval.dense.encoder import UNLIMITED, CutTexts, Encoder
+from retrieval.dense.encoder import UNLIMITED, CutTexts, TextEncoder
 from retrieval.lucene.java import java_class, java_path, require_passages, writing_lucene
 from retrieval.store import PassageStore
 
@@ -112,7 +112,7 @@ def _text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def measure_corpus(store: PassageStore, encoder: Encoder, prompt: str) -> CutTexts:
+def measure_corpus(store: PassageStore, encoder: TextEncoder, prompt: str) -> CutTexts:
     """Return how much of the passages the encoder would not read; of a large corpus, of an even sample."""
     counts = CutTexts()
     if encoder.max_tokens == UNLIMITED:
@@ -211,7 +211,7 @@ class VectorShard:
 
 def encode_corpus(
     store: PassageStore,
-    encoder: Encoder,
+    encoder: TextEncoder,
     folder: Path,
     *,
     prompt: str,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -20,6 +21,7 @@ from corag.core.hugging_face import download, reading_weights
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
+from corag.core.servers import is_address
 from corag.core.tokenizer import require_words
 from corag.core.words import count_words
 from retrieval.dense.fingerprint import is_late_interaction
@@ -86,14 +88,60 @@ class CutTexts:
 _ANYWHERE = Placement()
 
 
-class Encoder:
-    """A sentence-transformers model. Its vectors have length 1: inner product is cosine.
+class TextEncoder(ABC):
+    """What makes vectors of length 1 from texts: inner product is cosine.
 
-    ``prompts``: what the model has before queries and documents by itself. ``fingerprint``: of its weights;
-    ``rounding``: the precision that they were brought into, "" if they are as they were saved.
+    Attributes:
+        name: as it was given; of a server, address and model.
+        dimension: length of a vector.
+        batch_size: texts that :meth:`encode` had best be given at once.
+        fingerprint: identifies the model.
+        rounding: the precision that its weights were brought into, "" if they are as they were saved.
+        prompts: what the model brings for queries and documents.
     """
 
-    is_late = False
+    is_late: ClassVar[bool] = False
+    name: str
+    dimension: int
+    batch_size: int
+    fingerprint: str
+    rounding: str = ""
+    prompts: Prompts = Prompts()
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that is read whole, in tokens; :data:`UNLIMITED` if that is not known."""
+        return UNLIMITED
+
+    def resolve_prompt(self, prefix: str, kind: Kind) -> str:
+        """Return a prefix as it is given; for "auto" the model's own, or else that of its authors' card."""
+        return getattr(self.missing_prompts() or self.prompts, kind) if prefix == AUTO else prefix
+
+    def missing_prompts(self) -> Prompts | None:
+        """Return the prompts that the model's card asks for, if it is known and brings none; else None."""
+        return None if self.prompts != Prompts() else prompts_by_card(self.name)
+
+    @abstractmethod
+    def encode(
+        self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None
+    ) -> NDArray[np.float32]:
+        """Return one unit vector per text, shape [texts, dimension].
+
+        ``batch_size``: texts at once; 0 for the encoder's own. ``prompt`` stands before every text, and the
+        model's own do not. Raises :class:`DataError` if a vector is not finite.
+        """
+
+    def measure_cut(self, texts: Sequence[str], prompt: str = "") -> CutTexts:
+        """Return how many of these texts, and how many of their words, are behind the limit."""
+        return CutTexts(len(texts), words=sum(map(count_words, texts)))
+
+    def count_tokens(self, texts: Iterable[str]) -> list[int]:
+        """Return the number of tokens of each text, with the special ones; 0 where there is no limit."""
+        return [0 for _ in texts]
+
+
+class Encoder(TextEncoder):
+    """A sentence-transformers model in this process."""
 
     def __init__(self, name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> None:
         """Load a model.
@@ -168,22 +216,10 @@ class Encoder:
         limit = self._model.max_seq_length
         return UNLIMITED if limit is None or math.isinf(limit) else int(limit)
 
-    def resolve_prompt(self, prefix: str, kind: Kind) -> str:
-        """Return a prefix as it is given, or for "auto" the model's own."""
-        return getattr(self.prompts, kind) if prefix == AUTO else prefix
-
-    def missing_prompts(self) -> Prompts | None:
-        """Return the prompts that the model's card asks for, if it is known and brings none; else None."""
-        return None if self.prompts != Prompts() else prompts_by_card(self.name)
-
     def encode(
         self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None
     ) -> NDArray[np.float32]:
-        """Return one unit vector per text, shape [texts, dimension].
-
-        ``batch_size``: texts at once; 0 for the placement's. ``prompt`` stands before every text, and the
-        model's own do not. Raises :class:`DataError` if a vector is not finite.
-        """
+        """Return one unit vector per text, as :meth:`TextEncoder.encode` says."""
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         methods = {"query": self._model.encode_query, "document": self._model.encode_document}
@@ -203,12 +239,7 @@ class Encoder:
         if not self._normalized:
             # A length of 1 in bfloat16 is one of 0.996 to 1.004, and that is in every cosine.
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        if not np.isfinite(result).all():
-            place = int(np.flatnonzero(~np.isfinite(result).all(axis=1))[0])
-            raise DataError(
-                f"the encoder '{self.name}' returned a vector that is not finite for the text "
-                f"'{texts[place][:80]}'."
-            )
+        require_finite(result, texts, self.name)
         return result
 
     def measure_cut(self, texts: Sequence[str], prompt: str = "") -> CutTexts:
@@ -246,7 +277,41 @@ class Encoder:
         return [len(ids) for ids in encoded]
 
 
-_open: WeakValueDictionary[tuple[str, int, Placement, type[Encoder]], Encoder] = WeakValueDictionary()
+def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str) -> None:
+    """Raise :class:`DataError` if the vector of a text, [texts, dimension], is not finite."""
+    if not np.isfinite(vectors).all():
+        place = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+        raise DataError(
+            f"the encoder '{name}' returned a vector that is not finite for the text '{texts[place][:80]}'."
+        )
+
+
+def encoder_packages(name: str) -> tuple[str, ...]:
+    """Return the packages that an encoder wants in this process: none if it is a server's."""
+    return () if is_address(name) else ("sentence_transformers",)
+
+
+def load_encoder(
+    name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE, kind: type[Encoder] = Encoder
+) -> TextEncoder:
+    """Load an encoder: a model in this process, or for an address (http://host:port/v1#MODEL) a server's.
+
+    ``kind``: the class of one in this process. Raises as it and
+    :class:`retrieval.http.encoder.ServedEncoder` do, :class:`ConfigError` for a vector per token of a server.
+    """
+    if not is_address(name):
+        return kind(name, max_tokens, placement)
+    if kind.is_late:
+        raise ConfigError(
+            f"the encoder '{name}' is a server's, which returns one vector a text, but an index of the kind "
+            "'late' has one a token: name a model or a folder, or choose --kind dense."
+        )
+    from retrieval.http.encoder import ServedEncoder  # loads httpx, which a local model does not need
+
+    return ServedEncoder(name, placement)
+
+
+_open: WeakValueDictionary[tuple[str, int, Placement, type[Encoder]], TextEncoder] = WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -256,14 +321,15 @@ def open_encoder(
     fingerprint: str,
     placement: Placement = _ANYWHERE,
     kind: type[Encoder] = Encoder,
-) -> Encoder:
-    """Open an encoder, or return the one of these weights that another open index has in the same place.
+) -> TextEncoder:
+    """Load an encoder, or return the one of these weights that another open index has in the same place.
 
     A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
-    what is opened may have another. ``kind``: its class. Raises as :class:`Encoder` does.
+    what is opened may have another. ``kind``: its class, unless it is a server's.
     """
     with _opening:
         encoder = _open.get((name, max_tokens, placement, kind))
         if encoder is None or encoder.fingerprint != fingerprint:
-            encoder = _open[name, max_tokens, placement, kind] = kind(name, max_tokens, placement)
+            encoder = load_encoder(name, max_tokens, placement, kind)
+            _open[name, max_tokens, placement, kind] = encoder
         return encoder

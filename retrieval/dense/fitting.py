@@ -7,7 +7,7 @@ from itertools import islice
 
 from corag.core.types import Passage
 from corag.core.words import count_words
-from retrieval.dense.encoder import UNLIMITED, Encoder
+from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.documents.document import Block, Document
 from retrieval.documents.passages import Cutting, cut
 from retrieval.record_files import CorpusItem
@@ -17,7 +17,7 @@ _WORDS_PER_TOKEN = 0.6
 _AT_ONCE = 256
 
 
-def fitting_words(encoder: Encoder, prompt: str) -> int:
+def fitting_words(encoder: TextEncoder, prompt: str) -> int:
     """Return of how many words a passage's text should be: of 180 at most, which is usual without an encoder.
 
     It depends on nothing but the encoder, so that an index stays the same when documents change.
@@ -28,7 +28,7 @@ def fitting_words(encoder: Encoder, prompt: str) -> int:
     return max(1, min(Cutting.words, int(_WORDS_PER_TOKEN * room)))
 
 
-def fitted(items: Iterable[CorpusItem], encoder: Encoder, prompt: str) -> Iterator[CorpusItem]:
+def fitted(items: Iterable[CorpusItem], encoder: TextEncoder, prompt: str) -> Iterator[CorpusItem]:
     """Yield what is in a file, passages that are longer than the encoder reads in several parts."""
     stream = iter(items)
     while some := list(islice(stream, _AT_ONCE)):
@@ -42,7 +42,7 @@ def fitted(items: Iterable[CorpusItem], encoder: Encoder, prompt: str) -> Iterat
                 yield item
 
 
-def _parts(passage: Passage, encoder: Encoder, prompt: str, tokens: int) -> list[Passage]:
+def _parts(passage: Passage, encoder: TextEncoder, prompt: str, tokens: int) -> list[Passage]:
     """Cut a passage that is too long at the ends of sentences, into as few parts as fit.
 
     Where a single word is too long, or the title, it stays too long: that is counted before encoding.

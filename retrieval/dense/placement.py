@@ -23,11 +23,16 @@ class Placement:
         device: of torch, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
         dtype: precision of the weights; "auto" = that in which they were saved.
         batch_size: texts at once; 0 = 64 on a CPU and 512 on a GPU.
+        timeout_s: seconds to wait for a reply, where the model is a server's.
+        retries: times that a request to such a server is sent again.
     """
 
     device: str = "auto"
     dtype: Precision = "auto"
     batch_size: int = 0
+    # For an index in the making: two minutes of pauses outlive a server's restart.
+    timeout_s: float = 120.0
+    retries: int = 8
 
     def load(self, open_model: Callable[[str], Any], option: str) -> PlacedModel:
         """Load a model and place it.

@@ -33,15 +33,21 @@ _QUERY = (
 _DOCUMENT = ("document", "passage", "corpus", "documents", "passages", "search_document", "retrieval.passage",
              "retrieval.document", "retrieval_passage", "retrieval_document")  # fmt: skip
 
-# Encoders whose cards ask for texts that their files do not bring, by what their names have in them.
+_REPRESENT = "Represent this sentence for searching relevant passages: "
+_WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+# Encoders whose cards ask for texts that their files do not bring, or that a server does not tell, by what
+# their names have in them. The first counts.
 _BY_CARD: tuple[tuple[str, str, str], ...] = (
     (r"\be5-(small|base|large)(-v2|-unsupervised)?\b(?!-instruct)", "query: ", "passage: "),
     (r"\bnomic-embed-text\b", "search_query: ", "search_document: "),
-    (r"\bbge-(small|base|large)-en\b", "Represent this sentence for searching relevant passages: ", ""),
+    (r"\bbge-(small|base|large)-en\b", _REPRESENT, ""),
     (r"\bbge-(small|base|large)-zh\b", "为这个句子生成表示以用于检索相关文章：", ""),
-    (r"\be5-\w+-instruct\b|\be5-mistral\b",
-     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: ", ""),
-)  # fmt: skip
+    (r"\be5-\w+-instruct\b|\be5-mistral\b", f"{_WEB_SEARCH} ", ""),
+    (r"\bqwen3-embedding\b", _WEB_SEARCH, ""),
+    (r"\bsnowflake-arctic-embed-?\w*-v2|\bsnowflake-arctic-embed2\b", "query: ", ""),
+    (r"\bmxbai-embed-(large|xsmall)\b|\bsnowflake-arctic-embed\b", _REPRESENT, ""),
+    (r"\bembeddinggemma\b", "task: search result | query: ", "title: none | text: "),
+)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,18 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
+from corag.core.errors import (
+    BackendError,
+    ConfigError,
+    DataError,
+    IndexMismatchError,
+    RequestRefusedError,
+    SearchFailedError,
+)
 from corag.core.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.dense.compressed import REFINE
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.prompts import AUTO
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
@@ -67,7 +74,7 @@ class DenseSearcher:
     """A :class:`retrieval.wrappers.BatchSearcher` over vectors. ``query_prefix`` goes before every query."""
 
     def __init__(
-        self, encoder: Encoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""
+        self, encoder: TextEncoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""
     ) -> None:
         self._encoder = encoder
         self._vectors = vectors
@@ -76,11 +83,11 @@ class DenseSearcher:
         self._borrows = False
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> TextEncoder:
         """What queries are encoded with."""
         return self._encoder
 
-    def asked_by(self, encoder: Encoder) -> DenseSearcher:
+    def asked_by(self, encoder: TextEncoder) -> DenseSearcher:
         """Return a search of the same vectors whose queries another encoder makes; this one closes them.
 
         Its queries have the prompt that the encoder brings, or else those of this search.
@@ -95,7 +102,12 @@ class DenseSearcher:
 
         Raises :class:`DataError` if one has no text.
         """
-        vectors = self._encoder.encode(queries, prompt=self._query_prefix, kind="query")
+        try:
+            vectors = self._encoder.encode(queries, prompt=self._query_prefix, kind="query")
+        except RequestRefusedError as refusal:  # a server's, of one query
+            if len(queries) == 1:
+                return [SearchFailedError(str(refusal))]
+            return [outcome for query in queries for outcome in self.search([query], k)]
         matches = self._vectors.search(vectors, k)
         passages = self.passages(
             list(dict.fromkeys(name for query_matches in matches for name, _ in query_matches))
@@ -194,15 +206,23 @@ class FaissIndex:
         """Number of vectors."""
         return int(self._index.ntotal)
 
-    def check(self, what: str, passages: Sequence[Passage], encoder: Encoder, advice: str) -> None:
+    def check(
+        self,
+        what: str,
+        passages: Sequence[Passage],
+        encoder: TextEncoder,
+        advice: str = "",
+        prefix: str | None = None,
+    ) -> None:
         """Raise :class:`IndexMismatchError` unless the vectors of passages are those that an encoder makes.
 
-        ``passages``: those of ``sample_rows``. ``what``, ``advice``: begin and end the sentence.
+        ``passages``: those of ``sample_rows``. ``what``, ``advice``: begin and end the sentence. ``prefix``:
+        what stood before every passage; None if any will do.
         """
         if keeps_vectors(self._index):
-            check_vectors(what, passages, self._index.reconstruct, self.rows, encoder, None, advice)
+            check_vectors(what, passages, self._index.reconstruct, self.rows, encoder, prefix, advice)
         else:
-            check_compressed(what, passages, self._index, encoder, None, advice)
+            check_compressed(what, passages, self._index, encoder, prefix, advice)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
         """Return the nearest passages of each query."""

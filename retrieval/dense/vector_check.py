@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from corag.core.errors import IndexMismatchError
 from corag.core.types import Passage
-from retrieval.dense.encoder import Encoder
+from retrieval.dense.encoder import TextEncoder
 
 _COMPARED = 12  # passages
 _SAME = 0.99  # cosine of two encodings of a text in float32, bfloat16 or float16: .999 and more
@@ -63,7 +63,7 @@ def check_vectors(
     passages: Sequence[Passage],
     read: Callable[[int], NDArray[np.float32]],
     rows: int,
-    encoder: Encoder,
+    encoder: TextEncoder,
     prefix: str | None,
     advice: str = "",
 ) -> None:
@@ -106,7 +106,7 @@ def check_vectors(
     )
 
 
-def _known_prefixes(encoder: Encoder) -> list[str]:
+def _known_prefixes(encoder: TextEncoder) -> list[str]:
     card = encoder.missing_prompts()
     own = (encoder.prompts.document, card.document if card else "")
     return list(dict.fromkeys((*own, *_PREFIXES)))
@@ -117,7 +117,7 @@ def _advice(
     passages: Sequence[Passage],
     read: Callable[[int], NDArray[np.float32]],
     rows: int,
-    encoder: Encoder,
+    encoder: TextEncoder,
 ) -> str:
     """Say what may be wrong: above all, whether the vectors are in place but for a row or two."""
     if given.same:
@@ -138,7 +138,7 @@ def _advice(
 
 
 def _compare(
-    passages: Sequence[Passage], stored: NDArray[np.float32], encoder: Encoder, prefix: str
+    passages: Sequence[Passage], stored: NDArray[np.float32], encoder: TextEncoder, prefix: str
 ) -> _Agreement:
     """Return how the passages agree best, by whichever way of putting title and text together."""
     best = None
@@ -163,7 +163,7 @@ def check_compressed(
     what: str,
     passages: Sequence[Passage],
     index: Any,
-    encoder: Encoder,
+    encoder: TextEncoder,
     prefix: str | None,
     advice: str = "",
 ) -> None:

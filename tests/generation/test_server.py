@@ -24,6 +24,7 @@ from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
+from corag.core import replies
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.probing import VLLM
@@ -241,7 +242,7 @@ async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurrie
 def test_a_key_that_a_server_repeats_is_not_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORAG_API_KEY", "sk-secret")
     client = endpoints.connect(ModelConfig())
-    told = endpoints._excerpt(client, httpx.Response(401, text="the key sk-secret is not known"))
+    told = replies._excerpt(client, httpx.Response(401, text="the key sk-secret is not known"))
     assert told == "'the key (the key) is not known'"
 
 

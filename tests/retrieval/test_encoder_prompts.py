@@ -155,7 +155,7 @@ def test_what_is_given_counts_more_than_what_the_model_brings(
 
 
 @pytest.mark.slow
-def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_is_told(
+def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_gets_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = str(write_jsonl(tmp_path / "corpus.jsonl", [PASSAGE]))
@@ -163,12 +163,19 @@ def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_is_told(
     folder = Path(save_tiny_encoder(tmp_path / "e5-base-v2"))
     named = folder.rename(tmp_path / "e5-small-v2")
     lines: list[str] = []
-    build_index(IndexConfig([corpus], str(tmp_path / "a"), kind="dense", encoder=str(named)), lines.append)
-    assert any("--query_prefix 'query: ' --passage_prefix 'passage: '" in line for line in lines)
+    manifest = build_index(
+        IndexConfig([corpus], str(tmp_path / "a"), kind="dense", encoder=str(named)), lines.append
+    )
+    assert manifest.settings.detail("query_prefix") == "query: "
+    assert manifest.settings.detail("passage_prefix") == "passage: "
+    assert any(
+        "brings none, but its authors trained it with prompts, which are used" in line for line in lines
+    )
     lines.clear()
     config = IndexConfig([corpus], str(tmp_path / "b"), kind="dense", encoder=str(named), query_prefix="",
                          passage_prefix="")  # fmt: skip
-    build_index(config, lines.append)
+    manifest = build_index(config, lines.append)
+    assert manifest.settings.detail("query_prefix") == manifest.settings.detail("passage_prefix") == ""
     assert not any("trained it with" in line for line in lines), "who says '' knows"
 
 
@@ -182,6 +189,12 @@ def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_is_told(
         ("BAAI/bge-large-zh-v1.5", "为这个句子生成表示以用于检索相关文章：", ""),
         ("intfloat/multilingual-e5-large-instruct", WEB_SEARCH, ""),
         ("intfloat/e5-mistral-7b-instruct", WEB_SEARCH, ""),
+        ("Qwen/Qwen3-Embedding-0.6B", WEB_SEARCH.rstrip(), ""),
+        ("http://localhost:11434/v1#qwen3-embedding:0.6b", WEB_SEARCH.rstrip(), ""),
+        ("mixedbread-ai/mxbai-embed-large-v1", REPRESENT, ""),
+        ("Snowflake/snowflake-arctic-embed-m-v1.5", REPRESENT, ""),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", ""),
+        ("embeddinggemma:latest", "task: search result | query: ", "title: none | text: "),
     ],
 )
 def test_what_model_cards_ask_for(name: str, query: str, document: str) -> None:

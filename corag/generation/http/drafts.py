@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from corag.core.replies import list_at, value_at
 from corag.generation.forced import FORCED_TOKENS
-from corag.generation.http.endpoints import list_at, value_at
 
 _REPEATED = (5, 6, 8, 9)
 _TIMES = 15

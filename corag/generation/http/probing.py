@@ -20,18 +20,11 @@ from typing import Any, TypeVar
 import httpx
 
 from corag.core.errors import BackendError, ConfigError
+from corag.core.replies import MalformedReplyError, StatusError, list_at, value_at
 from corag.generation.config import ModelConfig
 from corag.generation.forced import FORCED_TOKENS
 from corag.generation.http import drafts
-from corag.generation.http.endpoints import (
-    FaultyServerError,
-    MalformedReplyError,
-    StatusError,
-    address,
-    list_at,
-    send_opening,
-    value_at,
-)
+from corag.generation.http.endpoints import FaultyServerError, address, send_opening
 from corag.generation.http.features import Features, Server
 from corag.generation.http.wire import (
     CERTAIN,

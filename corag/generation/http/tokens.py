@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from corag.core.errors import RequestRefusedError
+from corag.core.replies import list_at
 from corag.generation.continuation import ANCHORS, ids_behind, last_words
-from corag.generation.http.endpoints import Endpoints, list_at
+from corag.generation.http.endpoints import Endpoints
 from corag.generation.http.features import Server
 from corag.generation.http.wire import TEMPLATE, TOKENIZE, read_template, tokenize_body
 from corag.generation.special_names import spaced

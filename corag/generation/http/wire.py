@@ -17,8 +17,8 @@ from typing import Any
 from corag.core.errors import RequestRefusedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Completion, Sampling
+from corag.core.replies import MalformedReplyError, list_at, value_at
 from corag.generation.forced import FORCED_TOKENS
-from corag.generation.http.endpoints import MalformedReplyError, list_at, value_at
 from corag.generation.prefixes import repeated
 from corag.generation.thinking import inner_text, thought_in
 

@@ -1,0 +1,215 @@
+"""A server of an encoder or a re-ranker: its address, the model that it serves, requests and tries again.
+
+Searches come from worker threads, so requests run on an event loop in a thread of its own, which all servers
+of this process share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from corag.core.errors import BackendError, ConfigError
+from corag.core.proxies import describe_proxy, open_client
+from corag.core.replies import FaultError, StatusError, UnreachableError, send, value_at
+from corag.core.servers import (
+    StallNotifier,
+    TryAgainError,
+    check_schemes,
+    contain_credentials,
+    retrying,
+)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_AT_ONCE = 8  # requests in flight: a server fills its batches from several
+_DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a server says of itself.
+
+    Attributes:
+        models: the names of its models, none if it does not list them.
+        is_vllm: whether it is vLLM, which refuses texts that are too long unless it is asked to cut them.
+        batch_size: texts of a request at most; 0 if it does not say so.
+    """
+
+    models: tuple[str, ...] = ()
+    is_vllm: bool = False
+    batch_size: int = 0
+
+
+class ModelServer:
+    """A server that is asked for vectors or scores.
+
+    ``model``: the one that was named behind the address; "" for none.
+    """
+
+    def __init__(self, address: str, what: str, key_variable: str, *, timeout_s: float, retries: int) -> None:
+        """Prepare requests. Nothing is sent yet.
+
+        Args:
+            address: such as "http://host:8000/v1#BAAI/bge-m3": address and, behind #, the model.
+            what: how messages call it, such as "the encoder".
+            key_variable: environment variable that holds its API key, if it wants one.
+            timeout_s: seconds to wait for a reply.
+            retries: times that a request is sent again.
+
+        Raises:
+            ConfigError: for an address that holds a secret, or a proxy that cannot be used.
+        """
+        url, _, self.model = address.partition("#")
+        if contain_credentials([url]):
+            raise ConfigError(
+                f"the address of {what} holds a user name, a password or a query: give the address alone, "
+                f"and the key in the environment variable {key_variable}."
+            )
+        check_schemes([url], f"the address of {what}")
+        self.url = url.rstrip("/")
+        self.what, self._key_variable, self._retries = what, key_variable, retries
+        key = os.environ.get(key_variable, "")
+        self._client = open_client(
+            [self.url],
+            # Waiting for a free connection is our own load, not the server's fault: it has no limit.
+            timeout=httpx.Timeout(timeout_s, connect=min(10.0, timeout_s), pool=None),
+            limits=httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=_AT_ONCE),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
+        self._stalls = StallNotifier(self.url)
+
+    @property
+    def root(self) -> str:
+        """The address without a path."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what a coroutine of requests returns, from a thread without an event loop of its own."""
+        future = asyncio.run_coroutine_threadsafe(work, _loop())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def post(self, url: str, body: dict[str, Any], parse: Callable[[Any], Result]) -> Result:
+        """Send a request, again after a pause if it fails; return what ``parse`` takes out of the reply.
+
+        Raises :class:`BackendError` if every attempt failed, or the key is refused;
+        :class:`corag.core.replies.StatusError` if the request is.
+        """
+
+        async def attempt(number: int) -> Result:
+            try:
+                return await send(self._client, url, body, parse, on_reply)
+            except FaultError as fault:
+                raise TryAgainError(self._error(url, fault, number + 1)) from None
+
+        with self._stalls.waiting() as on_reply:
+            try:
+                return await retrying(
+                    attempt, self._retries + 1, first_pause_s=_FIRST_PAUSE_S, longest_pause_s=_LONGEST_PAUSE_S
+                )
+            except StatusError as refusal:
+                if refusal.status not in _DENIED:
+                    raise
+                raise BackendError(
+                    f"{self.what} at {url} wants an API key ({refusal}): put it into the environment "
+                    f"variable {self._key_variable}."
+                ) from None
+
+    async def describe(self, models_url: str) -> Served:
+        """Return what the server says of itself, by OpenAI's list of models or TEI's /info.
+
+        Raises :class:`BackendError` if nothing listens there.
+        """
+        listed = await self._look_up(models_url, _read_models)
+        if listed is not None:
+            return listed
+        return await self._look_up(f"{self.root}/info", _read_info) or Served()
+
+    def choose_model(self, served: Served, example: str) -> str:
+        """Return the model to ask for: that which was named, or the only one that is served; "" if unknown.
+
+        Raises :class:`ConfigError` if there are several.
+        """
+        if self.model or len(served.models) < 2:
+            return self.model or "".join(served.models)
+        raise ConfigError(
+            f"{self.what} at {self.url} serves {', '.join(served.models[:8])}: name one of these behind the "
+            f"address, such as {self.url}#{example or served.models[0]}."
+        )
+
+    def require_model(self, model: str) -> str:
+        """Return the name of a model. Raises :class:`ConfigError` if neither user nor server gave one."""
+        if not model:
+            raise ConfigError(
+                f"{self.what} at {self.url} does not tell which model it serves: name it behind the address, "
+                f"such as {self.url}#BAAI/bge-m3. What is made with one model is not searched with another."
+            )
+        return model
+
+    def refusal(self, url: str, error: StatusError) -> BackendError:
+        """Return what to raise if the very first request is refused."""
+        return BackendError(
+            f"{self.what} at {url} refused the first request ({error}): check the address, and the model's "
+            f"name behind # ('{self.model}')."
+            if self.model
+            else f"{self.what} at {url} refused the first request ({error}): check the address; the model's "
+            f"name may stand behind it, such as {self.url}#BAAI/bge-m3."
+        )
+
+    async def _look_up(self, url: str, parse: Callable[[Any], Result]) -> Result | None:
+        try:
+            return await send(self._client, url, None, parse)
+        except UnreachableError as fault:
+            raise self._error(url, fault, 1) from None
+        except (FaultError, StatusError):
+            return None  # it has no such address, or its key does not reach so far
+
+    def _error(self, url: str, fault: FaultError, attempts: int) -> BackendError:
+        proxy = describe_proxy(url)
+        through = f" through the proxy {proxy}" if proxy else ""
+        if isinstance(fault, UnreachableError):
+            return BackendError(
+                f"{self.what} at {url} cannot be reached{through} ({fault}): start its server, or correct "
+                "the address."
+            )
+        return BackendError(
+            f"{self.what} at {url} gave no usable reply{through} in {attempts} attempt{'s' * (attempts > 1)} "
+            f"({fault}): look at its server's log, or correct the address."
+        )
+
+
+def _read_models(reply: Any) -> Served:
+    models = value_at(reply, "data", kind=list)
+    names = tuple(value_at(reply, "data", place, "id", kind=str) for place in range(len(models)))
+    return Served(names, is_vllm=any(each.get("owned_by") == "vllm" for each in models))
+
+
+def _read_info(reply: Any) -> Served:
+    """Read what TEI tells of itself."""
+    name = reply.get("served_model_name") if isinstance(reply, dict) else None
+    if not isinstance(name, str):
+        name = value_at(reply, "model_id", kind=str)
+    size = reply.get("max_client_batch_size")
+    return Served((name,), batch_size=size if isinstance(size, int) else 0)
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of this process's requests to encoders and re-rankers, which ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="model-servers", daemon=True).start()
+    return loop

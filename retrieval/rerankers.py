@@ -1,0 +1,98 @@
+"""Re-rankers: cross-encoders, which read query and passage together, in this process or on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from corag.core.errors import ConfigError, SearchFailedError, reason
+from corag.core.hugging_face import download, reading_weights
+from corag.core.lazy import importing
+from corag.core.servers import is_address
+from corag.core.tokenizer import require_words
+from retrieval.dense.placement import Placement
+
+Pairs = tuple[str, Sequence[str]]
+"""A query and the contents of its passages."""
+ScoresOrError = Sequence[float] | SearchFailedError
+
+
+class Reranker(Protocol):
+    """Scores passages for a query; higher is better. ``fingerprint`` identifies the model."""
+
+    fingerprint: str
+
+    def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:
+        """Return for each query the scores of its passages, or the error of that query alone."""
+        ...
+
+    def note(self, query: str) -> str:
+        """Return what there is to say of a query, such as that it leaves no room for passages; else ""."""
+        ...
+
+
+def reranker_packages(name: str) -> tuple[str, ...]:
+    """Return the packages that a re-ranker wants in this process: none if it is a server's."""
+    return () if is_address(name) else ("sentence_transformers",)
+
+
+def open_reranker(name: str, placement: Placement | None = None) -> Reranker:
+    """Load a cross-encoder (a Hugging Face name or a folder), or reach that of a server (http://host:port).
+
+    Raises :class:`ConfigError` if it cannot be loaded or gives several scores per pair,
+    :class:`corag.core.errors.BackendError` if there is no such server.
+    """
+    if not is_address(name):
+        return CrossEncoderReranker(name, placement or Placement())
+    from retrieval.http.reranker import ServedReranker  # loads httpx, which a local model does not need
+
+    return ServedReranker(name, placement or Placement())
+
+
+class CrossEncoderReranker:
+    """A cross-encoder of sentence-transformers in this process."""
+
+    def __init__(self, name: str, placement: Placement) -> None:
+        """Load it. Raises :class:`ConfigError` as :func:`open_reranker` does."""
+        folder = Path(name).expanduser()
+        if not folder.is_dir():
+            folder = download(name, "reranker", "a local folder")
+        with importing:
+            from sentence_transformers import CrossEncoder
+
+        try:
+            with reading_weights(f"the reranker '{name}'"):
+                placed = placement.load(
+                    lambda device: CrossEncoder(str(folder), device=device), "the re-ranker's device"
+                )
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the reranker '{name}' cannot be loaded: {reason(error)}") from None
+        self._model: Any = placed.model
+        self._batch_size = placed.batch_size
+        require_words(self._model.tokenizer, f"the reranker '{name}'")
+        if self._model.num_labels != 1:
+            raise ConfigError(
+                f"the reranker '{name}' gives {self._model.num_labels} scores per passage, but one is needed."
+            )
+        # By its weights, not by its name: another model may come to lie in the same folder.
+        self.fingerprint = placed.fingerprint + (placed.rounding and f"|{placed.rounding}")
+
+    def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:
+        """Return for each query the scores of its passages."""
+        pairs = [(query, text) for query, texts in items for text in texts]
+        scores = iter(
+            self._model.predict(pairs, batch_size=self._batch_size, show_progress_bar=False).tolist()
+        )
+        return [[next(scores) for _ in texts] for _, texts in items]
+
+    def note(self, query: str) -> str:
+        """Return that the cross-encoder has no room for passages beside a query, if so; else ""."""
+        limit = self._model.max_seq_length
+        # A token is a byte or more, so that most queries need not be counted.
+        if not limit or 2 * len(query.encode()) <= limit:
+            return ""
+        tokens = len(self._model.tokenizer(query, truncation=False, verbose=False)["input_ids"])
+        if 2 * tokens <= limit:
+            return ""
+        return f"the re-ranker reads {limit:,} tokens of query and passage together; the query has {tokens:,}"

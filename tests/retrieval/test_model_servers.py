@@ -1,0 +1,221 @@
+"""Encoders and re-rankers behind a URL, as vLLM, TEI and Ollama serve them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corag.core.errors import (
+    BackendError,
+    ConfigError,
+    IndexMismatchError,
+    RequestRefusedError,
+    SearchFailedError,
+)
+from corag.core.types import Passage
+from retrieval.build import build_index
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.dense.placement import Placement
+from retrieval.http import model_server
+from retrieval.http.encoder import ServedEncoder
+from retrieval.http.reranker import ServedReranker
+from retrieval.index_manifest import read_manifest
+from retrieval.open import open_retriever
+from tests.messages import raises_message
+from tests.retrieval.conftest import ignore, write_jsonl
+from tests.retrieval.model_servers import Kind, ModelStandIn, score_of, vector_of
+from tests.serving import free_port
+
+SOON = Placement(timeout_s=2.0, retries=2)
+KINDS: tuple[Kind, ...] = ("vllm", "tei", "ollama")
+TOWNS = [Passage(str(i), f"Town{i}", f"Town{i} lies on the river number{i}.") for i in range(80)]
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_server, "_FIRST_PAUSE_S", 0.001)
+
+
+def built(url: str, tmp_path: Path, name: str = "index", **options: Any) -> str:
+    """Index the towns with a served encoder."""
+    corpus, out = write_jsonl(tmp_path / "corpus.jsonl", TOWNS), str(tmp_path / name)
+    build_index(IndexConfig([str(corpus)], out, kind="dense", encoder=url, **options), ignore)
+    return out
+
+
+async def best(folder: str, query: str, **options: Any) -> list[str]:
+    retriever = await open_retriever(RetrieverConfig([folder], timeout_s=2, retries=2, **options))
+    try:
+        return [hit.id for hit in await retriever.search(query, 3)]
+    finally:
+        await retriever.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_index_is_built_and_searched_with_a_served_encoder(kind: Kind, tmp_path: Path) -> None:
+    with ModelStandIn(kind) as server:
+        folder = built(f"{server.url}/v1", tmp_path)
+        manifest = read_manifest(Path(folder))
+        assert manifest is not None
+        assert manifest.settings.encoder == f"{server.url}/v1#BAAI/bge-m3", "server and model are on record"
+        assert manifest.settings.dimension == 64
+        assert (await best(folder, "Town17 river number17"))[0] == "17"
+        sizes = [len(body["input"]) for _, body in server.asked]
+        assert max(sizes) == 32 and len(sizes) <= 8, "batches, and no more than TEI takes"
+        assert all("dimensions" not in body for _, body in server.asked)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vectors_have_length_1_and_the_texts_order(kind: Kind) -> None:
+    texts = [f"Town{i} lies on river {i}" for i in range(70)]
+    with ModelStandIn(kind) as server:
+        vectors = ServedEncoder(server.url, SOON).encode(texts, prompt="query: ")
+    expected = np.stack([vector_of(f"query: {text}", 64) for text in texts])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert vectors.dtype == np.float32 and np.allclose(vectors, expected, atol=1e-6)
+
+
+def test_vllm_cuts_what_is_too_long_as_the_others_do() -> None:
+    with ModelStandIn("vllm") as server:
+        long, begin = ServedEncoder(server.url, SOON).encode(["word " * 40 + "river " * 40, "word " * 40])
+        assert np.allclose(long, begin)
+        scores = ServedReranker(server.url, SOON).score([("river", ["word " * 90, "a river"])])
+        assert scores[0] == [0.0, 1.0]
+
+
+async def test_a_refused_text_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
+    with ModelStandIn("hosted") as server:
+        folder, long = built(server.url, tmp_path), "river " * 90
+        retriever = await open_retriever(RetrieverConfig([folder], timeout_s=2, retries=0))
+        asked = await asyncio.gather(
+            *(retriever.search(query, 3) for query in ("Town17", long, "Town18 lies on")),
+            return_exceptions=True,
+        )
+        assert isinstance(asked[1], SearchFailedError) and "maximum context length" in str(asked[1])
+        assert [hits[0].id for hits in (asked[0], asked[2])] == ["17", "18"]  # type: ignore[index]
+        await retriever.close()
+        with raises_message(RequestRefusedError):
+            ServedEncoder(server.url, SOON).encode(["a town", long, "a river"])
+
+
+async def test_the_server_may_move_but_not_serve_another_model(tmp_path: Path) -> None:
+    with ModelStandIn("vllm") as server, ModelStandIn("tei") as moved:
+        folder = built(server.url, tmp_path)
+        assert (await best(folder, "Town17", encoder=moved.url))[0] == "17"
+        with ModelStandIn("vllm", dimension=32) as other, raises_message(IndexMismatchError):
+            await best(folder, "Town17", encoder=other.url)
+        renamed = ModelStandIn("vllm", models=["bge-m3"])
+        with renamed:
+            assert (await best(folder, "Town17", encoder=renamed.url))[0] == "17", "its vectors are the same"
+        unlike = ModelStandIn("vllm")
+        unlike.garble = lambda reply: {
+            **reply,
+            "data": [each | {"embedding": [1.0] * 64} for each in reply["data"]],
+        }
+        with unlike, raises_message(IndexMismatchError):
+            await best(folder, "Town17", encoder=unlike.url)
+
+
+def test_of_several_models_one_is_named() -> None:
+    with ModelStandIn("ollama", models=["nomic-embed-text:latest", "qwen3-embedding:0.6b"]) as server:
+        with raises_message(ConfigError):
+            ServedEncoder(f"{server.url}/v1", SOON)
+        encoder = ServedEncoder(f"{server.url}/v1#nomic-embed-text:latest", SOON)
+        assert encoder.resolve_prompt("auto", "document") == "search_document: ", "known by its name"
+        with raises_message(BackendError):
+            ServedEncoder(f"{server.url}/v1#no-such-model", SOON)
+
+
+def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORAG_ENCODER_API_KEY", "sk-encoder")
+    with ModelStandIn("vllm") as server:
+        ServedEncoder(server.url, SOON)
+        assert server.headers["authorization"] == "Bearer sk-encoder"
+        ServedReranker(server.url, SOON)
+        assert "authorization" not in server.headers, "another provider's key is not shown to this one"
+        server.faults = iter([401])
+        with raises_message(BackendError):
+            ServedReranker(server.url, SOON)
+    for address in ("http://bob:secret@localhost:8000", "http://localhost:8000?key=secret"):
+        with raises_message(ConfigError):
+            ServedEncoder(address, SOON)
+
+
+def test_a_busy_server_is_asked_again_and_a_dead_one_told_in_a_sentence() -> None:
+    with ModelStandIn("tei") as server:
+        encoder = ServedEncoder(server.url, SOON)
+        server.faults = iter([429, 503])
+        assert encoder.encode(["a river"]).shape == (1, 64)
+        server.faults = iter([503] * 9)
+        with raises_message(BackendError):
+            encoder.encode(["a river"])
+    with raises_message(BackendError):
+        ServedEncoder(f"http://127.0.0.1:{free_port()}/v1", SOON)
+    with ModelStandIn("ollama") as server, raises_message(BackendError):
+        ServedReranker(server.url, SOON)  # it has no such address
+
+
+MALFORMED: dict[str, Callable[[Any], Any]] = {
+    "a page": lambda reply: "<html>Welcome</html>",
+    "another shape": lambda reply: {"embeddings": [[1.0]]},
+    "one too few": lambda reply: reply | {"data": reply["data"][1:]},
+    "twice the same": lambda reply: reply | {"data": [reply["data"][0]] * len(reply["data"])},
+    "of two lengths": lambda reply: (
+        reply | {"data": [each | {"embedding": [1.0] * (3 + each["index"])} for each in reply["data"]]}
+    ),
+    "no base64": lambda reply: reply | {"data": [each | {"embedding": "?"} for each in reply["data"]]},
+    "null": lambda reply: reply | {"data": [each | {"embedding": None} for each in reply["data"]]},
+    "half a number": lambda reply: reply | {"data": [each | {"embedding": "AAA="} for each in reply["data"]]},
+    "another model": lambda reply: reply | {"model": "other"},
+    "another dimension": lambda reply: (
+        reply | {"data": [each | {"embedding": [1.0] * 8} for each in reply["data"]]}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_replies_that_are_none_are_told_in_a_sentence(name: str) -> None:
+    with ModelStandIn("vllm") as server:
+        encoder = ServedEncoder(server.url, SOON)
+        server.garble = MALFORMED[name]
+        with raises_message(BackendError):
+            encoder.encode(["a river", "a town"])
+
+
+@pytest.fixture
+def queries() -> Iterator[list[tuple[str, list[str]]]]:
+    yield [(f"Town{i} river", [town.contents for town in TOWNS[: 3 + 20 * i]]) for i in range(4)]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "tei"])
+def test_scores_are_in_the_passages_order(kind: Kind, queries: list[tuple[str, list[str]]]) -> None:
+    with ModelStandIn(kind) as server:
+        reranker = ServedReranker(server.url, SOON)
+        scores = reranker.score(queries)
+        assert scores == [[score_of(query, text) for text in texts] for query, texts in queries]
+        assert ServedReranker(f"{server.url}/rerank", SOON).fingerprint == reranker.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["vllm", "tei"])
+async def test_hits_of_any_index_are_re_ranked_by_a_server(
+    kind: Kind, index_of: Callable[[str], str]
+) -> None:
+    query = "Town03 lies on the river"
+    with ModelStandIn(kind) as server:
+        retriever = await open_retriever(RetrieverConfig([index_of("bm25")], reranker=server.url))
+        hits = await retriever.search(query, 3)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+        assert hits[0].score == score_of(query, hits[0].passage.contents) > 0
+        server.garble = lambda reply: reply[1:] if isinstance(reply, list) else {"results": []}
+        with raises_message(BackendError):
+            await retriever.search("another query of the river", 3)
+        await retriever.close()
+
+
+def test_what_the_server_decides_is_not_set_here(tmp_path: Path) -> None:
+    for options in ({"device": "cuda"}, {"encoder_dtype": "bfloat16"}, {"max_passage_tokens": 128}):
+        with raises_message(ConfigError):
+            built("http://127.0.0.1:9/v1", tmp_path, **options)
