@@ -20,11 +20,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from corag.core import replies
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
-from corag.core import replies
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.probing import VLLM
