@@ -32,13 +32,14 @@ class RowsConfig(Options):
     """Which rows are made. The defaults are the paper's.
 
     Attributes:
-        tasks: of sub_query, sub_answer, final_answer, stop, draft (question and chain to answer, without
-            passages: what gold scores ask, in a quarter of the tokens), no_chain (question and passages to
-            answer: the baseline) and verify (whether an answer is right: of every question as many of its
-            candidates' right answers as wrong ones, so 'corag sample' must have noted them). From folders of
-            --sample.source thoughts alone, thought: IRCoT's next sentence.
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, stop, thought) that is kept;
-            answers to the question always are.
+        tasks: of sub_query, sub_answer, refusal (an annotated sub-query with what its search found, without
+            the passages that hold the answer), final_answer, stop, draft (question and chain to answer,
+            without passages: what gold scores ask, in a quarter of the tokens), no_chain (question and
+            passages to answer: the baseline) and verify (whether an answer is right: of every question as
+            many of its candidates' right answers as wrong ones, so 'corag sample' must have noted them).
+            From folders of --sample.source thoughts alone, thought: IRCoT's next sentence.
+        ratio: share of the tasks asked at every hop (sub_query, sub_answer, refusal, stop, thought) that is
+            kept; answers to the question always are.
         ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small
             model can have more.
         ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each

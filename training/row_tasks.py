@@ -28,7 +28,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.seeds import derive_seed
-from corag.core.text import exact_match, normalize_answer
+from corag.core.text import exact_match, mentions, normalize_answer
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
 from training.row_source import RowSource, TrainingExample
@@ -112,6 +112,19 @@ def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
     # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
     fact = hop.sub_answer if source.row.annotated else ""
     yield TrainingExample(source.row.question.id, "sub_answer", number, prompt, hop.sub_answer, cut, fact)
+
+
+def _refusal(source: RowSource, number: int) -> Iterator[TrainingExample]:
+    """Yield a hop whose passages do not hold the annotated answer: what the search found without those."""
+    assert source.chain is not None
+    hop, hits, corag = source.chain.hops[number - 1], source.chain.hits[number - 1], source.corag
+    silent = [hit for hit in hits if not mentions([hit.passage.contents], [hop.sub_answer])]
+    # What a model answered itself may be wrong, so its absence says nothing.
+    if not source.row.annotated or not silent:
+        return
+    prompt = sub_answer_prompt(hop.sub_query, top_passages(silent, corag.passages_per_hop), corag)
+    prompt = corag.conventions.fit_hop(prompt, source.count)
+    yield TrainingExample(source.row.question.id, "refusal", number, prompt, corag.refusal)
 
 
 def _stop(source: RowSource, number: int) -> Iterator[TrainingExample]:
@@ -223,6 +236,7 @@ ROW_TASKS: Mapping[str, RowTask] = {
     for task in (
         RowTask("sub_query", _each_hop, _sub_query, template=_of_corag("sub_query")),
         RowTask("sub_answer", _each_hop, _sub_answer, template=_of_corag("sub_answer")),
+        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer")),
         RowTask("final_answer", _once, _final_answer, template=_of_corag("final_answer")),
         RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
         RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),

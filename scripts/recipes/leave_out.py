@@ -1,0 +1,103 @@
+"""Training questions without what stands in other question files, in our own format.
+
+    python scripts/recipes/leave_out.py OUT FORMAT TRAIN FORMAT:FILE ...
+
+Writes OUT/questions.jsonl, OUT/corpus.jsonl (the paragraphs that are left) and OUT/left.jsonl (questions with
+a gold paragraph, or a question, that stands in one of the files: good for choosing among settings). A
+paragraph is left out for its title or the first 200 characters of its text, whatever their punctuation.
+FORMAT squad reads SQuAD's own layout: questions of one hop that have an answer of six words at most.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from pathlib import Path
+
+from corag.core.json_types import to_json_types
+from corag.core.types import GoldHop, Passage, Question
+from eval.datasets.load import load_questions
+from eval.datasets.paragraphs import read_pooled
+from eval.datasets.registry import DATASETS
+
+_MOST_SQUAD = 1000
+
+
+def normalised(text: str) -> str:
+    """Return a text in lower case with its words alone."""
+    return re.sub(r"\W+", " ", text.lower()).strip()
+
+
+def read_squad(file: str) -> tuple[list[Question], list[Passage]]:
+    """Read SQuAD's layout: answerable questions, of which some are drawn, and the paragraphs."""
+    questions, passages = [], []
+    for article in json.loads(Path(file).read_text())["data"]:
+        title = article["title"].replace("_", " ")
+        for number, paragraph in enumerate(article["paragraphs"]):
+            passages.append(Passage(f"{title} {number}", title, paragraph["context"]))
+            for each in paragraph["qas"]:
+                texts = tuple(answer["text"] for answer in each["answers"])
+                if texts and len(texts[0].split()) <= 6:
+                    hop = GoldHop(each["question"].strip(), texts[0], passages[-1].id)
+                    questions.append(
+                        Question(each["id"], hop.question, texts, (hop.passage_id,), decomposition=(hop,))
+                    )
+    return questions, passages
+
+
+def read(form: str, file: str) -> tuple[list[Question], list[Passage]]:
+    """Read questions and paragraphs of a file."""
+    if form == "squad":
+        return read_squad(file)
+    paragraphs = DATASETS[form].paragraphs
+    pooled = read_pooled([file], paragraphs) if paragraphs else ()
+    return list(load_questions(file, form)), [each for each in pooled if isinstance(each, Passage)]
+
+
+def main(out: str, form: str, train: str, *held: str) -> None:
+    """Write the three files and print what was left out."""
+    titles, texts, asked = set(), set(), set()
+    for name in held:
+        others, shown = read(*name.split(":", 1))
+        titles |= {normalised(each.title) for each in shown}
+        texts |= {normalised(each.text)[:200] for each in shown}
+        asked |= {normalised(each.text) for each in others}
+        asked |= {normalised(hop.question) for each in others for hop in each.decomposition}
+    questions, passages = read(form, train)
+    kept = [
+        each
+        for each in passages
+        if normalised(each.title) not in titles and normalised(each.text)[:200] not in texts
+    ]
+    ids = {each.id for each in kept}
+    fits = [normalised(each.text) not in asked and ids.issuperset(each.supporting) for each in questions]
+    learn = [each for each, fit in zip(questions, fits, strict=True) if fit]
+    if form == "squad" and len(learn) > _MOST_SQUAD:
+        learn = random.Random(0).sample(learn, _MOST_SQUAD)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    left = [each for each, fit in zip(questions, fits, strict=True) if not fit]
+    for name, rows in ("questions", learn), ("left", left), ("corpus", kept):
+        lines = [json.dumps(_record(each)) + "\n" for each in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    sys.stdout.write(
+        f"{out}: {len(learn)} questions of {len(questions)}, {len(left)} left out; "
+        f"{len(kept)} paragraphs of {len(passages)}\n"
+    )
+
+
+def _record(each: Question | Passage) -> dict[str, object]:
+    if isinstance(each, Passage):
+        return {"id": each.id, "title": each.title, "text": each.text}
+    hops = [{"question": hop.question, "answer": hop.answer} for hop in each.decomposition]
+    answers, supporting = to_json_types(each.answers), to_json_types(each.supporting)
+    return {
+        "id": each.id, "question": each.text, "answers": answers, "supporting": supporting,
+        "type": each.kind, "decomposition": hops,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

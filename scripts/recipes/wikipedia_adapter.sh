@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The shipped adapter `wikipedia`: CoRAG's prompts on Wikipedia questions (sub-queries, sub-answers, refusals,
+# when to stop, final answers from evidence), learned on from the world's adapter. Rows are made of training
+# questions only, without every question, title and paragraph that stands in the files that it is measured on.
+# Run it again to go on. Half an hour on two idle cores, nearly all of it training.
+#   bash scripts/recipes/wikipedia_adapter.sh TWO_WIKI_TRAIN MUSIQUE_TRAIN SQUAD_TRAIN FORMAT:FILE ...
+# into results/wikipedia_adapter. The first: 2WikiMultihopQA's training questions in the release that brings
+# sub-questions (qa_pairs); the third: SQuAD 2.0's training file, or some of its articles; then all files that
+# will be measured on, such as musique:dev.json 2wikimultihopqa:dev.json hotpotqa:dev.jsonl.
+set -euo pipefail
+two_wiki=$(realpath "$1") musique=$(realpath "$2") squad=$(realpath "$3")
+held=()
+for each in "${@:4}"; do held+=("${each%%:*}:$(realpath "${each#*:}")"); done
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+bash scripts/install.sh
+export PATH="$PWD/.venv/bin:$PATH"
+out=results/wikipedia_adapter
+corag="--corag.preset small_model --corag.max_hops 4 --corag.stop learned --corag.context evidence
+    --corag.context_passages 4"
+folders=
+
+# learn NAME OPTIONS: rows of a folder with questions.jsonl and corpus.jsonl.
+learn() {
+    local name=$1 index="--retriever.index $out/$1-bm25 --retriever.links titles"
+    [ -e $out/$name-bm25 ] || corag index $out/$name/corpus.jsonl --out $out/$name-bm25 >&2
+    corag sample --questions $out/$name/questions.jsonl $index $corag --model.adapter default \
+        --sample.source decomposition --out $out/$name-chains >&2
+    corag rows $out/$name-chains $index --rows.max_length 640 --rows.validation 0.03 "${@:2}" \
+        --out $out/$name-rows >&2
+    folders+=${folders:+,}$out/$name-rows
+}
+
+[ -e $out/wiki ] || python scripts/recipes/leave_out.py $out/wiki 2wikimultihopqa "$two_wiki" "${held[@]}"
+[ -e $out/musique ] || python scripts/recipes/leave_out.py $out/musique musique "$musique" "${held[@]}"
+[ -e $out/squad ] || python scripts/recipes/leave_out.py $out/squad squad "$squad" "${held[@]}"
+[ -e $out/world ] || corag world $out/world --seed 5 --train 400 --test 20 >&2
+[ -e $out/world/questions.jsonl ] || cp $out/world/train.jsonl $out/world/questions.jsonl
+
+tasks=sub_query,sub_answer,refusal,stop,final_answer,draft
+learn musique --rows.tasks $tasks --rows.ratio 1 --rows.ratios '{"refusal": 0.4, "draft": 0.5}'
+cp -r $out/musique-rows $out/musique-again # few and varied: learned from twice
+folders+=,$out/musique-again
+learn wiki --rows.tasks $tasks --rows.ratio 0.6 --rows.ratios \
+    '{"sub_answer": 0.45, "refusal": 0.12, "stop": 0.35, "final_answer": 0.6, "draft": 0.3}'
+learn squad --rows.tasks sub_answer,refusal --rows.ratio 0.9 --rows.ratios '{"refusal": 0.15}'
+learn world --rows.tasks $tasks --rows.per_length 50 --rows.ratio 0.5 --rows.ratios \
+    '{"sub_answer": 0.08, "refusal": 0.03, "final_answer": 0.15, "draft": 0.15}'
+corag train --config training/configs/cpu.yaml --rows $folders --learning_rate 3.0e-4 --epochs 1 \
+    --adapter corag/generation/shipped/corag-world --max_steps 850 --out $out/adapter >&2
