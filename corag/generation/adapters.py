@@ -35,8 +35,8 @@ SHIPPED = {
     "wikipedia": _FOLDER / "corag-wikipedia",
 }
 """Adapters on the default model that come with the package. Two were trained on the same questions of the
-embedded world: for CoRAG's prompts by scripts/recipes/train_loop.sh, for one_step's by four_methods.sh beside it.
-The third went on from the first with Wikipedia's questions (wikipedia_adapter.sh)."""
+embedded world: for CoRAG's prompts by scripts/recipes/train_loop.sh, for one_step's by four_methods.sh beside
+it. The third went on from the first with questions on Wikipedia (wikipedia_adapter.sh)."""
 
 
 def adapter_folder(name: str) -> str:

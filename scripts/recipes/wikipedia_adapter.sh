@@ -38,7 +38,7 @@ learn() {
 
 tasks=sub_query,sub_answer,refusal,stop,final_answer,draft
 learn musique --rows.tasks $tasks --rows.ratio 1 --rows.ratios '{"refusal": 0.4, "draft": 0.5}'
-cp -r $out/musique-rows $out/musique-again # few and varied: learned from twice
+[ -e $out/musique-again ] || cp -r $out/musique-rows $out/musique-again # few and varied: learned from twice
 folders+=,$out/musique-again
 learn wiki --rows.tasks $tasks --rows.ratio 0.6 --rows.ratios \
     '{"sub_answer": 0.45, "refusal": 0.12, "stop": 0.35, "final_answer": 0.6, "draft": 0.3}'

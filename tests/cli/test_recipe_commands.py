@@ -50,6 +50,15 @@ for made in {
         file.write_text("{}\n" * 700)
 """
 
+# What stands in for the program that leaves held-out questions out: the files here hold none.
+LEAVE_OUT = """
+import pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir(parents=True)
+for name in "questions", "corpus", "left":
+    (folder / f"{name}.jsonl").touch()
+"""
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -68,6 +77,7 @@ def root(tmp_path: Path) -> Path:
         write_program(tmp_path / ".venv/bin" / program, note)
     write_program(tmp_path / ".venv/bin/python", f'exec {sys.executable} -I "$@"')
     (tmp_path / "scripts/install.sh").write_text("exit 0\n")
+    (tmp_path / "scripts/recipes/leave_out.py").write_text(LEAVE_OUT)
     for name in ("train", "musique", "dev", "shots"):
         (tmp_path / f"{name}.json").write_text(json.dumps([{"number": number} for number in range(500)]))
     return tmp_path
@@ -107,6 +117,11 @@ RECIPES = [
         "another_model",
         ["default", "train.json", "musique.json", "dev.json", "200"],
         ["world", "index", "sample", "rows", "train", "sweep"],
+    ),
+    (
+        "wikipedia_adapter",
+        ["train.json", "musique.json", "shots.json", "musique:dev.json"],
+        ["world", "index", "sample", "rows", "train"],
     ),
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
     ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
