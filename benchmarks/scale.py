@@ -38,13 +38,13 @@ async def main(passages: int = 1_000_000) -> dict[str, float]:
         write_world(folder / "world", passages=passages, train=1, dev=1, test=QUERIES)
         figures: dict[str, float] = {"passages": passages, "write_s": time.perf_counter() - started}
         for step in ("build", "search", "dense"):
-            figures |= await asyncio.to_thread(_apart, step, folder, passages)
+            figures |= await asyncio.to_thread(run_apart, "scale", step, folder, passages)
         return figures
 
 
-def _apart(step: str, folder: Path, passages: int) -> dict[str, float]:
-    """Do one step in a process of its own, whose memory is then its own too."""
-    command = [sys.executable, "-m", "benchmarks.scale", step, str(folder), str(passages)]
+def run_apart(bench: str, step: str, folder: Path, passages: int) -> dict[str, float]:
+    """Do one step of a benchmark in a process of its own, whose memory is then its own too."""
+    command = [sys.executable, "-m", f"benchmarks.{bench}", step, str(folder), str(passages)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])
     return figures
@@ -59,7 +59,7 @@ def build(folder: Path, passages: int) -> dict[str, float]:
     build_index(IndexConfig([str(folder / "world/corpus.jsonl")], str(folder / "bm25")), lambda _: None)
     return {
         "bm25_build_s": time.perf_counter() - started,
-        "bm25_build_peak_mb": _memory_mb("VmHWM"),
+        "bm25_build_peak_mb": memory_mb("VmHWM"),
         "bm25_disk_mb": sum(file.stat().st_size for file in (folder / "bm25").rglob("*")) / 1e6,
     }
 
@@ -84,7 +84,7 @@ async def _search(folder: Path) -> dict[str, float]:
         start = time.perf_counter()
         await retriever.search(query, K)
         elapsed.append(time.perf_counter() - start)
-    resident = _memory_mb("VmRSS")
+    resident = memory_mb("VmRSS")
     # Only now: imported before our own start of Java, Pyserini would take whichever Java it finds.
     from pyserini.search.lucene import LuceneSearcher
 
@@ -144,12 +144,12 @@ def dense(folder: Path, passages: int) -> dict[str, float]:
     del vectors, flat, coarse, index
     kinds.clear()
     for name in ("ivfpq", "hnsw"):
-        before = _memory_mb("VmRSS")
+        before = memory_mb("VmRSS")
         opened = FaissIndex(folder / name, str, ef_search=128, nprobe=32, threads=2)
         started = time.perf_counter()
         neighbours = opened.search(queries, K)
         figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - started)
-        figures[f"{name}_resident_mb"] = _memory_mb("VmRSS") - before
+        figures[f"{name}_resident_mb"] = memory_mb("VmRSS") - before
         shared = sum(len({int(row) for row, _ in hits} & set(rows.tolist())) for hits, rows in zip(
             neighbours, exact, strict=True
         ))  # fmt: skip
@@ -170,7 +170,7 @@ def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
 
-def _memory_mb(what: str) -> float:
+def memory_mb(what: str) -> float:
     """Return this process's memory: "VmRSS" for what it holds now, "VmHWM" for the most that it held."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{what}:"):

@@ -303,7 +303,8 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         fusion_depth: Hits taken from each index before fusing.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
         links: "titles" follows them: passages whose titles the query names come first, and those whose titles
-            the best hits mention rise. For any kind of index that `corag index` made.
+            the best hits mention rise. Of what `corag index` did not make here (a server, a retriever of
+            yours, a plain Lucene index) only the first 100 hits are linked.
         link_seeds: Hits whose texts are looked through for titles.
         link_weight: Share of such a hit's score that a passage gets for being mentioned there.
         link_named: Passages that the query names by title and that come before all others; 0 = none.

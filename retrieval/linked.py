@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from corag.core.protocols import Retriever, search_note
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
-from retrieval.title_links import TitledPassages
+from retrieval.config import RetrieverConfig
+from retrieval.title_links import MOST_PER_TITLE, HitTitles, StoredTitles
 from retrieval.wrappers import noted
 
 _DEPTH = 100  # hits of the search below, so that most of what is linked has a score of its own
-_MOST_PER_TITLE = 2  # passages of an article that a link brings
 _SHOWN = 8  # links in a note
 
 
@@ -28,7 +28,8 @@ class LinkRules:
     """How links change a ranking.
 
     Attributes:
-        seeds: hits whose texts are looked through for titles; those that the query names come first.
+        seeds: hits whose texts are looked through for titles; those that the query names come first, and
+            count as much as the best hit.
         weight: the share of a seed's score that a passage gets for being mentioned there.
         named_first: how many passages that the query names by title come before all others.
     """
@@ -37,13 +38,30 @@ class LinkRules:
     weight: float = 0.7
     named_first: int = 4
 
+    @classmethod
+    def from_config(cls, config: RetrieverConfig) -> LinkRules:
+        """Return what the options say."""
+        return cls(config.link_seeds, config.link_weight, config.link_named)
+
 
 class LinkedRetriever:
     """A :class:`corag.core.protocols.Retriever` whose hits include what is linked to the best of them."""
 
-    def __init__(self, inner: Retriever, indexes: Sequence[TitledPassages], rules: LinkRules) -> None:
-        self._inner, self._indexes, self._rules = inner, tuple(indexes), rules
-        self.fingerprint = stable_hash(f"links|{rules}|{inner.fingerprint}")
+    def __init__(
+        self, inner: Retriever, indexes: Sequence[StoredTitles], rules: LinkRules, *, elsewhere: bool = False
+    ) -> None:
+        """``indexes``: the titles of what is searched; ``elsewhere``: whether they are not all of it.
+
+        What lies elsewhere, such as on a search server, is linked as far as it is among the first hits.
+        """
+        self._inner, self._rules, self._elsewhere = inner, rules, elsewhere
+        self._indexes: list[StoredTitles] = []
+        for each in indexes:
+            if any(each.has_same(other) for other in self._indexes):
+                each.close()  # passages and vectors of one corpus, fused: their titles are looked up once
+            else:
+                self._indexes.append(each)
+        self.fingerprint = stable_hash(f"links|{rules}{'|hits' * elsewhere}|{inner.fingerprint}")
 
     @property
     def retried(self) -> int:
@@ -78,13 +96,15 @@ class LinkedRetriever:
         """Return the hits and what is linked to them, best first."""
         least = min((hit.score for hit in hits), default=0.0)
         own = {hit.passage.id: hit.score - least for hit in hits}
-        named = list(islice(self._mentioned(query, own), self._rules.named_first))
+        titles = HitTitles(hit.passage for hit in hits)
+        named = list(islice(self._mentioned(query, titles, own), self._rules.named_first))
         ranked = {each.id: _Linked(each, own.get(each.id, 0.0), "(named in the query)") for each in named}
         for hit in hits:
             ranked.setdefault(hit.passage.id, _Linked(hit.passage, own[hit.passage.id]))
+        strength = own | dict.fromkeys((each.id for each in named), max(own.values(), default=0.0))
         for seed in list(ranked.values())[: self._rules.seeds]:
-            gain = self._rules.weight * own.get(seed.passage.id, 0.0)
-            for passage in self._mentioned(seed.passage.text, own):
+            gain = self._rules.weight * strength[seed.passage.id]
+            for passage in self._mentioned(seed.passage.text, titles, own):
                 score = own.get(passage.id, 0.0) + gain
                 linked = ranked.setdefault(passage.id, _Linked(passage, -1.0))
                 if passage.id != seed.passage.id and score > linked.score:
@@ -95,14 +115,19 @@ class LinkedRetriever:
             ranked[passage.id].score += highest
         return sorted(ranked.values(), key=lambda each: -each.score)
 
-    def _mentioned(self, text: str, own: Mapping[str, float]) -> Iterator[Passage]:
+    def _mentioned(self, text: str, hits: HitTitles, own: Mapping[str, float]) -> Iterator[Passage]:
         """Yield the passages whose titles a text mentions: the best of each title, then the second best."""
-        by_title = [
-            sorted(passages, key=lambda each: -own.get(each.id, 0.0))[:_MOST_PER_TITLE]
-            for index in self._indexes
-            for passages in index.find(text)
-        ]
-        for same_place in zip_longest(*by_title):
+        by_title: dict[int, dict[str, Passage]] = {}
+        groups = [index.find(text, hits) for index in self._indexes]
+        if self._elsewhere:
+            groups.append(hits.find(text))
+        for key, passages in chain.from_iterable(groups):
+            by_title.setdefault(key, {}).update((each.id, each) for each in passages)
+        best = (
+            sorted(same.values(), key=lambda each: -own.get(each.id, 0.0))[:MOST_PER_TITLE]
+            for same in by_title.values()
+        )
+        for same_place in zip_longest(*best):
             passages = {each.id: each for each in same_place if each is not None}
             yield from sorted(passages.values(), key=lambda each: -own.get(each.id, 0.0))
 

@@ -41,8 +41,8 @@ from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
 from retrieval.rerankers import reranker_packages
-from retrieval.store import Lines, PassageStore
-from retrieval.title_links import TitledPassages
+from retrieval.store import Lines, PassageStore, has_store
+from retrieval.title_links import StoredTitles
 from retrieval.wrappers import (
     BatchedRetriever,
     CachedRetriever,
@@ -68,15 +68,12 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
     if config.reranker:
         require(f"the re-ranker '{config.reranker}'", *reranker_packages(config.reranker))
     if config.url:
-        if config.links != "none":
-            raise ConfigError(
-                f"retriever.links is '{config.links}', but what is searched is a search server: give it to "
-                "the server, corag serve INDEX --retriever.links titles."
-            )
         _refuse_unused(config, (), "a search server, which has settings of its own")
         from retrieval.http.client import connect  # loads httpx, which a local index does not need
 
         retriever: Retriever = await connect(config)
+        if config.links != "none":
+            retriever = LinkedRetriever(retriever, (), LinkRules.from_config(config), elsewhere=True)
     else:
         retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
     return await asyncio.to_thread(_rerank_and_remember, retriever, config)
@@ -148,9 +145,10 @@ def _linked(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bo
     retriever = _join(opened, config, part_alone)
     if config.links == "none":
         return retriever
-    titles = [each.titles for each in opened if isinstance(each, BatchedRetriever) and each.titles]
+    titles = [each.titles if isinstance(each, BatchedRetriever) else None for each in opened]
+    stored = [each for each in titles if each is not None]
     return LinkedRetriever(
-        retriever, titles, LinkRules(config.link_seeds, config.link_weight, config.link_named)
+        retriever, stored, LinkRules.from_config(config), elsewhere=len(stored) < len(titles)
     )
 
 
@@ -158,11 +156,6 @@ def _open_each(config: RetrieverConfig) -> list[Retriever]:
     folders = [name for name in config.index if not is_own(name)]
     kinds = [kind for name in folders for kind in open_unchanged(_find(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
-    if config.links != "none" and len(folders) < len(config.index):
-        raise ConfigError(
-            f"retriever.links is '{config.links}', which wants indexes that `corag index` made, with their "
-            f"titles, but '{next(filter(is_own, config.index))}' is a retriever of your own: leave it out."
-        )
     return [
         adapt_retriever(find_own(name, "--retriever.index")) if is_own(name) else _open_index(name, config)
         for name in config.index
@@ -208,9 +201,9 @@ def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
 
 def _open_titled(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     retriever = _open_folder(folder, config)
-    if config.links == "titles":  # here, so that they are of the very index that is searched
+    if config.links == "titles" and has_store(folder):  # here, so that they are of the very index
         try:
-            retriever.titles = TitledPassages(folder)
+            retriever.titles = StoredTitles(folder)
         except BaseException:
             retriever.close_unused()
             raise

@@ -5,24 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePath
 
 import numpy as np
 import numpy.typing as npt
 
-from corag.core.errors import IndexMismatchError
 from corag.core.types import Passage
-from retrieval.store import PassageStore, has_store
+from retrieval.store import IDS, PassageStore
 
 TITLES = "passages.titles.npy"
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out
 _LEAST_LETTERS = 5  # of a title of one word: shorter ones are mostly common words
 _MOST_PLACES = 3  # of an index that a title names: "Introduction" is no name
+MOST_PER_TITLE = 2  # passages of an article that a link brings
 _FACTOR = 0x9E3779B97F4A7C15
 _ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # Scripts without blanks: each character counts as a word.
@@ -30,15 +29,22 @@ _UNSPACED = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _PATH = " > "  # between the headings above a passage of a document
+# "Effective Date" means ..., and (hereinafter the "Agreement"): how contracts and manuals define names.
+_QUOTED = r'["\u201c\u201e]([^"\u201c-\u201f\n]{3,60})["\u201c\u201d]'
+_DEFINED = re.compile(
+    rf"{_QUOTED}\s*(?:\([^()]*\)\s*)?(?:(?:shall|will)\s+)?(?:means?|refers?\s+to|denotes?|is\s+defined\s+as)\b"
+    rf"|\((?:(?:the|an?|each|hereinafter|hereafter|collectively|together|referred|to|as),?\s+)*{_QUOTED}\s*\)"
+)
 
 Numbers = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A title as a text spells it, and the rows of the passages that have it, in order."""
+    """A title as a text spells it, its hash, and the rows of the passages that have it, in order."""
 
     text: str
+    key: int
     rows: tuple[int, ...]
 
 
@@ -47,13 +53,14 @@ class TitleTable:
 
     A title is a sequence of words without regard to case; brackets at its end are dropped ("Titanic (1997
     film)" is mentioned as "Titanic"). Of a document's headings the innermost counts; its first passage has
-    the name of its file, too. Hashes of 64 bits: of 10^9 words that are looked up among a million titles,
-    less than one is mistaken.
+    the document's title and the name of its file, too, and a passage that defines a name in quotation marks
+    (the "Effective Date") has that. Hashes of 64 bits: of 10^9 words that are looked up among a million
+    titles, less than one is mistaken.
     """
 
     def __init__(self, table: Numbers) -> None:
         """``table``: shape (2, titles): hashes in ascending order, and the row of each."""
-        self._hashes, self._rows = table
+        self._hashes, self._rows = np.asarray(table)  # plain arrays are read faster than maps
 
     @classmethod
     def build(cls, passages: Iterable[Passage]) -> TitleTable:
@@ -65,14 +72,31 @@ class TitleTable:
         """Read the table of an index folder; the first time, make it and leave it there, if that can be."""
         file = folder / TITLES
         with suppress(OSError, ValueError):
-            return cls(np.load(file, mmap_mode="r"))
-        table = _sort(_named_rows(store.rows(0, len(store))))
-        beside = file.with_name(f"{TITLES}.{os.getpid()}")
+            return cls.read(file)
+        table = cls.build(store.rows(0, len(store)))
         with suppress(OSError):  # a folder that is read only is read again next time
-            with beside.open("wb") as stream:
-                np.save(stream, table)
-            beside.replace(file)
-        return cls(table)
+            table.save(file)
+        return table
+
+    @classmethod
+    def read(cls, file: Path) -> TitleTable:
+        """Read a table that was saved, through a memory map. Raises OSError or ValueError if it is torn."""
+        return cls(np.load(file, mmap_mode="r"))
+
+    def save(self, file: Path) -> None:
+        """Write the table, whole or not at all."""
+        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        with beside.open("wb") as stream:
+            np.save(stream, np.stack([self._hashes, self._rows]))
+        beside.replace(file)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two tables name the same rows by the same titles."""
+        return isinstance(other, TitleTable) and (
+            np.array_equal(self._hashes, other._hashes) and np.array_equal(self._rows, other._rows)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def find(self, text: str) -> list[Mention]:
         """Return the titles that a text mentions, from left to right; the longest, where they overlap.
@@ -91,7 +115,7 @@ class TitleTable:
             spelling = text[words[first].start() : words[first + length - 1].end()]
             rows = self._rows_of(place)
             if rows and (not _has_case(spelling) or not _has_capital(text) or _has_capital(spelling)):
-                mentions.append(Mention(spelling, rows))
+                mentions.append(Mention(spelling, int(self._hashes[place]), rows))
                 end = first + length
         return mentions
 
@@ -113,28 +137,59 @@ class TitleTable:
     def _rows_of(self, place: int) -> tuple[int, ...]:
         """Return the rows of the title at a place of the table; none if it stands all over the index."""
         last = int(np.searchsorted(self._hashes, self._hashes[place], "right"))
-        rows: list[int] = self._rows[place:last].tolist()
-        gaps = sum(after - before > 1 for before, after in pairwise(rows))
-        return tuple(rows) if gaps < _MOST_PLACES else ()
+        rows = self._rows[place:last]
+        gaps = np.count_nonzero(np.diff(rows) > 1)
+        return tuple(rows.tolist()) if gaps < _MOST_PLACES else ()
 
 
-class TitledPassages:
-    """The passages of an index with the table of their titles."""
+class HitTitles:
+    """The passages that a search ranks, by their titles; those of a document by its file and title, too."""
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        """``passages``: best first."""
+        self._groups: dict[int, list[Passage]] = {}
+        for passage in passages:
+            for key in _keys(passage, opens_document=True):
+                self._groups.setdefault(key, []).append(passage)
+
+    def get(self, key: int) -> Sequence[Passage]:
+        """Return those of a title, by its hash."""
+        return self._groups.get(key, ())
+
+    def find(self, text: str) -> Iterator[tuple[int, Sequence[Passage]]]:
+        """Yield the hash of each title that a text mentions, and its passages, from left to right."""
+        for mention in self._table.find(text):
+            passages = self._groups[mention.key]
+            if len({passage.source for passage in passages}) <= _MOST_PLACES:
+                yield mention.key, passages
+
+    @cached_property
+    def _table(self) -> TitleTable:
+        return TitleTable(np.array([sorted(self._groups)] * 2, np.uint64))
+
+
+class StoredTitles:
+    """The titles of all passages of an index that ``corag index`` made."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises :class:`IndexMismatchError` for an index that ``corag index`` did not make."""
-        if not has_store(folder):
-            raise IndexMismatchError(
-                f"retriever.links is 'titles', but '{folder}' keeps no table of passages: it was not made by "
-                "`corag index`. Build the index from the passages themselves, or leave out --retriever.links."
-            )
         self._store = PassageStore(folder)
+        self._ids = np.load(folder / IDS, mmap_mode="r")
         self._titles = TitleTable.open(folder, self._store)
 
-    def find(self, text: str) -> Iterator[list[Passage]]:
-        """Yield the passages of each title that a text mentions, in the order of the index."""
+    def find(self, text: str, hits: HitTitles) -> Iterator[tuple[int, Sequence[Passage]]]:
+        """Yield the hash of each title that a text mentions, and its best passages, from left to right.
+
+        These are the hits, in their order; where they are too few, the first of the index follow.
+        """
         for mention in self._titles.find(text):
-            yield [self._store.row(row) for row in mention.rows]
+            passages = hits.get(mention.key)
+            if len(passages) < MOST_PER_TITLE:
+                passages = [*passages, *map(self._store.row, mention.rows[:MOST_PER_TITLE])]
+            yield mention.key, passages
+
+    def has_same(self, other: StoredTitles) -> bool:
+        """Whether another index has the same passages under the same titles."""
+        return self._titles == other._titles and np.array_equal(self._ids, other._ids)
 
     def close(self) -> None:
         """Let go of the passages. Safe to call twice."""
@@ -144,14 +199,24 @@ class TitledPassages:
 def _named_rows(passages: Iterable[Passage]) -> Iterator[tuple[int, int]]:
     source = ""
     for row, passage in enumerate(passages):
-        heading = passage.title.rpartition(_PATH)[2]
-        # A document's heading of one word, such as "Results", is a word and no name.
-        if key := _hash_title(heading, least_words=2 if passage.source else 1):
+        for key in _keys(passage, opens_document=passage.source != source):
             yield key, row
-        if passage.source and passage.source != source:
-            source = passage.source
-            if key := _hash_title(PurePath(source).name):
-                yield key, row
+        source = passage.source
+
+
+def _keys(passage: Passage, *, opens_document: bool) -> set[int]:
+    """Return the hashes by which texts can mention a passage."""
+    headings = passage.title.split(_PATH)
+    if not passage.source:
+        return {_hash_title(headings[-1])} - {0}
+    # A heading of one word, such as "Results", is a word and no name.
+    keys = {_hash_title(headings[-1], least_words=2)}
+    for name in _DEFINED.finditer(passage.text):
+        keys.add(_hash_title(name[1] or name[2]))
+    if opens_document:
+        file = PurePath(passage.source)
+        keys |= {_hash_title(headings[0]), _hash_title(file.name), _hash_title(file.stem, least_words=2)}
+    return keys - {0}
 
 
 def _sort(named: Iterator[tuple[int, int]]) -> Numbers:

@@ -27,7 +27,7 @@ from corag.core.types import Hit, Passage
 from retrieval.dense.placement import Placement
 from retrieval.index_manifest import IndexPart
 from retrieval.rerankers import ScoresOrError, open_reranker
-from retrieval.title_links import TitledPassages
+from retrieval.title_links import StoredTitles
 
 HitsOrError = Sequence[Hit] | SearchFailedError
 
@@ -67,7 +67,7 @@ class BatchedRetriever:
     def __init__(self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None = None) -> None:
         self.fingerprint = fingerprint
         self.part = part
-        self.titles: TitledPassages | None = None  # set by who opens it, where links are followed
+        self.titles: StoredTitles | None = None  # set by who opens it, where links are followed
         self._searcher = searcher
         # Two threads: a look-up of passages by id does not wait behind a long batch of searches.
         self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")

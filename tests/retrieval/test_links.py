@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.protocols import NotedHits
-from corag.core.types import Hit, Passage
+from corag.core.tools import SearchStep, Tools
+from corag.core.types import Hit, Passage, Question
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore
 from retrieval.title_links import TITLES, TitleTable
-from tests.messages import raises_message
-from tests.retrieval.conftest import ignore, write_jsonl
+from tests.fakes import ScriptedGenerator
+from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
+from tests.retrieval.test_http import served
 
 FILM = Passage(
     "film", "The Prairie King (1927 film)", "A silent western directed by Reeves Eason for a studio."
@@ -164,20 +165,104 @@ def test_the_table_is_kept_and_made_again_if_it_is_torn(index: Path) -> None:
     store.close()
 
 
-@pytest.mark.slow
-async def test_where_there_are_no_titles_links_are_refused(
-    index: Path, index_of: Callable[[str], str]
-) -> None:
-    for config in (
-        RetrieverConfig([str(index), "tests.fakes:searching"], links="titles"),
-        RetrieverConfig(url=["http://127.0.0.1:9"], links="titles"),
-    ):
-        with raises_message(ConfigError):
-            await open_retriever(config)
-    lucene = index.parent / "lucene"  # as Pyserini makes it
-    lucene.mkdir()
+def plain_lucene(index: Path) -> Path:
+    """Return the index as Pyserini makes it: without our table of passages."""
+    lucene = index.parent / "lucene"
+    lucene.mkdir(exist_ok=True)
     for file in index.iterdir():
         if file.name.startswith(("_", "segments")):
             (lucene / file.name).write_bytes(file.read_bytes())
-    with raises_message(IndexMismatchError):
-        await open_retriever(RetrieverConfig([str(lucene)], links="titles"))
+    return lucene
+
+
+def own_search(query: str, k: int) -> list[tuple[Passage, float]]:
+    """Search as a user's own function does: here, all passages that share a word with the query."""
+    words = set(re.findall(r"\w{4,}", query.lower()))
+    shared = ((each, len(words & set(re.findall(r"\w+", each.contents.lower())))) for each in PASSAGES)
+    ranked = sorted(((each, float(count)) for each, count in shared), key=lambda pair: -pair[1])
+    return ranked[:k]
+
+
+@pytest.mark.slow
+async def test_every_kind_of_search_follows_links(index: Path, tmp_path: Path) -> None:
+    encoder = static_encoder(tmp_path / "encoder")
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", PASSAGES)
+    dense = str(tmp_path / "dense")
+    build_index(IndexConfig([str(corpus)], out=dense, kind="dense", encoder=encoder), ignore)
+    for part in ("1/2", "2/2"):
+        out = str(tmp_path / f"part{part[0]}")
+        build_index(IndexConfig([str(corpus)], out=out, kind="dense", encoder=encoder, part=part), ignore)
+    parts = [str(tmp_path / "part1"), str(tmp_path / "part2")]
+    own = "tests.retrieval.test_links:own_search"
+    bm25, lucene = str(index), str(plain_lucene(index))
+    for searched in ([own], [bm25, own], [lucene], [dense], [bm25, dense], parts):
+        retriever = await open_retriever(RetrieverConfig(searched, links="titles", threads=1))
+        hits = await retriever.search(QUESTION, 40)
+        await retriever.close()
+        assert hits[0].passage.id == "film", searched
+        assert (
+            isinstance(hits, NotedHits) and "'Reeves Eason' (mentioned in 'The Prairie King" in hits.note
+        ), searched
+
+
+@pytest.mark.slow
+async def test_passages_of_a_search_server_are_linked_as_far_as_they_are_hits(index: Path) -> None:
+    inner = await open_retriever(RetrieverConfig([str(index)], threads=1))
+    async with served(inner) as url:
+        plain, linked = [
+            await open_retriever(RetrieverConfig(url=[url], links=links)) for links in ("none", "titles")
+        ]
+        ranks = [[hit.passage.id for hit in await each.search(QUESTION, 40)] for each in (plain, linked)]
+        assert ranks[0].index("eason") > 20 and ranks[1].index("eason") < 5
+        assert sorted(ranks[0]) == sorted(ranks[1]), "nothing else can be had from there"
+        whole = await open_retriever(RetrieverConfig([str(index)], links="titles"))
+        assert len({each.fingerprint for each in (plain, linked, whole)}) == 3
+        for each in (plain, linked, whole):
+            await each.close()
+    await inner.close()
+
+
+@pytest.mark.slow
+async def test_the_trace_keeps_which_passage_came_by_which_link(index: Path) -> None:
+    retriever = await open_retriever(RetrieverConfig([str(index)], links="titles"))
+    tools = Tools(Question("q", QUESTION), ScriptedGenerator([]), retriever)
+    await tools.search(QUESTION, 3)
+    await retriever.close()
+    (step,) = tools.steps
+    assert isinstance(step, SearchStep)
+    assert "'Reeves Eason' (mentioned in 'The Prairie King (1927 film)')" in step.note
+
+
+@pytest.mark.slow
+async def test_a_title_of_many_passages_does_not_flood_the_hits(tmp_path: Path) -> None:
+    """A book's one title above all its passages brings two of them, those that fit the query best."""
+    book = [Passage(f"b{number}", "The Long Chronicle", f"Chapter {number} of it.") for number in range(60)]
+    book[40] = Passage("b40", "The Long Chronicle", "Chapter 40 tells of the lighthouse keeper.")
+    lamp = Passage("lamp", "Lamp", "The lighthouse keeper is in The Long Chronicle.")
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", [*NOISE, *book, lamp])
+    build_index(IndexConfig([str(corpus)], out=str(tmp_path / "bm25")), ignore)
+    hits = await search("Who is the lighthouse keeper?", 5, tmp_path / "bm25", links="titles")
+    ids = [hit.passage.id for hit in hits]
+    assert "b40" in ids and sum(name.startswith("b") for name in ids) <= 2, ids
+
+
+def test_documents_are_mentioned_by_title_file_and_defined_names() -> None:
+    passages = [
+        Passage("a", "Travel Policy > Scope", "", "rules/travel_policy.md"),
+        Passage(
+            "b", "Travel Policy > Costs", 'The "Daily Rate" means 40 euros a day.', "rules/travel_policy.md"
+        ),
+        Passage("c", "Lease", "An agreement with Acme (hereinafter the “Landlord”).", "lease-2024.pdf", 1),
+        Passage("d", "Lease", 'It says "Daily Rate" again.', "lease-2024.pdf", 2),
+    ]
+    table = TitleTable.build(passages)
+    for text, row in (
+        ("as the Travel Policy has it", 0),
+        ("see travel_policy.md", 0),
+        ("the Daily Rate applies", 1),
+        ("owed to the Landlord", 2),
+        ("in Lease-2024", 2),
+    ):
+        (mention,) = table.find(text)
+        assert mention.rows[0] == row, text
+    assert table.find("Costs and Scope") == [], "headings of one word"

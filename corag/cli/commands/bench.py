@@ -1,4 +1,4 @@
-"""Measure scoring, retrieval, feed, search, runner, decode, sweep, sample, sft, startup, workers, scale...
+"""Measure scoring, retrieval, links, feed, search, runner, decode, sweep, sample, sft, startup, scale...
 
 corag bench scoring
 """
@@ -20,7 +20,7 @@ from eval.experiment.opening import quiet
 
 BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
-    "service", "feed", "search",
+    "service", "feed", "search", "links",
 )  # fmt: skip
 ADAPTED = ("decode", "sweep", "sample")
 
@@ -30,12 +30,12 @@ class BenchOptions(Options):
     """Options of 'corag bench'.
 
     Attributes:
-        name: scoring, retrieval, feed, search, runner, decode, sweep, sample, sft, startup, workers, scale
-            or service.
+        name: scoring, retrieval, feed, search, links, runner, decode, sweep, sample, sft, startup, workers,
+            scale or service.
         adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
             for the model as it comes.
         answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
-        passages: of the corpus, for scale, 0 for a million; vectors for search, 0 for 100,000.
+        passages: of the corpus, for scale and links, 0 for a million; vectors for search, 0 for 100,000.
         vectors: a .npy file of unit vectors, [rows, dimension], for search; "" for random ones.
         queries: the same, what is searched for among ``vectors``; "" for some of these.
         preset: "paper" (five passages per hop) or "small_model" (three), for decode; "lean" compares tokens
@@ -59,9 +59,9 @@ class BenchOptions(Options):
             )
         if self.answers and self.name != "sample":
             raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
-        if self.passages < 0 or (self.passages and self.name not in ("scale", "search")):
+        if self.passages < 0 or (self.passages and self.name not in ("scale", "search", "links")):
             raise ConfigError(
-                f"benchmark '{self.name}' takes no passages, only scale and search do: leave it out."
+                f"benchmark '{self.name}' takes no passages, only scale, links and search do: leave it out."
             )
         if (self.vectors or self.queries) and self.name != "search":
             raise ConfigError(
