@@ -196,7 +196,7 @@ async def test_every_kind_of_search_follows_links(index: Path, tmp_path: Path) -
     own = "tests.retrieval.test_links:own_search"
     bm25, lucene = str(index), str(plain_lucene(index))
     for searched in ([own], [bm25, own], [lucene], [dense], [bm25, dense], parts):
-        retriever = await open_retriever(RetrieverConfig(searched, links="titles", threads=1))
+        retriever = await open_retriever(RetrieverConfig(searched, links="titles"))
         hits = await retriever.search(QUESTION, 40)
         await retriever.close()
         assert hits[0].passage.id == "film", searched
@@ -226,7 +226,7 @@ async def test_passages_of_a_search_server_are_linked_as_far_as_they_are_hits(in
 async def test_the_trace_keeps_which_passage_came_by_which_link(index: Path) -> None:
     retriever = await open_retriever(RetrieverConfig([str(index)], links="titles"))
     tools = Tools(Question("q", QUESTION), ScriptedGenerator([]), retriever)
-    await tools.search(QUESTION, 3)
+    await tools.search(QUESTION, k=3)
     await retriever.close()
     (step,) = tools.steps
     assert isinstance(step, SearchStep)
