@@ -115,8 +115,8 @@ async def _search(folder: Path) -> dict[str, float]:
 
     questions = load_questions(str(folder / "world/test.jsonl"))
     retrievers = {
-        name: await open_retriever(RetrieverConfig([str(folder / "bm25")], links=links, cache_size=0))
-        for name, links in (("plain", "none"), ("links", "titles"))
+        "plain": await open_retriever(RetrieverConfig([str(folder / "bm25")], cache_size=0)),
+        "links": await open_retriever(RetrieverConfig([str(folder / "bm25")], links="titles", cache_size=0)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in retrievers}
     cpu: dict[str, list[float]] = {name: [] for name in retrievers}
@@ -133,7 +133,7 @@ async def _search(folder: Path) -> dict[str, float]:
                 shares[name].append(len(gold & {hit.passage.id for hit in hits}) / len(gold))
     for retriever in retrievers.values():
         await retriever.close()
-    figures = {}
+    figures: dict[str, float] = {}
     for name, times in seconds.items():
         figures |= {
             f"{name}_p50_ms": 1000 * statistics.median(times),

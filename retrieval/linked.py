@@ -128,8 +128,8 @@ class LinkedRetriever:
             for same in by_title.values()
         )
         for same_place in zip_longest(*best):
-            passages = {each.id: each for each in same_place if each is not None}
-            yield from sorted(passages.values(), key=lambda each: -own.get(each.id, 0.0))
+            unique = {each.id: each for each in same_place if each is not None}
+            yield from sorted(unique.values(), key=lambda each: -own.get(each.id, 0.0))
 
 
 @dataclass(slots=True)
