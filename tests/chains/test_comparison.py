@@ -46,6 +46,9 @@ def answer(question, hops, refused=""):
         ("Was Ana Bo born before Li Wu?", BORN, "no"),
         ("Is Ana Bo younger than Li Wu?", BORN, "yes"),
         ("Who lived longer, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Ana Bo"),
+        ("Who lived longer, Ana Bo or Li Wu?", "When was Ana Bo born? > 31 January 1900 | "
+         "When did Ana Bo die? > 1 March 1950 | When was Li Wu born? > 1 January 1900 | "
+         "When did Li Wu die? > 28 January 1950", None),
         ("Who died earlier, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Li Wu"),
         ("Who died first, Ana or Wu?", "When did Ana die? > 44 BC | When did Wu die? > 3 May 44", "Ana"),
         ("Which film came out first, Oat or Rye?", "When was Oat released? > 3 May 1953 | "

@@ -29,6 +29,7 @@ from corag.chains.comparison.questions import (
 from corag.chains.comparison.values import Date, plain
 
 ALIKE = 90.0  # of 100: how alike a name and its like in a sub-query must be (partial ratio of letters)
+LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,8 @@ def _answer(task: Task, first: Any, second: Any) -> str:
     if isinstance(first, Date):
         smaller = None if first.overlaps(second) else first.last < second.first
     elif task.aspect is LIFE:
-        smaller = None if first[0] <= second[1] and second[0] <= first[1] else first[1] < second[0]
+        alike = first[0] <= second[1] + LIFE_ERROR and second[0] <= first[1] + LIFE_ERROR
+        smaller = None if alike else first[1] < second[0]
     else:
         (one, unit), (other, other_unit) = first, second
         smaller = None if unit != other_unit or one == other else one < other
