@@ -100,9 +100,11 @@ class WaitConfig(MethodConfig):
 
 
 ended: list[str] = []
+begun = threading.Event()
 
 
 async def wait(question: Question, tools: Tools, config: WaitConfig) -> Answer:
+    begun.set()
     try:
         await asyncio.sleep(config.seconds)
     finally:
@@ -263,7 +265,13 @@ def test_threads_share_an_engine(model: Model, index: Index) -> None:
 
 def test_ctrl_c_cancels_a_question_and_waits_until_it_has_ended(model: Model) -> None:
     ended.clear()
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begun.clear()
+
+    def interrupt() -> None:
+        assert begun.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         ask("cancelled", WAIT, model)
     assert ended == ["cancelled"]
