@@ -42,8 +42,8 @@ def read_paths(
     folders = {name: path for name, path in paths.items() if name in manifests}
     if not folders and not qrels:
         raise ConfigError(
-            f"'{next(iter(paths.values()))}' is not a run folder. A TREC run, as which files are read, has no "
-            "gold passages: give "
+            f"'{next(iter(paths.values()))}' is not a run folder. A TREC run, as which files are read, has "
+            "no gold passages: give "
             + for_caller("--qrels FILE with the judgements, or a run folder on the same questions beside it.")
         )
     judgements = read_judgements(qrels) if qrels else None
