@@ -18,6 +18,7 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from eval.datasets import DATASETS, read_question_records
 from eval.datasets.answers import write_answers
+from eval.datasets.corpora import index_aliases
 from eval.datasets.exports import (
     Rows,
     hotpotqa_prediction,
@@ -29,6 +30,7 @@ from eval.datasets.exports import (
     write_dataset,
 )
 from eval.datasets.fields import Record, gold_answer, require_id
+from eval.datasets.gold_names import is_name
 from eval.datasets.sets.two_wiki import read_aliases
 from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
 from eval.tables.conditions import index_formats, pages_note
@@ -194,7 +196,7 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
         case "trec":
             write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
         case "qrels":
-            write_lines(config.out, qrels_lines(rows))
+            write_lines(config.out, qrels_lines(rows, index_aliases(manifest.last.index)))
         case _:
             write_dataset(rows, Path(config.out))
 
@@ -234,7 +236,22 @@ def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
         remarks.append(
             "The scores count places from the end: they carry the order of the passages and nothing else."
         )
+    if config.to == "qrels" and _names_no_passages(manifest, rows):
+        remarks.append(
+            "Gold passages are named by page, document, file or title here, which 'corag table' knows in a "
+            "run's passages: other tools compare ids as they stand, and find none."
+        )
     return remarks
+
+
+def _names_no_passages(manifest: Manifest, rows: Rows) -> bool:
+    """Whether gold passages are called otherwise than the passages of a run, by which TREC's tools go."""
+    aliases = index_aliases(manifest.last.index)
+    return (
+        aliases.numbered
+        or aliases.titled
+        or any(row.question.pages or any(map(is_name, row.question.supporting)) for row in rows.values())
+    )
 
 
 def official_scores(config: ExportConfig, gold: Sequence[Record]) -> dict[str, float]:

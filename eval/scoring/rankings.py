@@ -30,9 +30,9 @@ def _provider() -> Provider:
     """Return what computes measures: not ir-measures' default, which starts Perl for some of them."""
     import ir_measures
 
-    return ir_measures.providers.FallbackProvider(
-        [ir_measures.pytrec_eval, ir_measures.cwl_eval, ir_measures.compat, ir_measures.judged]
-    )
+    # trec_eval has no depth of the reciprocal rank, which MS MARCO's script has: RR@10.
+    names = ("pytrec_eval", "msmarco", "cwl_eval", "compat", "judged")
+    return ir_measures.providers.FallbackProvider([getattr(ir_measures, name) for name in names])
 
 
 def find_ranking_measures(names: Iterable[str], recall_at: int) -> dict[str, Measure]:
@@ -104,11 +104,12 @@ def score_rankings(
         judged = judgements.get(name, {}) if judgements else dict.fromkeys(row.question.supporting, 1)
         if any(grade > 0 for grade in judged.values()):
             grades[name], ranking = _judged_ranking(row, judged, aliases)
-            ranked[name] = {each: float(len(ranking) - place) for place, each in enumerate(ranking)}
-    values: dict[str, dict[str, float]] = {name: {} for name in grades}
+            if ranking:  # some providers divide by the length of a ranking, but none misses one
+                ranked[name] = {each: float(len(ranking) - place) for place, each in enumerate(ranking)}
+    values = {name: {str(each): 0.0 for each in measures} for name in grades}
     for metric in _provider().iter_calc(list(measures), grades, ranked) if grades else ():
         values[metric.query_id][str(metric.measure)] = float(metric.value)
-    return {name: {str(each): value[str(each)] for each in measures} for name, value in values.items()}
+    return values
 
 
 def _judged_ranking(

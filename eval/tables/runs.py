@@ -19,6 +19,7 @@ from corag.core.runs.stamp import differences
 from corag.core.types import Question
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
+from eval.datasets.pages import judged_pages
 from eval.datasets.trec import Judgements
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
@@ -111,11 +112,12 @@ class Run:
         return replace(self, rows=rows, scored=())
 
     def judged_by(self, judgements: Judgements) -> Run:
-        """Return the run with judgements in the place of its questions' gold passages."""
-        rows = {}
+        """Return the run with judgements in the place of its questions' gold passages, or gold pages."""
+        rows, by_page = {}, any(row.question.pages for row in self.rows.values())
         for name, row in self.rows.items():
             relevant = tuple(each for each, grade in judgements.get(name, {}).items() if grade > 0)
-            rows[name] = replace(row, question=replace(row.question, supporting=relevant, pages=()))
+            pages = judged_pages(relevant, row.question.pages) if by_page else ()
+            rows[name] = replace(row, question=replace(row.question, supporting=relevant, pages=pages))
         return replace(self, rows=rows, scored=())
 
     def score(
@@ -129,8 +131,11 @@ class Run:
         """Return the run with the scores of its rows; there is no recall if its method does not search.
 
         ``texts``: returns the passages' texts, to look for gold answers in them. ``rankings``: measures of
-        the passages' order, by the grades of ``judgements`` if there are any.
+        the passages' order, by the grades of ``judgements`` if there are any. A question that these do not
+        judge has no recall, whatever the scorer wants.
         """
+        if judgements is not None:
+            scorer = replace(scorer, wants_pages=False)
         searches, aliases = self.manifest.searches, index_aliases(self.manifest.last.index)
         rows = self.rows.values()
         scored = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)

@@ -46,7 +46,7 @@ class ServedEncoder(TextEncoder):
             placement: how many texts at once, and how long and often the server is asked.
 
         Raises:
-            ConfigError: if the address holds a secret, or the model must be named.
+            ConfigError: if the address holds a secret, the model must be named, or it is another.
             BackendError: if there is no such server.
         """
         self._server = ModelServer(
@@ -63,7 +63,7 @@ class ServedEncoder(TextEncoder):
         if served.is_vllm:
             self._options["truncate_prompt_tokens"] = -1
         self._replied_model, vectors = self._server.run(self._open())
-        self.model = self._server.require_model(self.model or self._replied_model)
+        self.model = self._server.require_model(self.model, served, self._replied_model)
         self.dimension = vectors.shape[1]
         self.batch_size = placement.batch_size or _BATCH
         self.name = f"{self._server.url}#{self.model}"

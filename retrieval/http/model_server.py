@@ -142,8 +142,12 @@ class ModelServer:
     def choose_model(self, served: Served, example: str) -> str:
         """Return the model to ask for: that which was named, or the only one that is served; "" if unknown.
 
-        Raises :class:`ConfigError` if there are several.
+        Raises :class:`ConfigError` if there are several, or the only one is another than was named.
         """
+        # A server of one model may ignore the name that a request has, as TEI and llama.cpp do. One of
+        # several goes by it and refuses others, and its list need not be whole (as of Azure's deployments).
+        if self.model and len(served.models) == 1 and not _same_model(self.model, served.models[0]):
+            raise self._other_model(served.models[0])
         if self.model or len(served.models) < 2:
             return self.model or "".join(served.models)
         raise ConfigError(
@@ -151,9 +155,17 @@ class ModelServer:
             f"address, such as {self.url}#{example or served.models[0]}."
         )
 
-    def require_model(self, model: str) -> str:
-        """Return the name of a model. Raises :class:`ConfigError` if neither user nor server gave one."""
-        if not model:
+    def require_model(self, model: str, served: Served, replied: str) -> str:
+        """Return the name of the model, by user, list or reply, "" where one of them has none.
+
+        Raises :class:`ConfigError` if none of them has, and if another model than the named one replied.
+        """
+        # vLLM calls a model in replies by the first of its names, whichever was asked for; providers may add
+        # a version (text-embedding-ada-002-v2).
+        named = self.model and replied and not served.is_vllm
+        if named and not (replied.startswith(self.model) or _same_model(self.model, replied)):
+            raise self._other_model(replied)
+        if not (model := model or replied):
             raise ConfigError(
                 f"{self.what} at {self.url} does not tell which model it serves: name it behind the address, "
                 f"such as {self.url}#BAAI/bge-m3. What is made with one model is not searched with another."
@@ -168,6 +180,12 @@ class ModelServer:
             if self.model
             else f"{self.what} at {url} refused the first request ({error}): check the address; the model's "
             f"name may stand behind it, such as {self.url}#BAAI/bge-m3."
+        )
+
+    def _other_model(self, model: str) -> ConfigError:
+        return ConfigError(
+            f"{self.what} at {self.url} serves '{model}', but '{self.model}' is named behind its address: "
+            f"write {self.url}#{model}, or serve the named model under its name."
         )
 
     async def _look_up(self, url: str, parse: Callable[[Any], Result]) -> Result | None:
@@ -190,6 +208,18 @@ class ModelServer:
             f"{self.what} at {url} gave no usable reply{through} in {attempts} attempt{'s' * (attempts > 1)} "
             f"({fault}): look at its server's log, or correct the address."
         )
+
+
+def _same_model(named: str, served: str) -> bool:
+    """Whether two names may be of one model: a server may leave out the owner, or have its folder.
+
+    >>> [_same_model("BAAI/bge-m3", name) for name in ("bge-m3:latest", "/models/BGE-M3", "BAAI/bge-m4")]
+    [True, True, False]
+    """
+    first, second = (
+        name.rstrip("/").rpartition("/")[2].lower().removesuffix(":latest") for name in (named, served)
+    )
+    return first == second
 
 
 def _read_models(reply: Any) -> Served:

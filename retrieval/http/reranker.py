@@ -35,7 +35,7 @@ class ServedReranker:
             placement: how long and how often the server is asked.
 
         Raises:
-            ConfigError: if the address holds a secret, or the model must be named.
+            ConfigError: if the address holds a secret, the model must be named, or it is another.
             BackendError: if there is no such server.
         """
         self._server = ModelServer(
@@ -52,7 +52,7 @@ class ServedReranker:
         self._texts = served.batch_size or _TEI_TEXTS
         self._is_tei = False
         replied = self._server.run(self._open())
-        self._model = self._server.require_model(self._model or replied)
+        self._model = self._server.require_model(self._model, served, replied)
         self.fingerprint = stable_hash(f"served|{self._model}")
 
     def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:

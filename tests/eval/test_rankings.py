@@ -4,17 +4,21 @@ import gzip
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
+from corag.core.runs.manifest import Manifest, Start
 from eval.api.results import Results
 from eval.datasets.trec import read_judgements, read_trec_run
 from eval.exporting import ExportConfig, export_run
 from eval.scoring.rankings import find_ranking_measures, score_rankings
+from eval.scoring.scorers import scorer
+from eval.tables.runs import Run
 from retrieval.aliases import NO_ALIASES, Aliases
-from tests.eval.runs import QUESTIONS, make_run, row, run_of, saved
+from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, run_of, saved, searched
 from tests.messages import raises_message
 
 QUESTION = replace(QUESTIONS[0], supporting=("a", "b"))
@@ -58,6 +62,23 @@ def test_a_question_without_relevant_passages_is_not_measured_and_a_failed_one_f
     measure = find_ranking_measures(["AP"], 15).values()
     assert score_rankings(rows, measure, NO_ALIASES) == {QUESTIONS[0].id: {"AP": 0}}
     assert score_rankings(rows, measure, NO_ALIASES, {QUESTIONS[1].id: {"z": 0}}) == {}
+
+
+@pytest.mark.parametrize("name", ["RR@10", "Judged@10", "nDCG@10", "R@5", "Compat(p=0.9)", "Rprec"])
+def test_a_failed_question_counts_as_0_by_every_library_that_computes(name):
+    rows = [saved(QUESTIONS[0], "x", ["y", "p0"]), saved(QUESTIONS[1], None)]
+    (measure,) = find_ranking_measures([name], 15).values()
+    found = score_rankings(rows, [measure], NO_ALIASES)
+    assert found["1"] == {str(measure): 0}
+    if name in ("RR@10", "Judged@10"):
+        assert found["0"] == {name: 0.5}
+
+
+def test_the_named_extra_alone_computes_the_depth_of_the_reciprocal_rank(monkeypatch):
+    import ir_measures
+
+    monkeypatch.setattr(ir_measures.cwl_eval, "is_available", lambda: False)
+    assert scores(["x", "y", "b"], "RR@2", "RR@3") == {"RR@2": 0, "RR@3": pytest.approx(1 / 3)}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +141,40 @@ def test_judgements_take_the_place_of_gold_passages(tmp_path, capsys):
     assert record["runs"]["ours"]["measured_on_fewer"] == {"recall": 6, "AP": 6}
     assert f"Gold passages are those of {qrels}." in record["notes"]
     assert Results({"ours": run}).table(measures=["AP"]).to_pandas()["AP"].tolist() == [1.0]
+
+
+def test_judgements_of_pages_are_looked_for_in_passages_and_unjudged_questions_are_not_measured():
+    asked = [
+        replace(QUESTIONS[n], supporting=("17", "4", "5"), pages=(("17",), ("4", "5"))) for n in range(4)
+    ]
+    asked.append(replace(QUESTIONS[4], supporting=()))
+    rows = {each.id: saved(each, each.answers[0], ["4-1", "5-2", "290-3"]) for each in asked}
+    run = Run("kilt", Path("kilt"), Manifest(SETTINGS, [Start.from_json(START)]), rows)
+    own = {"17": 1, "4": 1, "5": 2}
+    judgements = {"0": own, "1": {"290": 1, "9": 0}, "2": {"290-3": 1}, "4": {"4": 1}}
+    by_gold = run.score(scorer("kilt"), 15)
+    before = {each.row.question.id: each.scores.measured for each in by_gold.scored}
+    judged = run.judged_by(judgements).score(scorer("kilt"), 15, judgements=judgements)
+    after = {each.row.question.id: each.scores.measured for each in judged.scored}
+    assert after["0"] == before["0"] and before["0"]["kilt_em"] == 1, "sets of the question stay sets"
+    assert (after["1"]["recall"], after["1"]["r_precision"], after["1"]["kilt_em"]) == (1, 0, 0)
+    assert after["2"]["recall"] == 1 and "r_precision" not in after["2"], "a passage is no page"
+    assert "recall" not in after["3"] and "kilt_em" not in after["3"] and after["3"]["em"] == 1
+    assert after["4"]["kilt_em"] == 1 and before["4"]["kilt_em"] == 0
+
+
+def test_exported_judgements_name_the_passages_that_the_index_kept(tmp_path, capsys):
+    index = searched(tmp_path / "index", "jsonl")
+    Aliases({"dropped": "kept"}).save(tmp_path / "index")
+    asked = replace(QUESTION, supporting=("dropped", "kept", "other"))
+    run = make_run(tmp_path / "run", [row(asked, "x", ["y", "kept"])], retriever=index)
+    qrels = tmp_path / "gold.qrels"
+    assert main(["export", str(run), "--to", "qrels", "--out", str(qrels)]) == 0
+    assert qrels.read_text() == f"{asked.id} 0 kept 1\n{asked.id} 0 other 1\n"
+    assert "compare ids as they stand" not in capsys.readouterr().out
+    paged = make_run(tmp_path / "paged", [row(replace(asked, supporting=("12",), pages=(("12",),)), "x")])
+    assert main(["export", str(paged), "--to", "qrels", "--out", str(qrels)]) == 0
+    assert "compare ids as they stand" in capsys.readouterr().out
 
 
 def test_exports_are_read_back_to_the_same_figures(tmp_path, capsys):

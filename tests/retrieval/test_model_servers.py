@@ -129,6 +129,25 @@ def test_of_several_models_one_is_named() -> None:
             ServedEncoder(f"{server.url}/v1#no-such-model", SOON)
 
 
+@pytest.mark.parametrize("server_of", [ServedEncoder, ServedReranker])
+def test_a_server_of_another_model_than_the_named_one_is_refused(server_of: Any) -> None:
+    """TEI ignores the name of a request: an index would go by a model that never saw it."""
+    with ModelStandIn("tei") as server:
+        with raises_message(ConfigError):
+            server_of(f"{server.url}#intfloat/e5-base", SOON)
+        assert server_of(f"{server.url}#bge-m3", SOON).fingerprint
+    with ModelStandIn("hosted", models=["bge-m3:latest", "other"]) as server:
+        server.garble = lambda reply: reply | {"model": "org/other"}
+        with raises_message(ConfigError):
+            server_of(f"{server.url}#bge-m3:latest", SOON)
+        for name in ("bge-m3", "bge-m3:latest-v2", ""):  # a tag less, a version more, no name
+            server.garble = lambda reply, name=name: reply | {"model": name}
+            assert server_of(f"{server.url}#bge-m3:latest", SOON).fingerprint
+    with ModelStandIn("vllm", models=["mine"]) as server:
+        server.garble = lambda reply: reply | {"model": "its first name"}
+        assert server_of(f"{server.url}#mine", SOON).fingerprint
+
+
 def test_keys_come_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORAG_ENCODER_API_KEY", "sk-encoder")
     with ModelStandIn("vllm") as server:
