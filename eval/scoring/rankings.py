@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ir_measures import Measure
     from ir_measures.providers import Provider
 
-_EXAMPLES = "such as nDCG@10, RR@10, AP, R@100 or P@5"
+EXAMPLES = ("nDCG@10", "RR@10", "AP", "R@100", "P@5")
+"""Names to write, for messages."""
 
 
 def _provider() -> Provider:
@@ -78,7 +79,8 @@ def _parse(typed: str, name: str) -> Measure:
         if "object object at" in reason:  # how ir-measures says that a parameter has no value
             reason = f"'{name}' lacks a depth or parameter"
         raise ConfigError(
-            f"the measure '{typed}' cannot be taken: {reason}. Write one {_EXAMPLES}."
+            f"the measure '{typed}' cannot be taken: {reason}. Write one such as "
+            f"{', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}."
         ) from None
     return measure
 

@@ -16,7 +16,7 @@ from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
-from eval.scoring.rankings import find_ranking_measures
+from eval.scoring.rankings import EXAMPLES, find_ranking_measures
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
@@ -374,5 +374,6 @@ def _find_measures(scored: ScoredRuns, typed: Sequence[str]) -> list[str]:
         spellings[name.lower()] = str(measure)
     for name in typed:
         if name.lower() not in spellings:
-            raise ConfigError(f"there is no measure '{name}' of these runs: {nearest(name, names)}")
+            hint = nearest(name, [*names, *EXAMPLES])
+            raise ConfigError(f"there is no measure '{name}' of these runs: {hint}")
     return list(dict.fromkeys(spellings[name.lower()] for name in typed))
