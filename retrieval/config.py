@@ -166,6 +166,12 @@ class IndexConfig(Options):
                         f"no use for it: it is for {where}. Choose that, or leave {name} out."
                     )
         served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
+        if served and self.kind not in ("dense", "late"):
+            raise ConfigError(
+                f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
+                f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "
+                "name a model or a folder."
+            )
         for name in ("device", "encoder_dtype", "max_passage_tokens") if served else ():
             if getattr(self, name) != getattr(IndexConfig, name):
                 raise ConfigError(

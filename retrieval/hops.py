@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import IndexMismatchError
+from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
@@ -68,29 +68,44 @@ def open_hop_encoder(name: str, placement: Placement) -> TextEncoder:
 def with_hop_encoder(opened: Sequence[Retriever], encoder: TextEncoder) -> list[Retriever]:
     """Return the retrievers with the queries of those over vectors encoded by this encoder.
 
-    Raises :class:`IndexMismatchError` if its vectors are no queries of an index.
+    Raises :class:`IndexMismatchError` if its vectors are no queries of an index, or nothing says that they
+    are; :class:`ConfigError` if none is over vectors of passages.
     """
-    return [_asked_by(each, encoder) for each in opened]
+    asked = [_asked_by(each, encoder) for each in opened]
+    if all(one is other for one, other in zip(asked, opened, strict=True)):
+        raise ConfigError(
+            f"the hop encoder '{encoder.name}' has no index to search: it is for an index with a vector per "
+            "passage. Leave it out, or add such an index."
+        )
+    return asked
 
 
 def _asked_by(retriever: Retriever, encoder: TextEncoder) -> Retriever:
     if not isinstance(retriever, BatchedRetriever) or not isinstance(retriever.searcher, DenseSearcher):
         return retriever
     own = retriever.searcher.encoder
-    trained_for = _training(encoder.name).get("passage_encoder", own.fingerprint)
+    trained_for = _training(encoder.name).get("passage_encoder", "")
+    if not trained_for and encoder.fingerprint != own.fingerprint and encoder.dimension == own.dimension:
+        # A random model of the same dimension would be searched with, and find what looks like chance.
+        raise IndexMismatchError(
+            f"nothing says that the hop encoder '{encoder.name}' makes queries for passages of '{own.name}': "
+            f"'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If it was trained "
+            "elsewhere, from that very encoder and with its passages frozen, write this file: "
+            f'{{"passages": "frozen", "passage_encoder": "{own.fingerprint}"}}.'
+        )
+    trained_for = trained_for or own.fingerprint
     if (own.dimension, own.fingerprint) != (encoder.dimension, trained_for):
         raise IndexMismatchError(
             f"the hop encoder '{encoder.name}' makes queries of {encoder.dimension} dimensions for passages "
             f"of the encoder {trained_for}, but the index has those of '{own.name}' ({own.dimension} "
             f"dimensions, fingerprint {own.fingerprint}): train it from the index's own encoder."
         )
-    how = f"hop queries by {encoder.fingerprint}{encoder.rounding}"
+    searcher = retriever.searcher.asked_by(encoder)
+    how = f"hop queries by {encoder.fingerprint}{encoder.rounding}|{searcher.query_prefix}"
     part = retriever.part
     if part is not None:
         part = IndexPart(part.number, part.count, stable_hash(f"{part.whole}|{how}"))
-    hops = BatchedRetriever(
-        retriever.searcher.asked_by(encoder), stable_hash(f"{retriever.fingerprint}|{how}"), part
-    )
+    hops = BatchedRetriever(searcher, stable_hash(f"{retriever.fingerprint}|{how}"), part)
     hops.titles = retriever.titles
     return hops
 

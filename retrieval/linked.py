@@ -61,7 +61,7 @@ class LinkedRetriever:
                 each.close()  # passages and vectors of one corpus, fused: their titles are looked up once
             else:
                 self._indexes.append(each)
-        self.fingerprint = stable_hash(f"links|{rules}{'|hits' * elsewhere}|{inner.fingerprint}")
+        self.fingerprint = stable_hash(f"links 2|{rules}{'|hits' * elsewhere}|{inner.fingerprint}")
 
     @property
     def retried(self) -> int:

@@ -17,7 +17,14 @@ from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.dense.build import DOCID, INDEX
-from retrieval.dense.encoder import Encoder, TextEncoder, encoder_packages, load_encoder, open_encoder
+from retrieval.dense.encoder import (
+    UNLIMITED,
+    Encoder,
+    TextEncoder,
+    encoder_packages,
+    load_encoder,
+    open_encoder,
+)
 from retrieval.dense.late import LateEncoder, LateSearcher, TokenVectors
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
@@ -73,10 +80,17 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 
         retriever: Retriever = await connect(config)
         if config.links != "none":
-            retriever = LinkedRetriever(retriever, (), LinkRules.from_config(config), elsewhere=True)
+            retriever = _linked_elsewhere(retriever, LinkRules.from_config(config))
     else:
         retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
     return await asyncio.to_thread(_rerank_and_remember, retriever, config)
+
+
+def _linked_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
+    """Follow links among the hits of search servers, and of their hop encoder if they have one."""
+    linked = LinkedRetriever(retriever, (), rules, elsewhere=True)
+    hops: Retriever | None = getattr(retriever, "hops", None)
+    return linked if hops is None else HopRetriever(linked, LinkedRetriever(hops, (), rules, elsewhere=True))
 
 
 def _rerank_and_remember(retriever: Retriever, config: RetrieverConfig) -> Retriever:
@@ -99,7 +113,8 @@ _TWO_ENCODERS = (
 # What is set for one kind of index, and how the kinds are called: all others pass it over.
 _OF_KIND = (
     (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
-    (("encoder", "hop_encoder", "ef_search", "nprobe"), "dense", "an index with vectors"),
+    (("encoder",), "vectors", "an index with vectors"),
+    (("hop_encoder", "ef_search", "nprobe"), "dense", "an index with a vector per passage"),
     (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
     (("search_device",), "flat", "an exact FAISS index that is searched here"),
     (("threads",), "folder", "an index folder that is searched here"),
@@ -111,16 +126,19 @@ def _kinds(folder: Path) -> tuple[str, ...]:
     """Return which of the settings in ``_OF_KIND`` an index has a use for."""
     manifest = read_manifest(folder)
     if manifest is not None:
+        if manifest.settings.kind == "bm25":
+            return ("folder", "bm25")
+        dense = ("dense",) if manifest.settings.kind != "late" else ()
         flat = ("flat",) if manifest.settings.detail("faiss") == "flat" else ()
-        return ("folder", "bm25" if manifest.settings.kind == "bm25" else "dense", *flat)
+        return ("folder", "vectors", *dense, *flat)
     # Its texts are those of a Lucene index, which are looked up and not searched.
     is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
-    return ("folder", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
+    return ("folder", "vectors", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
 
 
 def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
     """Raise :class:`ConfigError` for what is set for a kind of index that is not searched."""
-    if config.reranker or "dense" in kinds:
+    if config.reranker or "vectors" in kinds:
         kinds = (*kinds, "model")
     for names, kind, where in _OF_KIND:
         for name in names if kind not in kinds else ():
@@ -266,9 +284,10 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
             f"{folder}."
         )
+    most_tokens = int(settings.detail("max_passage_tokens"))
     encoder = open_encoder(
         name,
-        int(settings.detail("max_passage_tokens")),
+        most_tokens if most_tokens != UNLIMITED else 0,  # a server does not tell how much it reads
         settings.encoder_fingerprint,
         config.placement,
         LateEncoder if settings.kind == "late" else Encoder,

@@ -31,6 +31,10 @@ class Reranker(Protocol):
         """Return what there is to say of a query, such as that it leaves no room for passages; else ""."""
         ...
 
+    def close(self) -> None:
+        """Free what it holds. Safe to call twice."""
+        ...
+
 
 def reranker_packages(name: str) -> tuple[str, ...]:
     """Return the packages that a re-ranker wants in this process: none if it is a server's."""
@@ -96,3 +100,6 @@ class CrossEncoderReranker:
         if 2 * tokens <= limit:
             return ""
         return f"the re-ranker reads {limit:,} tokens of query and passage together; the query has {tokens:,}"
+
+    def close(self) -> None:
+        """Do nothing: the model goes with its last user."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from corag.core.types import Passage
 from retrieval.store import IDS, PassageStore
 
-TITLES = "passages.titles.npy"
+TITLES = "passages.titles-2.npy"  # the number counts up when titles are read otherwise
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out
 _LEAST_LETTERS = 5  # of a title of one word: shorter ones are mostly common words
 _MOST_PLACES = 3  # of an index that a title names: "Introduction" is no name
@@ -160,7 +160,13 @@ class HitTitles:
         """Yield the hash of each title that a text mentions, and its passages, from left to right."""
         for mention in self._table.find(text):
             passages = self._groups[mention.key]
-            if len({passage.source for passage in passages}) <= _MOST_PLACES:
+            sources = {passage.source for passage in passages}
+            if sources == {""}:
+                # Whether they are one article's or headings of several does not show, but for "Introduction".
+                is_name = len(passages) <= _MOST_PLACES or len(_WORD.findall(mention.text)) > 1
+            else:
+                is_name = len(sources) <= _MOST_PLACES
+            if is_name:
                 yield mention.key, passages
 
     @cached_property

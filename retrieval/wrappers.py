@@ -254,6 +254,7 @@ class RerankedRetriever:
     async def close(self) -> None:
         """Free the cross-encoder and the index below."""
         self._batcher.close()
+        self._reranker.close()
         await self._inner.close()
 
     def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> Sequence[ScoresOrError]:

@@ -28,9 +28,8 @@ from retrieval.wrappers import HitsOrError, noted
 TOKENS, LENGTHS = "tokens.f16", "tokens.lengths"  # float16 [tokens, dimension]; int32, one per passage
 _BLOCK = 1 << 24  # products of tokens that are in memory at once: 64 MB
 _SORTED = 16  # batches that are ordered by length together
-_SPARE = (
-    8  # further passages whose scores are computed anew, in float64: the order is then that of the scores
-)
+_ROUNDING = 1e-5  # more than a float32 product of two vectors is off, per token of a query
+_UNDECIDED = 4096  # passages about the k-th place whose scores are computed anew
 _AT_ONCE = 16  # queries
 _ANYWHERE = Placement()
 
@@ -160,8 +159,7 @@ class TokenVectors:
         rough = self._rough([query.astype(np.float32) for query in queries])
         results = []
         for query, scores in zip(queries, rough, strict=True):
-            some = min(len(scores), k + _SPARE)
-            rows = np.argpartition(-scores, some - 1)[:some]
+            rows = _candidates(scores, min(len(scores), k), 2 * _ROUNDING * len(query))
             exact = np.array([self.score(query, int(row)) for row in rows], np.float32)
             order = np.lexsort((rows, -exact))[:k]
             results.append([(int(rows[place]), float(exact[place])) for place in order])
@@ -192,6 +190,18 @@ class TokenVectors:
             last = min(max(last, first + 1), passages)
             yield first, last
             first = last
+
+
+def _candidates(scores: NDArray[np.float32], k: int, off: float) -> NDArray[np.int64]:
+    """Return the rows that may belong to the k best, of scores that are half of ``off`` wrong at most.
+
+    All that are as good as the k-th, so that fewer hits are the first of more; of very many, such as for a
+    query without a token that counts, the first of the index.
+    """
+    last = -np.partition(-scores, k - 1)[k - 1]
+    sure = np.flatnonzero(scores > last + off)
+    undecided = np.flatnonzero((scores >= last - off) & (scores <= last + off))
+    return np.concatenate([sure, undecided[: max(k, _UNDECIDED)]])
 
 
 class LateSearcher:

@@ -87,6 +87,11 @@ class DenseSearcher:
         """What queries are encoded with."""
         return self._encoder
 
+    @property
+    def query_prefix(self) -> str:
+        """What goes before every query."""
+        return self._query_prefix
+
     def asked_by(self, encoder: TextEncoder) -> DenseSearcher:
         """Return a search of the same vectors whose queries another encoder makes; this one closes them.
 
@@ -139,7 +144,8 @@ class DenseSearcher:
         return self._texts.passages(ids)
 
     def close(self) -> None:
-        """Free vectors and texts. Safe to call twice."""
+        """Free vectors and texts, and the encoder unless others use it. Safe to call twice."""
+        vars(self).pop("_encoder", None)  # a server's ends its connections with its last user
         if self._borrows:
             return
         self._vectors.close()
@@ -168,14 +174,8 @@ class FaissIndex:
     ) -> None:
         import faiss
 
-        self._read_id = read_id
-        try:
-            # A memory map for every kind of index: opening is immediate, and processes share the pages.
-            self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
-            raise IndexMismatchError(
-                f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
-            ) from None
+        self._read_id, self._path = read_id, path
+        self._index = _map_index(path)
         self._threads = threads or count_threads()
         if isinstance(self._index, faiss.IndexHNSW):
             self._index.hnsw.efSearch = ef_search
@@ -222,7 +222,8 @@ class FaissIndex:
         if keeps_vectors(self._index):
             check_vectors(what, passages, self._index.reconstruct, self.rows, encoder, prefix, advice)
         else:
-            check_compressed(what, passages, self._index, encoder, prefix, advice)
+            # One of its own: how deep it looks is not how deep searches shall.
+            check_compressed(what, passages, _map_index(self._path), encoder, prefix, advice)
 
     def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
         """Return the nearest passages of each query."""
@@ -300,6 +301,18 @@ class FaissIndex:
     def close(self) -> None:
         """Let go of the memory map."""
         self._index = self._refine = self._torch = None
+
+
+def _map_index(path: Path) -> Any:
+    import faiss
+
+    try:
+        # A memory map for every kind of index: opening is immediate, and processes share the pages.
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        raise IndexMismatchError(
+            f"FAISS cannot read the index '{path}': {str(error).splitlines()[-1]}"
+        ) from None
 
 
 def _flat_vectors(path: Path, rows: int, dimension: int) -> NDArray[np.float32]:

@@ -169,7 +169,8 @@ def check_compressed(
 ) -> None:
     """Raise :class:`IndexMismatchError` unless a FAISS index finds a few passages by their own vectors.
 
-    For those that keep no vectors to compare. The arguments are those of :func:`check_vectors`.
+    For those that keep no vectors to compare. The arguments are those of :func:`check_vectors`; the index is
+    made to look deeper than searches do, and stays so.
     """
     import faiss
 

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -87,12 +88,19 @@ class ModelServer:
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
         self._stalls = StallNotifier(self.url)
+        # By itself, too, when nobody has the server any more: an encoder may be several indexes'.
+        self._finalizer = weakref.finalize(self, _close_client, self._client)
+        self._finalizer.atexit = False
 
     @property
     def root(self) -> str:
         """The address without a path."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
+
+    def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        self._finalizer()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return what a coroutine of requests returns, from a thread without an event loop of its own."""
@@ -235,6 +243,10 @@ def _read_info(reply: Any) -> Served:
         name = value_at(reply, "model_id", kind=str)
     size = reply.get("max_client_batch_size")
     return Served((name,), batch_size=size if isinstance(size, int) else 0)
+
+
+def _close_client(client: httpx.AsyncClient) -> None:
+    asyncio.run_coroutine_threadsafe(client.aclose(), _loop())
 
 
 @functools.cache

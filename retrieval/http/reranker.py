@@ -63,6 +63,10 @@ class ServedReranker:
         """Return "": how much it reads is the server's to know."""
         return ""
 
+    def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        self._server.close()
+
     async def _open(self) -> str:
         """Find out which of the two protocols it is; return the model that the reply names, "" for none."""
         try:

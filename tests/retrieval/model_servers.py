@@ -37,12 +37,14 @@ class ModelStandIn:
     """A server of one kind; ``faults`` yields a status to fail with, or 0, for each request that is posted.
 
     ``asked``: the bodies of what was posted, by path. ``headers``: of the last request.
+    ``connections``: those that are open.
     """
 
     def __init__(self, kind: Kind, models: Sequence[str] = ("BAAI/bge-m3",), dimension: int = 64) -> None:
         self.kind, self.models, self.dimension = kind, list(models), dimension
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.headers: dict[str, str] = {}
+        self.connections: set[object] = set()
         self.faults: Iterator[int] = iter(())
         self.garble: Callable[[Any], Any] = lambda reply: reply
 
@@ -51,6 +53,14 @@ class ModelStandIn:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                stand_in.connections.add(self)
+
+            def finish(self) -> None:
+                super().finish()
+                stand_in.connections.discard(self)
 
             def do_GET(self) -> None:
                 self._reply(*stand_in.look_up(self.path))

@@ -90,6 +90,25 @@ def test_scores_do_not_depend_on_what_else_is_asked(late_index, late_model, monk
     assert len(vectors.nearest(queries[:1], 1000)[0]) == len(store)
 
 
+def test_fewer_hits_are_the_first_of_more_where_scores_are_equal(tmp_path, monkeypatch):
+    dimension, passages = 4, 60
+    np.tile(np.eye(dimension, dtype=np.float16)[0], (passages, 1)).tofile(tmp_path / TOKENS)
+    np.ones(passages, np.int32).tofile(tmp_path / LENGTHS)
+    vectors = TokenVectors(tmp_path, dimension, passages)
+    for query in (np.eye(dimension, dtype=np.float16)[:1], np.zeros((1, dimension), np.float16)):
+        assert [[row for row, _ in vectors.nearest([query], k)[0]] for k in (1, 3, 5)] == [
+            [0], [0, 1, 2], [0, 1, 2, 3, 4],
+        ]  # fmt: skip
+    monkeypatch.setattr("retrieval.dense.late._UNDECIDED", 2)
+    assert [row for row, _ in vectors.nearest([query], 3)[0]] == [0, 1, 2]
+
+
+def test_what_is_for_one_vector_a_passage_is_refused(late_index):
+    for options in ({"hop_encoder": "default"}, {"nprobe": 3}, {"ef_search": 3}):
+        with raises_message(ConfigError):
+            search(late_index, "salt", **options)
+
+
 def test_an_interrupted_build_goes_on_where_it_was(late_index, late_model, tmp_path):
     encoder, store = LateEncoder(late_model), PassageStore(late_index)
     whole = [(late_index / name).read_bytes() for name in (TOKENS, LENGTHS)]

@@ -17,7 +17,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.open import open_retriever
 from retrieval.store import PassageStore
-from retrieval.title_links import TITLES, TitleTable
+from retrieval.title_links import TITLES, HitTitles, TitleTable
 from tests.fakes import ScriptedGenerator
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served
@@ -220,6 +220,16 @@ async def test_passages_of_a_search_server_are_linked_as_far_as_they_are_hits(in
         for each in (plain, linked, whole):
             await each.close()
     await inner.close()
+
+
+def test_a_word_above_many_hits_is_no_name_where_no_source_shows_what_it_is() -> None:
+    def named(titles: Sequence[str], text: str) -> list[int]:
+        hits = HitTitles(Passage(str(row), title, "") for row, title in enumerate(titles))
+        return [len(passages) for _, passages in hits.find(text)]
+
+    assert named(["Introduction"] * 6, "The Introduction tells more.") == []
+    assert named(["Chicago"] * 3, "It is in Chicago.") == [3]
+    assert named(["The Long Chronicle"] * 6, "See The Long Chronicle.") == [6]
 
 
 @pytest.mark.slow

@@ -18,14 +18,18 @@ from corag.core.errors import (
 from corag.core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.dense.encoder import Encoder
 from retrieval.dense.placement import Placement
+from retrieval.dense.search import FaissIndex
+from retrieval.dense.vector_check import sample_rows
 from retrieval.http import model_server
 from retrieval.http.encoder import ServedEncoder
 from retrieval.http.reranker import ServedReranker
 from retrieval.index_manifest import read_manifest
 from retrieval.open import open_retriever
 from tests.messages import raises_message
-from tests.retrieval.conftest import ignore, write_jsonl
+from tests.retrieval import model_servers
+from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.model_servers import Kind, ModelStandIn, score_of, vector_of
 from tests.serving import free_port
 
@@ -84,6 +88,54 @@ def test_vllm_cuts_what_is_too_long_as_the_others_do() -> None:
         assert np.allclose(long, begin)
         scores = ServedReranker(server.url, SOON).score([("river", ["word " * 90, "a river"])])
         assert scores[0] == [0.0, 1.0]
+
+
+async def test_an_index_of_a_server_is_opened_with_the_same_model_here(
+    tiny_encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = Encoder(tiny_encoder)
+    monkeypatch.setattr(model_servers, "vector_of", lambda text, _: local.encode([text])[0])
+    with ModelStandIn("vllm") as server:
+        folder = built(server.url, tmp_path)
+    assert (await best(folder, TOWNS[17].contents, encoder=tiny_encoder))[0] == "17"
+
+
+@pytest.mark.parametrize("made_by", ["IVF16,SQ8", "HNSW8_SQ8"])
+def test_the_check_of_vectors_leaves_searches_as_deep_as_they_are_set(made_by: str, tmp_path: Path) -> None:
+    import faiss
+
+    encoder = Encoder(static_encoder(tmp_path / "static"))
+    towns = [Passage(str(i), f"Town{i}", f"Town{i} lies on the river number{i}.") for i in range(700)]
+    vectors = encoder.encode([town.contents for town in towns])
+    index = faiss.index_factory(64, made_by, faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "index"))
+    found = {}
+    for depth in (1, 64):
+        opened = FaissIndex(tmp_path / "index", str, ef_search=depth, nprobe=depth, threads=1)
+        found[depth] = opened.search(vectors[:20], 100)
+        opened.check("the vectors", [towns[row] for row in sample_rows(700)], encoder, prefix="")
+        assert opened.search(vectors[:20], 100) == found[depth]
+    assert found[1] != found[64], "the depth tells"
+
+
+async def test_connections_end_with_the_last_retriever_that_has_them(tmp_path: Path) -> None:
+    with ModelStandIn("vllm") as encoder, ModelStandIn("tei") as reranker:
+        config = RetrieverConfig([built(encoder.url, tmp_path)], reranker=reranker.url)
+        first, second = await open_retriever(config), await open_retriever(config)
+        for each in (first, second):
+            await each.search("Town17", 3)
+        await first.close()
+        assert [hit.id for hit in await second.search("Town18 lies on", 1)] == ["18"], "they share an encoder"
+        assert encoder.connections and reranker.connections
+        await second.close()
+        await second.close()
+        for _ in range(100):
+            if not encoder.connections and not reranker.connections:
+                break
+            await asyncio.sleep(0.05)
+        assert not encoder.connections and not reranker.connections
 
 
 async def test_a_refused_text_is_named_and_the_others_are_answered(tmp_path: Path) -> None:
@@ -232,6 +284,16 @@ async def test_hits_of_any_index_are_re_ranked_by_a_server(
         with raises_message(BackendError):
             await retriever.search("another query of the river", 3)
         await retriever.close()
+
+
+def test_lucenes_vectors_cannot_be_compared_with_a_servers(tmp_path: Path) -> None:
+    corpus = write_jsonl(tmp_path / "corpus.jsonl", TOWNS)
+    for kind in ("lucene_flat", "lucene_hnsw"):
+        with raises_message(ConfigError):
+            build_index(
+                IndexConfig([str(corpus)], "out", kind=kind, encoder="http://127.0.0.1:9/v1"),  # type: ignore[arg-type]
+                ignore,
+            )
 
 
 def test_what_the_server_decides_is_not_set_here(tmp_path: Path) -> None:
