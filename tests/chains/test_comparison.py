@@ -4,6 +4,7 @@ import pytest
 
 from corag.chains.chain import Hop
 from corag.chains.comparison import compare, next_sub_query
+from corag.chains.comparison.values import read_date
 from corag.core.text import exact_match
 from corag.core.types import Question
 from eval.datasets import load_questions
@@ -26,6 +27,9 @@ TITLES = (
     "When was American Rye released? > American Rye came out in 1951."
 )
 TOWERS = "How tall is Oat Tower? > 1,200 m | How tall is Rye Tower? >"
+STATES = "What state is Oat in? > {} | In which state is Rye? > {}"
+BIRTHPLACES = "Where was Ana Bo born? > {} | Where was Li Wu born? > {}"
+SAME_PLACE = "Were Ana Bo and Li Wu born in the same {}?"
 BANDS = "What country is Salt and Sand from? > India | What country is Rye and Co from? > Indian"
 
 
@@ -63,6 +67,21 @@ def answer(question, hops, refused=""):
         ("Did Ana Bo and Li Wu have the same nationality?", f"{FROM} He is English.", "no"),
         ("Were both Ana and Wu, born in the same place?",
          "Where was Ana born? > Lima | Where was Wu born? > Lima, Peru", "yes"),
+        ("Are Oat and Rye located in the same state?", STATES.format("It is in Texas.", "Texas"), "yes"),
+        ("Are Oat and Rye located in the same state?", STATES.format("Texas", "Ohio, U.S."), "no"),
+        (SAME_PLACE.format("place"), BIRTHPLACES.format("She was born in Rome.", "Rome, Italy"), "yes"),
+        (SAME_PLACE.format("city"), BIRTHPLACES.format("Rome, Italy", "Pisa, Italy"), "no"),
+        ("Who died younger, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Li Wu"),
+        ("Who lived to be older, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Ana Bo"),
+        ("Who is older, Ana Bo or Li Wu?", f"When was Ana Bo's husband born? > 1850 | {BORN}", "Li Wu"),
+        ("Who is older, Ana Bo or Li Wu?", f"When was the father of Ana Bo born? > 1850 | {BORN}", "Li Wu"),
+        ("Who is older, Ana Bo or Li Wu?", "What is Ana Bo's date of birth? > 1913 | Li Wu's birth? > 1893",
+         "Li Wu"),
+        ("Which band is older, Oat or Rye?", "When was Oat formed? > 1990 | When was Rye founded? > 1980",
+         "Rye"),
+        ("Who died first, Ana Bo or Li Wu?", "When did Ana Bo die? > 44 BC | When did Li Wu die? > "
+         "19 May 1913 – c. 4 June 1950", "Ana Bo"),
+        (FILMS, f"{DIRECTORS} | When was Mara Velden's wife born? > 1850 | {MARA} | {ODE}", "Salt And Rye"),
         (FILMS, f"{DIRECTORS} | {MARA} | {ODE}", "Salt And Rye"),
         (FILMS, f"When was The Glass Hour's director born? > 1913 | {DIRECTORS} | {ODE}", "Salt And Rye"),
         (SAME_FILMS,
@@ -93,10 +112,47 @@ def test_what_the_sub_answers_decide(question, hops, expected):
         (FILMS, f"{DIRECTORS} | {MARA} | When was Ode Issel born? > 1893 or 1895"),
         (FILMS, f"{DIRECTORS} | {MARA} | When were Mara Velden and Ode Issel born? > 1893"),
         ("Which is taller, Oat Tower or Rye Tower?", f"{TOWERS} 900 ft"),
+        # Places that share more than a country may be one, or lie in one.
+        ("Are Oat and Rye located in the same state?",
+         STATES.format("San Antonio, Texas", "Dallas, Texas")),
+        ("Are Oat and Rye located in the same state?",
+         STATES.format("Macon, Georgia", "Atlanta, Georgia")),
+        (SAME_PLACE.format("state"), BIRTHPLACES.format("Austin", "Dallas")),
+        (SAME_PLACE.format("place"), BIRTHPLACES.format("Rome, Italy", "Rome, Lazio, Italy")),
+        (SAME_PLACE.format("place"), BIRTHPLACES.format("Italy", "Rome, Italy")),
+        (SAME_PLACE.format("place"), "When was Ana Bo born? > 1913 | When was Li Wu born? > May 1893"),
+        # Dates of others, and of other events.
+        ("Who died first, Ana Bo or Li Wu?", "When did Ana Bo die? > 1960 | When did Li Wu die? > "
+         "He died in Boston in 1950; his wife died in 1975."),
+        ("Who died younger, Ana Bo or Li Wu?", DIED),
+        ("Who is older, Ana Bo or Li Wu?",
+         "When was Ana Bo's wife born? > 1850 | When was Li Wu born? > 1890"),
+        ("Who is older, Ana Bo or Li Wu?", "When did Ana Bo marry? > 1950 | When was Li Wu born? > 1930"),
+        ("Are Oat and Rye from the same country?",
+         "Where is the band Oat from? > Atlanta, Georgia | Where is Rye from? > United States"),
+        ("Are Oat and Rye from the same country?",
+         "Where is the film Oat set? > Norway | Where is Rye from? > Norway"),
     ],
 )  # fmt: skip
 def test_what_is_unclear_is_left_to_the_model(question, hops):
     assert answer(question, hops) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "year"),
+    [
+        ("1686–1753", 1753),
+        ("(19 May 1913 – c. 4 June 1950)", 1950),
+        ("from 1913 until 1950", 1950),
+        ("300 BC to 1950", 1950),
+        ("He died in Boston in 1950; his wife died in 1975.", None),
+        ("in October 1950, his half-brother in 1975", None),
+        ("1950-05-04, and she on 1975-02-03", None),
+    ],
+)
+def test_two_dates_are_a_span_only_with_a_dash_or_a_word_between_them(text, year):
+    date = read_date(text, end=True)
+    assert (date and date.first[0]) == year
 
 
 def test_a_refused_sub_answer_is_no_value():

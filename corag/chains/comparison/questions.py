@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from corag.chains.comparison.values import Date, plain, read_country, read_date, read_number
+from corag.chains.comparison.values import Date, read_country, read_date, read_number, read_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,13 @@ DATE = Aspect(
     "date",
     words_pattern(f"{_WHEN}|released?|publication"),
     read_date,
-    words_pattern("born|birth|died?|death"),
+    words_pattern("born|birth|died?|death|marr(?:y|ied|iage)|set|won|awarded"),
 )
-AGE = Aspect("age", words_pattern(f"{_WHEN}|{_BORN.pattern}"), read_date, _DIED)  # people, and bands
+_MADE = (
+    r"form\w*|found\w*|establish\w*|creat\w*|buil[td]\w*|construct\w*|open\w*|releas\w*|publi(?:sh|cat)\w*|"
+    r"incorporat\w*|launch\w*|start\w*"
+)
+AGE = Aspect("age", words_pattern(f"{_BORN.pattern}|{_MADE}"), read_date, _DIED)  # people, bands, buildings
 LIFE = Aspect("life", _NEVER, _read_end, _NEVER)  # of a birth and a death
 COUNTRY = Aspect(
     "country",
@@ -69,7 +73,7 @@ COUNTRY = Aspect(
         "countr(?:y|ies)|nation|nationality|citizen(?:ship)?|origin|originate[ds]?|from|where|located"
     ),
     read_country,
-    _DIED,
+    words_pattern(rf"{_DIED.pattern}|set|takes? place|took place"),
 )
 
 _SINGS = r"perform\w*|sings?|sang|singer|artist"
@@ -141,6 +145,8 @@ def read_tasks(question: str) -> Iterator[Task]:
 def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
     """Return what is compared and which of two is wanted; None where the question does not tell."""
     want = "earlier" if re.fullmatch(_EARLIER, how) else "later" if re.fullmatch(_LATER, how) else ""
+    if how.startswith(("old", "young")) and (_DIED.search(stem) or re.search(r"\blived?\b", stem)):
+        return LIFE, "less" if how.startswith("young") else "more"
     if want:
         aspect = next(
             (
@@ -176,12 +182,11 @@ def _read_same(match: re.Match[str]) -> Iterator[Task]:
 
 def _place(what: str, tail: str) -> Aspect:
     event = _BORN.pattern if "born" in tail else _DIED.pattern if "die" in tail else ""
-    return Aspect(
-        what,
-        re.compile(event or words_pattern(what).pattern, re.IGNORECASE),
-        lambda text: plain(text) or None,
-        _NEVER,
-    )
+    asked = event or words_pattern(what).pattern
+    if event and what not in ("place", "city", "town", "village"):
+        # Where somebody was born is not in which state: that must be asked for.
+        asked = rf"^(?=.*\b{what}\b).*{event}"
+    return Aspect(what, re.compile(asked, re.IGNORECASE), read_place, _NEVER)
 
 
 def _peel_front(side: str, roles: list[str]) -> str:

@@ -26,9 +26,15 @@ from corag.chains.comparison.questions import (
     read_tasks,
     words_pattern,
 )
-from corag.chains.comparison.values import Date, plain
+from corag.chains.comparison.values import Date, plain, same_place
 
 ALIKE = 90.0  # of 100: how alike a name and its like in a sub-query must be (partial ratio of letters)
+_RELATIVES = words_pattern(
+    r"wi(?:fe|ves)|husbands?|spouses?|widow(?:er)?|fianc\w+|partner|(?:step|grand)?(?:father|mother|son|daughter)s?|"
+    r"(?:grand)?parents?|(?:grand)?child(?:ren)?|(?:step)?(?:brother|sister)s?|siblings?|twin|uncle|aunt|nephew|"
+    r"niece|cousin"
+)
+_OWN = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
 LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
 
 
@@ -140,6 +146,8 @@ def _follow(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[_Candidate]
             [] if hop.refused else _owners(plain(hop.sub_query), candidates)
         ):
             of_role = bool(role.search(words))
+            if _asks_of_another(hop.sub_query, words, candidate, name, aspect, role):
+                continue
             asked = aspect.asked.search(words) and not aspect.other.search(words)
             if asked and (by_bearer or of_role if task.role else not of_role):
                 if (value := aspect.read(_without(task.candidates, hop.sub_answer))) is not None:
@@ -150,6 +158,17 @@ def _follow(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[_Candidate]
                 candidate.bearers.append(re.split(r"\b(?:is|was|by)\b", hop.sub_answer)[-1].strip(" ."))
                 candidate.asked_bearer.append((hop.sub_query, name, by_bearer))
     return candidates
+
+
+def _asks_of_another(
+    sub_query: str, words: str, candidate: _Candidate, name: str, aspect: Aspect, role: re.Pattern[str]
+) -> bool:
+    """Whether a sub-query is about somebody or something of a candidate's: "When was A's wife born?"."""
+    if _RELATIVES.search(aspect.asked.sub(" ", words)):
+        return True
+    written = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
+    owned = re.search(rf"{_shape(written)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
+    return bool(owned) and not any(each.search(owned.group(1)) for each in (aspect.asked, _OWN, role))
 
 
 def _without(names: Sequence[str], sub_answer: str) -> str:
@@ -211,10 +230,8 @@ def _alike(name: str, text: str) -> float:
 def _answer(task: Task, first: Any, second: Any) -> str:
     """Return the answer that two values give; "" where they do not tell, such as two days of one year."""
     if task.want in ("same", "different"):
-        same = first == second or (
-            isinstance(first, str) and task.aspect is not COUNTRY and _within(first, second)
-        )
-        return "yes" if same == (task.want == "same") else "no"
+        same = first == second if task.aspect is COUNTRY else same_place(first, second)
+        return "" if same is None else "yes" if same == (task.want == "same") else "no"
     if isinstance(first, Date):
         smaller = None if first.overlaps(second) else first.last < second.first
     elif task.aspect is LIFE:
@@ -229,11 +246,6 @@ def _answer(task: Task, first: Any, second: Any) -> str:
     if task.yes_or_no:
         return "yes" if first_wins else "no"
     return task.candidates[0 if first_wins else 1]
-
-
-def _within(one: str, other: str) -> bool:
-    """Whether one place is written as the beginning of the other ("Lima", "Lima, Peru")."""
-    return f"{one} ".startswith(f"{other} ") or f"{other} ".startswith(f"{one} ")
 
 
 def _life(birth: tuple[Date, str] | None, death: tuple[Date, str] | None) -> tuple[Any, str] | None:

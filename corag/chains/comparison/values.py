@@ -29,11 +29,18 @@ _DATES = tuple(
         r"(?<![\d.,])(?P<year>1\d\d\d|20\d\d)\b(?![.,]\d)",
     )
 )
-_SPAN = re.compile(r"\s*(?:[-–—]|to|until)\s*", re.IGNORECASE)
+# All that stands between the two dates of a span: "1686–1753", "3 May 44 BC) to (c. 14 AD".
+_SPAN = re.compile(
+    r"[\s?)\]]*(?:(?:AD|CE)[\s)\]]*)?(?:[-–—]\s*|\s(?:to|until)\s+)(?:(?:c\.?|ca\.?|circa|about)\s*)?[(\[]?",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
     r"(?<![\w.,])(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?:\s+(thousand|million|billion))?\b"
 )
 _SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
+_STATE = re.compile(  # Georgia in "Atlanta, Georgia" or "Georgia, U.S.", which may be the state
+    r",\s*Georgia\b|\bstate of Georgia\b|\bGeorgia(?=,?\s+(?:\(\s*)?(?:the\s+)?(?:U\.?S|United States))"
+)
 _WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _WORD_NUMBER = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
@@ -56,15 +63,20 @@ def read_dates(text: str) -> list[Date]:
     >>> [date.first for date in read_dates("born 19 February 1913, died in March 44 BC")]
     [(1913, 2, 19), (-43, 1, 1)]
     """
-    places: list[tuple[int, Date]] = []
+    return [date for _, _, date in _find_dates(text)]
+
+
+def _find_dates(text: str) -> list[tuple[int, int, Date]]:
+    """Return the dates that a text states, each with where it begins and ends."""
+    places: list[tuple[int, int, Date]] = []
     rest = text
     for pattern in _DATES:
         for match in pattern.finditer(rest):
             if (date := _date(match.groupdict())) is not None:
-                places.append((match.start(), date))
+                places.append((*match.span(), date))
         # Of the same length, so that places stay what they are.
         rest = pattern.sub(lambda match: " " * len(match.group()), rest)
-    return [date for _, date in sorted(places, key=lambda each: each[0])]
+    return sorted(places, key=lambda each: each[0])
 
 
 def _date(parts: Mapping[str, str | None]) -> Date | None:
@@ -88,8 +100,10 @@ def read_date(text: str, *, end: bool = False) -> Date | None:
 
     Of a span ("1686–1753") the first, or the last at its ``end``.
     """
-    dates = read_dates(text)
-    if len(dates) == 2 and _SPAN.search(text) and not dates[0].overlaps(dates[1]):
+    places = _find_dates(text)
+    dates = [date for _, _, date in places]
+    is_span = len(places) == 2 and _SPAN.fullmatch(text[places[0][1] : places[1][0]])
+    if is_span and not dates[0].overlaps(dates[1]):
         return dates[1 if end else 0] if dates[0].first < dates[1].first else None
     return dates[0] if dates and all(each.overlaps(dates[0]) for each in dates) else None
 
@@ -141,6 +155,7 @@ def read_country(text: str) -> str | None:
     ('United States', 'Guinea-Bissau', None)
     """
     pattern, names = _countries()
+    text = _STATE.sub(" ", text)
     # "us" and "in" are words, too: what is short must be written in capitals.
     found = {
         names[match.group()]
@@ -148,3 +163,50 @@ def read_country(text: str) -> str | None:
         if len(match.group()) > 2 or re.search(rf"\b{'[.]?'.join(match.group().upper())}\b", text)
     } - {""}
     return found.pop() if len(found) == 1 else None
+
+
+# "It is in", "She was born in the town of": what a sentence has before the name of a place.
+_BEFORE_PLACE = re.compile(
+    r"^(?:(?:it|he|she|they|this|that)\s+)?(?:(?:is|was|are|were)\s+)?(?:both\s+)?"
+    r"(?:(?:born|died|buried|killed|located|situated|based)\s+)?(?:(?:in|at|near)\s+)?"
+    r"(?:the\s+)?(?:(?:city|town|village|state|province|county|region)\s+of\s+)?"
+)
+_JOINING = {"the", "of", "in", "and", "at", "near"}
+
+
+def read_place(text: str) -> str | None:
+    """Return the place that a text names, in small letters; None of a text with digits, which is a date.
+
+    >>> read_place("She was born in Lima, Peru."), read_place("Lima"), read_place("May 1913")
+    ('lima peru', 'lima', None)
+    """
+    if re.search(r"\d", text):
+        return None
+    return _BEFORE_PLACE.sub("", plain(text)) or None
+
+
+def same_place(one: str, other: str) -> bool | None:
+    """Whether two of :func:`read_place` are one; None where that is not certain.
+
+    They are if one is written as the beginning of the other. They may be if they share a word (of two cities
+    the state) other than their country's, or if one of them is a country.
+
+    >>> same_place("lima", "lima peru"), same_place("lima", "rome"), same_place("waco texas", "austin texas")
+    (True, False, None)
+    """
+    if f"{one} ".startswith(f"{other} ") or f"{other} ".startswith(f"{one} "):
+        return True
+    words, others = ({*_without_country(each).split()} - _JOINING for each in (one, other))
+    return False if words and others and not words & others else None
+
+
+def _without_country(place: str) -> str:
+    """Return a place without its country, in small letters; Georgia stays, which may be a state."""
+    pattern, names = _countries()
+
+    def cleared(match: re.Match[str]) -> str:
+        name = match.group()
+        is_whole = name in ("us", "usa", "uk") or name == plain(names[name])  # not a part: "New South Wales"
+        return " " if is_whole and name != "georgia" else name
+
+    return pattern.sub(cleared, place)
