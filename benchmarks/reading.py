@@ -1,9 +1,11 @@
 """How well the chains of finished runs read: python -m benchmarks.reading RUN ... (corag's, greedy).
 
-Of the hops of all chains: how many had a gold passage among the passages read; of those, how many sub-answers
-are one of the annotated answers; of the others, how many were refused; and how many hops were made for how
-many were needed. An annotated answer is a hop's of the question's decomposition, or the question's own; it
-counts if one of the two texts holds the other's whole words.
+Of the hops of all chains: how many had their gold passage among the passages read, how many of those gave
+its answer and how many were refused; how many of the others were refused; and how many hops were made for
+how many were needed. A hop's gold is that of the annotated hop in the same place; the last one's answer may
+also be written as the question's. A hop that is made beyond those has none. Where the dataset does not
+annotate hops, any gold passage and any answer of the question counts. An answer is right if one of the two
+texts holds the other's whole words. (A chain that takes the hops in another order counts as wrong.)
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +31,14 @@ def measure(run: Path) -> dict[str, Any]:
         if answer is None:
             counts["failed"] += 1
             continue
-        gold = {hop["answer"] for hop in question["decomposition"]} | set(question["answers"])
         hops = answer["chains"][0]["hops"]
         needed = len(question["decomposition"]) or question["hops"]
         made.setdefault(needed, Counter())[len(hops)] += 1
-        for hop in hops:
-            read = set(hop["passage_ids"][: options["passages_per_hop"]])
-            supported = bool(read & set(question["supporting"]))
+        for place, hop in enumerate(hops):
+            passages, answers = gold_of(question, place)
+            supported = bool(set(hop["passage_ids"][: options["passages_per_hop"]]) & passages)
             said = hop["sub_answer"]
-            right = any(mentions([said], [each]) or mentions([each], [said]) for each in gold)
+            right = any(mentions([said], [each]) or mentions([each], [said]) for each in answers)
             counts["hops"] += 1
             counts["gold read"] += supported
             counts["right where gold was read"] += supported and right and not hop["refused"]
@@ -46,6 +48,17 @@ def measure(run: Path) -> dict[str, Any]:
         "counts": dict(counts),
         "hops needed: made": {n: dict(sorted(c.items())) for n, c in made.items()},
     }
+
+
+def gold_of(question: Mapping[str, Any], place: int) -> tuple[set[str], set[str]]:
+    """Return the gold passages and the answers of a chain's hop, counted from 0."""
+    steps = question["decomposition"]
+    if not steps or not all(step["passage_id"] and step["answer"] for step in steps):
+        return set(question["supporting"]), {step["answer"] for step in steps} | set(question["answers"])
+    if place >= len(steps):
+        return set(), set()
+    further = set(question["answers"]) if place == len(steps) - 1 else set()
+    return {steps[place]["passage_id"]}, {steps[place]["answer"]} | further
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ This is a program of its own, not a command: accelerate starts it once per devic
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,12 +39,15 @@ def main(config: EncoderTraining) -> dict[str, Any]:
     """
     base: list[str] = []
     prompts: list[Prompts] = []
+    frozen: list[Any] = []
 
     def load_model(folder: str) -> Any:
         from sentence_transformers import SentenceTransformer
 
         model = SentenceTransformer(folder)
         base.append(model_fingerprint(model))
+        # What the passages' vectors are of, while the model itself learns.
+        frozen.extend([copy.deepcopy(model)] if config.passages == "frozen" else [])
         prompts.append(own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder))))
         return model
 
@@ -55,16 +59,20 @@ def main(config: EncoderTraining) -> dict[str, Any]:
     return retriever.train_model(
         config,
         load_model,
-        lambda model, rows: make_trainer(config, model, rows, prompts[0]),
-        lambda model: scorer(model, prompts[0]),
+        lambda model, rows: make_trainer(config, model, rows, prompts[0], *frozen),
+        lambda model: scorer(model, prompts[0], *frozen),
         finish,
     )
 
 
 def make_trainer(
-    config: EncoderTraining, model: Any, rows: Mapping[str, list[dict[str, Any]]], prompts: Prompts
+    config: EncoderTraining,
+    model: Any,
+    rows: Mapping[str, list[dict[str, Any]]],
+    prompts: Prompts,
+    frozen: Any = None,
 ) -> Any:
-    """Build sentence-transformers' trainer."""
+    """Build sentence-transformers' trainer. ``frozen``: what encodes passages that are frozen."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.base.training_args import BatchSamplers
     from sentence_transformers.sentence_transformer import losses
@@ -79,7 +87,7 @@ def make_trainer(
         "prompts": {name: prompts.query if name == "query" else prompts.document for name in columns},
     }
     if config.passages == "frozen":
-        loss: Any = FrozenPassagesLoss(model)
+        loss: Any = FrozenPassagesLoss(model, frozen)
     elif config.mini_batch:
         loss = losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=config.mini_batch)
     else:
@@ -115,12 +123,13 @@ def columns_of(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
     )
 
 
-def scorer(model: Any, prompts: Prompts) -> retriever.Score:
-    """Return how an encoder ranks passages: by cosine."""
+def scorer(model: Any, prompts: Prompts, frozen: Any = None) -> retriever.Score:
+    """Return how an encoder ranks passages: by cosine. ``frozen``: what encodes these, if not itself."""
+    of_passages = model if frozen is None else frozen
 
     def score(query: str, passages: Sequence[str]) -> Sequence[float]:
         one = model.encode([query], prompt=prompts.query, normalize_embeddings=True, show_progress_bar=False)
-        many = model.encode(
+        many = of_passages.encode(
             list(passages), prompt=prompts.document, normalize_embeddings=True, show_progress_bar=False
         )
         return [float(each) for each in many @ one[0]]

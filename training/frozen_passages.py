@@ -6,7 +6,6 @@ import.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,15 +16,15 @@ _REMEMBERED = 200_000  # vectors of passages: 300 MB at 384 dimensions
 
 
 class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
-    """Its first column is encoded by the model that learns, the others by a copy of it that does not.
+    """Its first column is encoded by ``model``, which learns, the others by ``frozen``, which does not.
 
     A passage is encoded once: it comes again in every epoch.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, frozen: Any) -> None:
         super().__init__(model)
         # In a list, so that it is no part of this module: nothing trains, saves or wraps it.
-        self._frozen = [copy.deepcopy(model).eval().requires_grad_(False)]
+        self._frozen = [frozen.eval().requires_grad_(False)]
         self._vectors: dict[bytes, torch.Tensor] = {}
 
     def forward(self, sentence_features: Iterable[dict[str, torch.Tensor]], labels: torch.Tensor) -> Any:

@@ -308,7 +308,9 @@ def find_test_names(report: ChainsReport) -> list[str]:
     >>> find_test_names(SimpleNamespace(settings=settings, files=["x/dev.json"]))
     ['dev.json', 'validation']
     """
-    splits = [chains.get("questions", {}).get("split", "") for chains in report.settings["chains"]]
+    splits = [
+        each.get("questions", {}).get("split", "") for each in (*report.settings["chains"], report.settings)
+    ]
     names = [*(Path(file).name for file in report.files), *splits]
     return [name for name in dict.fromkeys(names) if _TEST_NAME.search(name.lower())]
 

@@ -24,7 +24,7 @@ from training.chains import ChainRow, Description, describe, read_chain_manifest
 from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
 from training.sample import SampleRunConfig, sample_into, scorable_questions
-from training.sampling import SampleConfig, check_question
+from training.sampling import SampleConfig, check_questions
 
 
 class _Folder:
@@ -168,8 +168,7 @@ async def sample_chains(
     # The file is written in our own format, whatever the questions came in.
     run = with_keywords(base, {**options, **{name: read_as[name] for name in read_as if name != "scorer"}})
     question_list = scorable_questions(run, run.load())
-    for question in question_list:
-        check_question(question, run.sample)
+    check_questions(question_list, run.sample)
     run.corag.check_files()
     async with choose_executor(run.workers, run.batch_size, len(question_list), model, index) as executor:
         await sample_into(run, question_list, executor)

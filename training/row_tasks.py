@@ -115,10 +115,19 @@ def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
 
 
 def _refusal(source: RowSource, number: int) -> Iterator[TrainingExample]:
-    """Yield a hop whose passages do not hold the annotated answer: what the search found without those."""
+    """Yield a hop whose passages do not hold the annotated answer: what the search found without those.
+
+    Gold passages are left out too, which may write the answer otherwise.
+    """
     assert source.chain is not None
     hop, hits, corag = source.chain.hops[number - 1], source.chain.hits[number - 1], source.corag
-    silent = [hit for hit in hits if not mentions([hit.passage.contents], [hop.sub_answer])]
+    question = source.row.question
+    answers = [hop.sub_answer, *(question.answers if number == len(source.chain.hops) else ())]
+    silent = [
+        hit
+        for hit in hits
+        if hit.id not in question.supporting and not mentions([hit.passage.contents], answers)
+    ]
     # What a model answered itself may be wrong, so its absence says nothing.
     if not source.row.annotated or not silent:
         return
@@ -181,6 +190,15 @@ def _check_candidate_answers(rows: Sequence[ChainRow]) -> None:
         )
 
 
+def _check_annotated(rows: Sequence[ChainRow]) -> None:
+    if not any(row.annotated for row in rows):
+        raise ConfigError(
+            "the row task refusal wants annotated chains, since what a model answered may be wrong, but all "
+            "of these were sampled or given: sample with --sample.source decomposition, or leave refusal out "
+            "of --rows.tasks."
+        )
+
+
 def _read_first(source: RowSource, number: int) -> Iterator[TrainingExample]:
     """Yield what one_step would ask: the reader, with what the first search found."""
     assert source.ircot is not None
@@ -236,7 +254,7 @@ ROW_TASKS: Mapping[str, RowTask] = {
     for task in (
         RowTask("sub_query", _each_hop, _sub_query, template=_of_corag("sub_query")),
         RowTask("sub_answer", _each_hop, _sub_answer, template=_of_corag("sub_answer")),
-        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer")),
+        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer"), check=_check_annotated),
         RowTask("final_answer", _once, _final_answer, template=_of_corag("final_answer")),
         RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
         RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),

@@ -40,7 +40,7 @@ from retrieval.config import RetrieverConfig
 from training.sampling import (
     SampleConfig,
     SampledChains,
-    check_question,
+    check_questions,
     collect_thoughts,
     sample_chains,
 )
@@ -109,8 +109,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
     Raises :class:`DataError` for a question that cannot be sampled for, before an engine opens.
     """
     questions = scorable_questions(config, questions)
-    for question in questions:
-        check_question(question, config.sample)
+    check_questions(questions, config.sample)
     if config.sample.source == "thoughts" and not config.workers.enabled:
         opening = open_search_executor(config.retriever)
     else:

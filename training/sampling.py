@@ -221,15 +221,22 @@ async def follow_given_chain(
     """Take over the chain that the dataset brings, with what is found here for each of its sub-queries.
 
     Somebody's model sampled it, so nothing is asked of its sub-answers: wrong and refused ones stay, as in
-    the paper's training set. A chain without any hop is scored as it is.
+    the paper's training set. What is longer than its limit of tokens is marked as cut, so that no row teaches
+    it. A chain without any hop is scored as it is.
     """
     chain = Chain()
     for step in question.decomposition:
         hits = await search_hop(chain, step.question, tools, corag, path=f"hop {len(chain) + 1}")
         sub_answer, refused = corag.conventions.read_sub_answer(step.answer, corag.refusal)
-        chain = chain.then(
-            Hop(step.question, sub_answer, refused, tuple(hit.id for hit in hits)), tuple(hits)
+        hop = Hop(
+            step.question,
+            sub_answer,
+            refused,
+            tuple(hit.id for hit in hits),
+            query_cut=tools.count_tokens(step.question) > corag.max_sub_query_tokens,
+            answer_cut=tools.count_tokens(sub_answer) > corag.max_sub_answer_tokens,
         )
+        chain = chain.then(hop, tuple(hits))
     return await _score_at_end(chain, question, context, tools, config, corag)
 
 
@@ -280,10 +287,21 @@ def check_question(question: Question, config: SampleConfig) -> None:
             f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give "
             "one."
         )
-    if config.source != "model" and not question.decomposition:
+    if config.source not in ("model", "given") and not question.decomposition:
         raise DataError(
             f"question '{question.id}' brings no decomposition: give questions that do ('corag world', "
             "MuSiQue, 'corag/multihopqa'), or sample chains from the model (source 'model')."
+        )
+
+
+def check_questions(questions: Sequence[Question], config: SampleConfig) -> None:
+    """Raise :class:`DataError` if a question cannot be sampled for, or none brings the chain to take over."""
+    for question in questions:
+        check_question(question, config)
+    if config.source == "given" and questions and not any(each.decomposition for each in questions):
+        raise DataError(
+            "no question brings a chain, of which source 'given' takes over what the dataset has: give "
+            "questions of 'corag/multihopqa', or sample chains from the model (source 'model')."
         )
 
 

@@ -22,6 +22,7 @@ _SHOWN = (
     "passages_per_hop", "prune", "merge", "context", "context_passages", "context_order",
     "max_passage_tokens", "max_prompt_tokens", "refusal",
 )  # fmt: skip
+_BEFORE = {"prune": 0}  # what a training without the option had: it came later
 _LIMITS = ("max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
 _PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  # the first that chains note
 
@@ -54,7 +55,7 @@ class Taught:
         if not chains:
             return None
         return cls(
-            [chain["options"]["corag"] for chain in chains],
+            [{**_BEFORE, **chain["options"]["corag"]} for chain in chains],
             [tuple(chain["prompts"][: len(_PROMPTS)]) for chain in chains],
             frozenset(tasks),
             bool(settings.get("options", {}).get("adapter")),
@@ -76,7 +77,7 @@ class Taught:
         # The other rules are asked for on purpose; "length" is what nobody has asked for.
         if self.teaches_stopping and config.stop == "length":
             yield "stop", "learned", config.stop
-        if self.tasks and not self.teaches_stopping and not self.further and config.stop == "learned":
+        if self.lacks_stopping and config.stop == "learned":
             yield "stop", "length", config.stop
 
     @property
@@ -84,13 +85,22 @@ class Taught:
         """Whether the model was taught to say when a chain is enough."""
         return "stop" in self.tasks
 
+    @property
+    def lacks_stopping(self) -> bool:
+        """Whether it is certain that it was not."""
+        return bool(self.tasks) and not self.teaches_stopping and not self.further
+
     def words(self) -> list[str]:
         """Return the options of the command line that ask as it was taught."""
         from corag.chains.config import CoRAGConfig
 
         names = (*_SHOWN, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
-        words = option_words("corag", CoRAGConfig, self.options[-1], names)
-        return words + (["--corag.stop", "learned"] if self.teaches_stopping else [])
+        record = self.options[-1]
+        words = option_words("corag", CoRAGConfig, record, names)
+        if self.teaches_stopping:
+            return [*words, "--corag.stop", "learned"]
+        by_preset = CoRAGConfig.PRESETS.get(record.get("preset", ""), {}).get("stop")
+        return words + (["--corag.stop", "length"] if self.lacks_stopping and by_preset == "learned" else [])
 
 
 def option_words(

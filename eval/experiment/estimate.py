@@ -80,9 +80,10 @@ class Spent:
 
 
 def estimate(folder: Path, questions: int, answered: int) -> Estimate | None:
-    """Judge what ``questions`` more will take by the ``answered`` ones of a run.
+    """Judge what ``questions`` more will take by those that a run folder has answered.
 
-    None if these are fewer than :data:`FEWEST`. Raises :class:`DataError` if they cannot be read.
+    ``answered``: how many these are, of whatever questions. None if these are fewer than :data:`FEWEST`.
+    Raises :class:`DataError` if they cannot be read.
     """
     attempts = islice(read_attempts(folder), _MOST)
     rows = [*{row.question.id: row for row in attempts if not row.error}.values()]

@@ -48,7 +48,8 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
-    planned = estimate(run.path, len(waiting), answered) if min(len(waiting), answered) >= FEWEST else None
+    judged_by = len(run.answered)  # a folder may hold further questions
+    planned = estimate(run.path, len(waiting), judged_by) if min(len(waiting), judged_by) >= FEWEST else None
     spent = Spent()
     if planned:
         print_progress(f"{title}: about {planned}, judged by {planned.judged_by:,} that are answered")

@@ -76,7 +76,7 @@ def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
     run = RunConfig(**config.options_of(RunConfig))  # type: ignore[arg-type]
     questions = run.load()
     folders = asyncio.run(answer_dataset(run, draw_evenly(questions, config.pilot_size)))
-    return [_planned(name, folder, len(questions)) for name, folder in folders.items()]
+    return [_planned(name, folder, questions) for name, folder in folders.items()]
 
 
 def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[PlannedRun]:
@@ -85,7 +85,7 @@ def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[Plann
     pilots = [replace(cell, questions=draw_evenly(cell.questions, pilot)) for cell in cells]
     asyncio.run(answer_cells(pilots, openers))
     names = [cell.name for cell in test_cells] + [f"dev: {cell.name}" for cell in dev_cells]
-    return [_planned(name, cell.folder, len(cell.questions)) for name, cell in zip(names, cells, strict=True)]
+    return [_planned(name, cell.folder, cell.questions) for name, cell in zip(names, cells, strict=True)]
 
 
 def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]:
@@ -100,13 +100,14 @@ def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]
     return [questions[int((number + 0.5) * step)] for number in range(count)]
 
 
-def _planned(name: str, folder: Path, questions: int) -> PlannedRun:
-    answered = sum(not line.failed for line in read_lines(folder).values())
+def _planned(name: str, folder: Path, questions: Sequence[Question]) -> PlannedRun:
+    answered = {id_ for id_, line in read_lines(folder).items() if not line.failed}  # maybe of others, too
+    waiting_for = sum(question.id not in answered for question in questions)
     waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items() if each}
     return PlannedRun(
         name,
         folder,
-        questions,
-        estimate(folder, questions - answered, answered) if answered else None,
+        len(questions),
+        estimate(folder, waiting_for, len(answered)) if answered else None,
         waiting.get("search", 0.0) / max(sum(waiting.values()), 1e-9),
     )

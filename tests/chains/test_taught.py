@@ -85,6 +85,20 @@ def test_a_stop_that_nothing_taught_is_told_unless_an_earlier_training_may_have(
     assert not TUNED.taught_otherwise(training(TUNED, "verify", adapter={"name": "before"}))
 
 
+def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() -> None:
+    settings = training(CoRAGConfig(preset="lean", stop="length"), "sub_query")
+    assert "stop learned" in CoRAGConfig(preset="lean").taught_otherwise(settings)
+    asked = as_trained(settings)
+    assert (asked.preset, asked.stop) == ("lean", "length") and not asked.taught_otherwise(settings)
+
+
+def test_a_training_from_before_prune_was_shown_whole_passages() -> None:
+    settings = training(TUNED, "sub_query", "stop")
+    del settings["rows"][0]["chains"][0]["options"]["corag"]["prune"]
+    assert not TUNED.taught_otherwise(settings)
+    assert "with prune 0, but is asked with prune 2" in replace(TUNED, prune=2).taught_otherwise(settings)
+
+
 def test_a_training_of_something_else_says_nothing() -> None:
     for settings in ({}, {"rows": []}, {"rows": [{"chains": [{"options": {"ircot": {}}}]}]}):
         assert not CoRAGConfig().taught_otherwise(settings)

@@ -29,7 +29,7 @@ from training.chains import ChainRow, read_chains
 from training.data import RowsConfig, is_validation, tokenise
 from training.experimental.pairs import PairsConfig, Preference, Sibling, tokenise_pair
 from training.row_source import TrainingExample
-from training.row_tasks import RowTask, best_stop_hop
+from training.row_tasks import ROW_TASKS, RowTask, best_stop_hop
 from training.sampling import SampledChain
 
 ROLES = {
@@ -107,6 +107,21 @@ def test_refusals_are_taught_on_what_a_search_found_without_the_answer(renderer)
     assert shown == [False, False, True, True] and hop.sub_query in made.prompt.text
     # What a model answered itself may be wrong: that it stands nowhere is no reason to refuse.
     assert examples_of(replace(row, annotated=False), renderer.count, config) == []
+    with raises_message(ConfigError):
+        ROW_TASKS["refusal"].check([replace(row, annotated=False)])
+    ROW_TASKS["refusal"].check([row, replace(row, annotated=False)])
+
+
+def test_no_refusal_is_taught_beside_a_gold_passage_or_an_alias(renderer):
+    """They write the answer otherwise than the hop: a date in another form, a second name."""
+    book, author, town, noise = (each.id for each in WORLD)
+    hop = Hop("Who wrote The Glass Orchard?", "M. Velden (1913)", False, (book, author, town, noise))
+    chain = SampledChain((hop,), (-1.0,), (-1.0,), 1, "length")
+    question = replace(QUESTION, supporting=(book,), answers=("M. Velden (1913)", "Mara Velden"))
+    row = ChainRow(question, (book,), (chain,), 0, "", annotated=True)
+    (made,) = examples_of(row, renderer.count, RowsConfig(tasks=("refusal",), ratio=1.0))
+    held = [each.id for each in WORLD if each.text in made.prompt.text]
+    assert book not in held and not any("Mara Velden" in each.contents for each in WORLD if each.id in held)
 
 
 # ---- byte equality

@@ -299,6 +299,7 @@ def test_rows_of_questions_that_are_for_testing_are_told_by_their_names() -> Non
     files = ["data/hotpot_dev_distractor_v1.json", "data/latest_train.jsonl", "data/latest_train.jsonl"]
     named = ["hotpot_dev_distractor_v1.json", "validation"]
     assert find_test_names(RowsReport(settings, files=files)) == named
+    assert find_test_names(RowsReport({"chains": [], "questions": {"split": "test"}})) == ["test"]
     assert find_test_names(RowsReport({"chains": [{}]})) == [], "older reports name no files"
 
 

@@ -25,7 +25,7 @@ from tests.training.toy import (
     sample,
     script,
 )
-from training.sampling import SampleConfig, SampledChain, choose, sample_chains
+from training.sampling import SampleConfig, SampledChain, check_questions, choose, sample_chains
 
 CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=1, search_depth=2, context_passages=2)
 BOOK, AUTHOR, TOWN = "the glass orchard", "mara velden", "tarn hollow"
@@ -399,6 +399,25 @@ def test_a_given_chain_is_taken_over_wrong_and_refused_hops_too():
     assert [hop.passage_ids[0] for hop in chain.hops] == [BOOK, BOOK]
     assert (chain.means, answer.chosen, answer.rejected, len(generator.scored)) == ((-0.25,), 0, "", 2)
     assert follow(replace(QUESTION, decomposition=steps), source="given", reject_below=-0.2)[0].chosen is None
+
+
+def test_what_is_too_long_in_a_given_chain_is_marked_as_cut():
+    steps = (
+        GoldHop("Who wrote The Glass Orchard?", "Mara"),
+        GoldHop("Where?", "By the river, in Tarn Hollow"),
+    )
+    limits = replace(CORAG, max_sub_query_tokens=3, max_sub_answer_tokens=4)
+    (chain,) = follow(replace(QUESTION, decomposition=steps), source="given", corag=limits)[0].chains
+    assert [(hop.query_cut, hop.answer_cut) for hop in chain.hops] == [(True, False), (False, True)]
+
+
+def test_a_given_chain_without_hops_is_scored_as_it_is():
+    bare = replace(QUESTION, decomposition=())
+    answer, generator, _ = follow(bare, source="given")
+    assert (answer.chains[0].hops, answer.chosen, len(generator.scored)) == ((), 0, 2)
+    check_questions([QUESTION, bare], SampleConfig(source="given"))
+    with raises_message(DataError):
+        check_questions([bare], SampleConfig(source="given"))
 
 
 # ---- refusals

@@ -168,7 +168,7 @@ def _asks_of_another(
         return True
     written = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
     owned = re.search(rf"{_shape(written)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
-    return bool(owned) and not any(each.search(owned.group(1)) for each in (aspect.asked, _OWN, role))
+    return owned is not None and not any(each.search(owned[1]) for each in (aspect.asked, _OWN, role))
 
 
 def _without(names: Sequence[str], sub_answer: str) -> str:
