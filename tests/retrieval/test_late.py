@@ -91,14 +91,15 @@ def test_scores_do_not_depend_on_what_else_is_asked(late_index, late_model, monk
 
 
 def test_fewer_hits_are_the_first_of_more_where_scores_are_equal(tmp_path, monkeypatch):
-    dimension, passages = 4, 60
-    np.tile(np.eye(dimension, dtype=np.float16)[0], (passages, 1)).tofile(tmp_path / TOKENS)
-    np.ones(passages, np.int32).tofile(tmp_path / LENGTHS)
-    vectors = TokenVectors(tmp_path, dimension, passages)
-    for query in (np.eye(dimension, dtype=np.float16)[:1], np.zeros((1, dimension), np.float16)):
-        assert [[row for row, _ in vectors.nearest([query], k)[0]] for k in (1, 3, 5)] == [
-            [0], [0, 1, 2], [0, 1, 2, 3, 4],
-        ]  # fmt: skip
+    kinds = np.eye(4, dtype=np.float16)
+    passages = np.random.default_rng(3).integers(0, 4, 400)  # a hundred have the very same score
+    kinds[passages].tofile(tmp_path / TOKENS)
+    np.ones(len(passages), np.int32).tofile(tmp_path / LENGTHS)
+    vectors = TokenVectors(tmp_path, 4, len(passages))
+    for query, same in ((kinds[:1], passages == 0), (np.zeros((1, 4), np.float16), passages >= 0)):
+        first = np.flatnonzero(same).tolist()
+        for k in (1, 3, 5, 20):
+            assert [row for row, _ in vectors.nearest([query], k)[0]] == first[:k]
     monkeypatch.setattr("retrieval.dense.late._UNDECIDED", 2)
     assert [row for row, _ in vectors.nearest([query], 3)[0]] == [0, 1, 2]
 

@@ -162,6 +162,10 @@ def test_the_table_is_kept_and_made_again_if_it_is_torn(index: Path) -> None:
     (index / TITLES).write_bytes((index / TITLES).read_bytes()[:-3])
     assert TitleTable.open(index, store).find(QUESTION) == made.find(QUESTION)
     assert np.load(index / TITLES).shape == (2, len(PASSAGES)), "whole again"
+    earlier = index / "passages.titles.npy"  # of rules that the titles of documents had no part in
+    TitleTable.build([]).save(earlier)
+    assert TitleTable.open(index, store).find(QUESTION) == made.find(QUESTION)
+    earlier.unlink()
     store.close()
 
 
