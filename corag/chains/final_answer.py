@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from corag.chains.chain import Chain, Hop, top_passages
-from corag.chains.comparison import Comparison, compare
+from corag.chains.comparison import ComputedAnswer, compare
 from corag.chains.config import CoRAGConfig
 from corag.chains.costs import NO_COSTS, Costs, expected_costs
 from corag.chains.prompting import clip, final_answer_prompt
@@ -86,7 +86,7 @@ class FinalAnswer:
     text: str
     passages: tuple[Passage, ...]
     affordable: bool = True
-    comparison: Comparison | None = None
+    comparison: ComputedAnswer | None = None
 
 
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:

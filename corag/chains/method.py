@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from corag.chains.adaptive import adaptive
 from corag.chains.candidates import ChainCandidates
 from corag.chains.chain import Chain, Hop
-from corag.chains.comparison import Comparison
+from corag.chains.comparison import ComputedAnswer
 from corag.chains.config import CoRAGConfig
 from corag.chains.final_answer import Context, final_answer, retrieve_context
 from corag.chains.measure import Measured, measure_all
@@ -61,7 +61,7 @@ class CoRAGAnswer(Answer):
     repeats: int = 0
     chains: tuple[ChainRecord, ...] = ()
     chosen: int = 0
-    comparison: Comparison | None = None
+    comparison: ComputedAnswer | None = None
 
 
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:

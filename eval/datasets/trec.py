@@ -12,6 +12,9 @@ from corag.core.files import open_text
 Judgements = Mapping[str, Mapping[str, int]]
 """Grades by question and passage: above 0 is relevant."""
 
+JUDGED = "beir"
+"""The dataset whose question files are files of judgements."""
+
 _HIGHEST = 1000  # grade: trec_eval keeps a count for each up to it
 _HEADERS = ("score", "rel", "relevance", "label", "judgment", "judgement")
 _JUDGEMENT = (

@@ -23,7 +23,7 @@ _AT_WORK = 0.8  # share of a start's questions until whose end the engine had en
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RunEstimate:
     """What some questions take, in all.
 
     Attributes:
@@ -68,7 +68,7 @@ class Spent:
         self.questions += 1
         self.computed += sum(each.computed for each in row.usage.values())
 
-    def beside(self, planned: Estimate) -> str:
+    def beside(self, planned: RunEstimate) -> str:
         """Return a sentence that compares it with what was expected."""
         seconds = time.monotonic() - self.began
         ratios = [f"{self.computed / planned.computed:.2f}"] if planned.computed else []
@@ -79,7 +79,7 @@ class Spent:
         )
 
 
-def estimate(folder: Path, questions: int, answered: int) -> Estimate | None:
+def estimate(folder: Path, questions: int, answered: int) -> RunEstimate | None:
     """Judge what ``questions`` more will take by those that a run folder has answered.
 
     ``answered``: how many these are, of whatever questions. None if these are fewer than :data:`FEWEST`.
@@ -94,7 +94,7 @@ def estimate(folder: Path, questions: int, answered: int) -> Estimate | None:
     usage = sum(usages, TokenUsage())
     deviation = statistics.stdev(each.computed for each in usages) / max(1, usage.computed / len(rows))
     pace = questions_per_second(rows)
-    return Estimate(
+    return RunEstimate(
         questions=questions,
         judged_by=len(rows),
         tokens=round(share * usage.total),

@@ -13,7 +13,7 @@ from annotated_types import Ge
 from corag.core.machine import visible_gpus
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
-from eval.experiment.estimate import FEWEST, Estimate, estimate
+from eval.experiment.estimate import FEWEST, RunEstimate, estimate
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
 from eval.tables.ledger import read_ledger
@@ -62,7 +62,7 @@ class PlannedRun:
     name: str
     folder: Path
     questions: int
-    rest: Estimate | None
+    rest: RunEstimate | None
     searching: float
 
 

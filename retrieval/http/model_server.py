@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModels:
     """What a server says of itself.
 
     Attributes:
@@ -137,7 +137,7 @@ class ModelServer:
                     f"variable {self._key_variable}."
                 ) from None
 
-    async def describe(self, models_url: str) -> Served:
+    async def describe(self, models_url: str) -> ServedModels:
         """Return what the server says of itself, by OpenAI's list of models or TEI's /info.
 
         Raises :class:`BackendError` if nothing listens there.
@@ -145,9 +145,9 @@ class ModelServer:
         listed = await self._look_up(models_url, _read_models)
         if listed is not None:
             return listed
-        return await self._look_up(f"{self.root}/info", _read_info) or Served()
+        return await self._look_up(f"{self.root}/info", _read_info) or ServedModels()
 
-    def choose_model(self, served: Served, example: str) -> str:
+    def choose_model(self, served: ServedModels, example: str) -> str:
         """Return the model to ask for: that which was named, or the only one that is served; "" if unknown.
 
         Raises :class:`ConfigError` if there are several, or the only one is another than was named.
@@ -163,7 +163,7 @@ class ModelServer:
             f"address, such as {self.url}#{example or served.models[0]}."
         )
 
-    def require_model(self, model: str, served: Served, replied: str) -> str:
+    def require_model(self, model: str, served: ServedModels, replied: str) -> str:
         """Return the name of the model, by user, list or reply, "" where one of them has none.
 
         Raises :class:`ConfigError` if none of them has, and if another model than the named one replied.
@@ -230,19 +230,19 @@ def _same_model(named: str, served: str) -> bool:
     return first == second
 
 
-def _read_models(reply: Any) -> Served:
+def _read_models(reply: Any) -> ServedModels:
     models = value_at(reply, "data", kind=list)
     names = tuple(value_at(reply, "data", place, "id", kind=str) for place in range(len(models)))
-    return Served(names, is_vllm=any(each.get("owned_by") == "vllm" for each in models))
+    return ServedModels(names, is_vllm=any(each.get("owned_by") == "vllm" for each in models))
 
 
-def _read_info(reply: Any) -> Served:
+def _read_info(reply: Any) -> ServedModels:
     """Read what TEI tells of itself."""
     name = reply.get("served_model_name") if isinstance(reply, dict) else None
     if not isinstance(name, str):
         name = value_at(reply, "model_id", kind=str)
     size = reply.get("max_client_batch_size")
-    return Served((name,), batch_size=size if isinstance(size, int) else 0)
+    return ServedModels((name,), batch_size=size if isinstance(size, int) else 0)
 
 
 def _close_client(client: httpx.AsyncClient) -> None:

@@ -1,5 +1,5 @@
 """Answers to comparisons that are computed from sub-answers, where they can be."""
 
-from corag.chains.comparison.rules import Comparison, compare, next_sub_query
+from corag.chains.comparison.rules import ComputedAnswer, compare, next_sub_query
 
-__all__ = ["Comparison", "compare", "next_sub_query"]
+__all__ = ["ComputedAnswer", "compare", "next_sub_query"]

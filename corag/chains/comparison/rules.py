@@ -39,7 +39,7 @@ LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComputedAnswer:
     """What an answer was computed from.
 
     ``rule``: how, such as "earlier birth" or "same country". ``candidates``: the two, as the question writes
@@ -52,7 +52,7 @@ class Comparison:
     answer: str
 
 
-def compare(question: str, hops: Sequence[Hop]) -> Comparison | None:
+def compare(question: str, hops: Sequence[Hop]) -> ComputedAnswer | None:
     """Return the answer that follows from a chain's hops, and what from; None where none does for certain.
 
     A question may be read in several ways ("A and B and C"): they must not contradict each other.
@@ -114,7 +114,7 @@ def _agree(one: Any, other: Any) -> bool:
     return one.overlaps(other) if isinstance(one, Date) else one == other
 
 
-def _decide(task: Task, hops: Sequence[Hop]) -> Comparison | None:
+def _decide(task: Task, hops: Sequence[Hop]) -> ComputedAnswer | None:
     if task.aspect is LIFE:
         births, deaths = _values(task, BIRTH, hops), _values(task, DEATH, hops)
         values = [_life(*each) for each in zip(births, deaths, strict=True)]
@@ -126,7 +126,7 @@ def _decide(task: Task, hops: Sequence[Hop]) -> Comparison | None:
     answer = _answer(task, first[0], second[0])
     if not answer:
         return None
-    return Comparison(f"{task.want} {task.aspect.name}", task.candidates, (first[1], second[1]), answer)
+    return ComputedAnswer(f"{task.want} {task.aspect.name}", task.candidates, (first[1], second[1]), answer)
 
 
 def _values(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[tuple[Any, str] | None]:
