@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import regex
+
 from corag.core.errors import DataError
 from corag.core.files import open_text
 from corag.core.installation import require
@@ -93,7 +95,7 @@ class Layout:
     guessed: bool = False
     encoding: str = ""
     unquoted_rows: int = 0
-    broken: re.Pattern[str] = field(init=False)
+    broken: regex.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.broken = _broken_cell(self.delimiter)
@@ -210,14 +212,15 @@ def _find_delimiter(lines: Sequence[str], columns: Columns, order: Sequence[str]
     return best if alike(best)[0] > 0.5 or (order and best in header) else _NO_DELIMITER
 
 
-def _broken_cell(delimiter: str) -> re.Pattern[str]:
+def _broken_cell(delimiter: str) -> regex.Pattern[str]:
     """Return what a line begins as if one of its cells has text behind its closing mark.
 
-    Such a mark is part of the text. Possessive, since a line may be long.
+    Such a mark is part of the text. Possessive, since a line may be long: Python's own module matches these
+    wrongly up to 3.11.4 (its issue 106052), as Debian 12 has it.
     """
     sign = re.escape(delimiter)
     quoted = r'"[^"]*+(?:""[^"]*+)*+"'
-    return re.compile(rf'(?:(?:{quoted}|(?!")[^{sign}]*+){sign})*+{quoted}(?!["\r\n]|{sign}|$)')
+    return regex.compile(rf'(?:(?:{quoted}|(?!")[^{sign}]*+){sign})*+{quoted}(?!["\r\n]|{sign}|$)')
 
 
 def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:

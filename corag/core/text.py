@@ -183,7 +183,7 @@ def extract_answer(reply: str) -> str:
     if answer.startswith(("[", '"')):
         try:
             decoded = json.loads(answer)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, brackets without end
             return answer
         parts = decoded if isinstance(decoded, list) else [decoded]
         if all(isinstance(part, str) for part in parts):

@@ -49,6 +49,11 @@ def test_reader_extraction(reply, answer):
     assert extract_answer(reply) == answer
 
 
+@pytest.mark.parametrize("reply", ["[" + "9" * 5000 + "]", "[" * 100_000])
+def test_a_reply_that_only_begins_as_json_is_the_answer_as_it_stands(reply):
+    assert extract_answer(reply) == reply
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [

@@ -65,7 +65,8 @@ def test_chains_are_read_line_by_line_and_hashed_in_blocks(tmp_path):
 
 
 def test_decompositions_and_rejections_come_back(tmp_path):
-    broken = replace(QUESTION, id="q2", decomposition=QUESTION.decomposition[:1] * 2 + QUESTION.decomposition)
+    nowhere = replace(QUESTION.decomposition[1], answer="Nowhere at all")
+    broken = replace(QUESTION, id="q2", decomposition=(QUESTION.decomposition[0], nowhere))
     config = SampleConfig(source="decomposition")
     written = write_chains(tmp_path / "steps", config, CORAG, questions=[QUESTION, broken])
     kept, left_out = read_chains([tmp_path / "steps"])

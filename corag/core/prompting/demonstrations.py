@@ -124,7 +124,7 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
 def _qid(metadata: str) -> str:
     try:
         return str(json.loads(metadata).get("qid", ""))
-    except (json.JSONDecodeError, AttributeError):
+    except (ValueError, AttributeError):  # no JSON, a number of thousands of digits, no object
         return ""
 
 
