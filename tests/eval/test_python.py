@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -269,6 +270,7 @@ def test_ctrl_c_cancels_a_question_and_waits_until_it_has_ended(model: Model) ->
 
     def interrupt() -> None:
         assert begun.wait(60)
+        time.sleep(0.3)  # whoever asked waits by now
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
