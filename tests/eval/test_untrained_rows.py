@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from corag.baselines.one_step import OneStepConfig
-from corag.chains.comparison import Comparison
+from corag.chains.comparison import ComputedAnswer
 from corag.chains.config import CoRAGConfig
 from corag.chains.method import CoRAGAnswer
 from corag.cli.main import main
@@ -122,7 +122,7 @@ def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
 
 def test_answers_that_rules_computed_are_counted(tmp_path, capsys):
     """A row says how often the rule decided, and how often rightly."""
-    rule = Comparison("earlier birth", ("a", "b"), ("1", "2"), "a")
+    rule = ComputedAnswer("earlier birth", ("a", "b"), ("1", "2"), "a")
     answers = [(QUESTIONS[0].answers[0], rule), ("x", rule), ("x", None)]
     rows = [
         replace(row(question, text), answer=CoRAGAnswer(text, comparison=comparison))
