@@ -23,6 +23,7 @@ from corag.core.errors import BackendError
 from corag.core.files import file_digest, write_atomically
 from corag.core.identity import identity_of
 from corag.core.json_types import to_json_types
+from corag.core.options import Options
 from corag.core.process import killed_with, own_processes
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
@@ -126,11 +127,22 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
             return [*ACCELERATE, *launch, SFT]
 
 
-def launch_program(program: str, options: Mapping[str, Any], launch: Sequence[str]) -> int:
-    """Start a training program with options and return its exit status; it has printed what went wrong.
+@dataclass(frozen=True)
+class LaunchOptions(Options):
+    """How a training program is launched: a base of the options of the commands that start one.
 
-    ``launch``: arguments of 'accelerate launch'; none for one process, on the CPU if there is no GPU.
+    Attributes:
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+            one process, on the CPU if there is no GPU.
     """
+
+    launch: tuple[str, ...] = ()
+
+
+def launch_program(program: str, config: LaunchOptions) -> int:
+    """Start a training program with options and return its exit status; it has printed what went wrong."""
+    options = asdict(config)
+    launch = options.pop("launch")  # accelerate's, not the training's
     # quiet: accelerate else reports a failure of the training as one of its own, in thirty lines.
     arguments = launch or ["--quiet", *default_launch()]
     with tempfile.TemporaryDirectory(prefix="corag-") as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from corag.core.runs.failures import TRY_AGAIN, Failures
@@ -31,3 +31,18 @@ class CommandResult:
     def exit_status(self) -> int:
         """The exit status: 1 instead of 0 if too many questions failed."""
         return self.status or int(self.failures.failed > self.max_failed)
+
+
+def print_report(report: Any, what: str, folder: str) -> CommandResult:
+    """Print what was written to a folder, and return it as a command's result.
+
+    Args:
+        report: a dataclass with ``lines()``, for people; its ``settings`` are in the folder and are left out.
+        what: the folder's content, such as "Rows".
+        folder: where it is.
+    """
+    for line in report.lines():
+        print(line)
+    print(f"{what}: {folder}")
+    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
+    return CommandResult(0, [{"folder": folder, **figures}])

@@ -9,17 +9,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
-from corag.cli.result import CommandResult
+from corag.cli.result import CommandResult, print_report
 from training.experimental.pairs import MakePairsConfig, make_pairs
 
 
 def main(config: MakePairsConfig) -> CommandResult:
     """Write the pairs and print the report."""
-    report = make_pairs(config)
-    for line in report.lines():
-        print(line)
-    print(f"Pairs: {config.out}")
-    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
-    return CommandResult(0, [{"folder": config.out, **figures}])
+    return print_report(make_pairs(config), "Pairs", config.out)

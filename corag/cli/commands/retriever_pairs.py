@@ -11,17 +11,11 @@ reranker' learn from them.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 
-from corag.cli.result import CommandResult
+from corag.cli.result import CommandResult, print_report
 from training.retriever_pairs import MakeRetrieverPairsConfig, make_retriever_pairs
 
 
 def main(config: MakeRetrieverPairsConfig) -> CommandResult:
     """Write the pairs and print the report."""
-    report = asyncio.run(make_retriever_pairs(config))
-    for line in report.lines():
-        print(line)
-    print(f"Pairs: {config.out}")
-    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
-    return CommandResult(0, [{"folder": config.out, **figures}])
+    return print_report(asyncio.run(make_retriever_pairs(config)), "Pairs", config.out)

@@ -10,17 +10,11 @@ and no model is started.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 
-from corag.cli.result import CommandResult
+from corag.cli.result import CommandResult, print_report
 from training.rows import MakeRowsConfig, make_rows
 
 
 def main(config: MakeRowsConfig) -> CommandResult:
     """Write the rows and print the report."""
-    report = asyncio.run(make_rows(config))
-    for line in report.lines():
-        print(line)
-    print(f"Rows: {config.out}")
-    figures = {name: value for name, value in asdict(report).items() if name != "settings"}
-    return CommandResult(0, [{"folder": config.out, **figures}])
+    return print_report(asyncio.run(make_rows(config)), "Rows", config.out)

@@ -6,23 +6,16 @@ corag train --rows rows/mine --out adapters/mine --launch=--config_file,accelera
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from training.config import SftConfig
 from training.sft import check
-from training.stages import SFT, launch_program
+from training.stages import SFT, LaunchOptions, launch_program
 
 
 @dataclass(frozen=True)
-class TrainOptions(SftConfig):
-    """Options of 'corag train': those of training/sft.py, and how it is launched.
-
-    Attributes:
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
-            one process, on the CPU if there is no GPU.
-    """
-
-    launch: tuple[str, ...] = ()
+class TrainOptions(LaunchOptions, SftConfig):
+    """Options of 'corag train': those of training/sft.py, and how it is launched."""
 
 
 def main(config: TrainOptions) -> int:
@@ -31,6 +24,4 @@ def main(config: TrainOptions) -> int:
     Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
     """
     check(config)
-    options = asdict(config)
-    launch = options.pop("launch")  # accelerate's, not the training's
-    return launch_program(SFT, options, launch)
+    return launch_program(SFT, config)

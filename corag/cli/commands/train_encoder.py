@@ -9,23 +9,16 @@ Passages keep the vectors of the index that is there, and --retriever.hop_encode
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from training.encoder import check
 from training.retriever_config import EncoderTraining
-from training.stages import ENCODER, launch_program
+from training.stages import ENCODER, LaunchOptions, launch_program
 
 
 @dataclass(frozen=True)
-class TrainEncoderOptions(EncoderTraining):
-    """Options of 'corag train encoder': those of training/encoder.py, and how it is launched.
-
-    Attributes:
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
-            one process, on the CPU if there is no GPU.
-    """
-
-    launch: tuple[str, ...] = ()
+class TrainEncoderOptions(LaunchOptions, EncoderTraining):
+    """Options of 'corag train encoder': those of training/encoder.py, and how it is launched."""
 
 
 def main(config: TrainEncoderOptions) -> int:
@@ -34,6 +27,4 @@ def main(config: TrainEncoderOptions) -> int:
     Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
     """
     check(config)
-    options = asdict(config)
-    launch = options.pop("launch")  # accelerate's, not the training's
-    return launch_program(ENCODER, options, launch)
+    return launch_program(ENCODER, config)

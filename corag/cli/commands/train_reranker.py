@@ -8,23 +8,16 @@ corag train reranker --config training/configs/reranker_cpu.yaml --pairs pairs/a
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from training.reranker import check
 from training.retriever_config import RerankerTraining
-from training.stages import RERANKER, launch_program
+from training.stages import RERANKER, LaunchOptions, launch_program
 
 
 @dataclass(frozen=True)
-class TrainRerankerOptions(RerankerTraining):
-    """Options of 'corag train reranker': those of training/reranker.py, and how it is launched.
-
-    Attributes:
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
-            one process, on the CPU if there is no GPU.
-    """
-
-    launch: tuple[str, ...] = ()
+class TrainRerankerOptions(LaunchOptions, RerankerTraining):
+    """Options of 'corag train reranker': those of training/reranker.py, and how it is launched."""
 
 
 def main(config: TrainRerankerOptions) -> int:
@@ -33,6 +26,4 @@ def main(config: TrainRerankerOptions) -> int:
     Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
     """
     check(config)
-    options = asdict(config)
-    launch = options.pop("launch")  # accelerate's, not the training's
-    return launch_program(RERANKER, options, launch)
+    return launch_program(RERANKER, config)
