@@ -13,52 +13,55 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from corag.chains.chain import Hop
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import Manifest
 from corag.core.text import mentions
+from corag.core.types import Question
 
 
 def measure(run: Path) -> dict[str, Any]:
     """Return counts over the hops of a run, and the hops made for each number of hops needed."""
-    options = json.loads((run / "manifest.json").read_text())["settings"]["options"]
+    shown = Manifest.read(run).options["passages_per_hop"]
     counts: Counter[str] = Counter()
     made: dict[int, Counter[int]] = {}
-    for line in (run / "traces.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        question, answer = row["question"], row["answer"]
-        if answer is None:
+    for row in read_rows(run).values():
+        question = row.question
+        if row.answer is None:
             counts["failed"] += 1
             continue
-        hops = answer["chains"][0]["hops"]
-        needed = len(question["decomposition"]) or question["hops"]
+        hops = [Hop.from_json(each) for each in row.further["chains"][0]["hops"]]
+        needed = len(question.decomposition) or question.hops
         made.setdefault(needed, Counter())[len(hops)] += 1
         for place, hop in enumerate(hops):
             passages, answers = gold_of(question, place)
-            supported = bool(set(hop["passage_ids"][: options["passages_per_hop"]]) & passages)
-            said = hop["sub_answer"]
-            right = any(mentions([said], [each]) or mentions([each], [said]) for each in answers)
+            supported = not passages.isdisjoint(hop.passage_ids[:shown])
+            right = any(
+                mentions([hop.sub_answer], [each]) or mentions([each], [hop.sub_answer]) for each in answers
+            )
             counts["hops"] += 1
             counts["gold read"] += supported
-            counts["right where gold was read"] += supported and right and not hop["refused"]
-            counts["refused where gold was read"] += supported and hop["refused"]
-            counts["refused where none was"] += not supported and hop["refused"]
+            counts["right where gold was read"] += supported and right and not hop.refused
+            counts["refused where gold was read"] += supported and hop.refused
+            counts["refused where none was"] += not supported and hop.refused
     return {
         "counts": dict(counts),
         "hops needed: made": {n: dict(sorted(c.items())) for n, c in made.items()},
     }
 
 
-def gold_of(question: Mapping[str, Any], place: int) -> tuple[set[str], set[str]]:
+def gold_of(question: Question, place: int) -> tuple[set[str], set[str]]:
     """Return the gold passages and the answers of a chain's hop, counted from 0."""
-    steps = question["decomposition"]
-    if not steps or not all(step["passage_id"] and step["answer"] for step in steps):
-        return set(question["supporting"]), {step["answer"] for step in steps} | set(question["answers"])
+    steps = question.decomposition
+    if not steps or not all(step.passage_id and step.answer for step in steps):
+        return set(question.supporting), {step.answer for step in steps} | set(question.answers)
     if place >= len(steps):
         return set(), set()
-    further = set(question["answers"]) if place == len(steps) - 1 else set()
-    return {steps[place]["passage_id"]}, {steps[place]["answer"]} | further
+    further = set(question.answers) if place == len(steps) - 1 else set()
+    return {steps[place].passage_id}, {steps[place].answer} | further
 
 
 if __name__ == "__main__":

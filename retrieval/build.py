@@ -21,7 +21,7 @@ from retrieval.aliases import Aliases
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
 from retrieval.dense.build import INDEX
-from retrieval.dense.encoder import Encoder, TextEncoder, encoder_packages, load_encoder
+from retrieval.dense.encoder import Encoder, TextEncoder, load_encoder, packages_of
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitted, fitting_words
 from retrieval.dense.late import LateEncoder
@@ -202,7 +202,7 @@ def _check_installed(config: IndexConfig) -> None:
     kind = config.kind
     if kind != "bm25":
         faiss = ["faiss"] if kind == "dense" else []
-        require("an index with vectors", *encoder_packages(config.encoder), *faiss)
+        require("an index with vectors", *packages_of(config.encoder), *faiss)
     if kind not in ("dense", "late"):
         find_java()
         find_jar()

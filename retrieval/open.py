@@ -21,9 +21,9 @@ from retrieval.dense.encoder import (
     UNLIMITED,
     Encoder,
     TextEncoder,
-    encoder_packages,
     load_encoder,
     open_encoder,
+    packages_of,
 )
 from retrieval.dense.late import LateEncoder, LateSearcher, TokenVectors
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
@@ -47,7 +47,6 @@ from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
-from retrieval.rerankers import reranker_packages
 from retrieval.store import Lines, PassageStore, has_store
 from retrieval.title_links import StoredTitles
 from retrieval.wrappers import (
@@ -73,7 +72,7 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
             "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
         )
     if config.reranker:
-        require(f"the re-ranker '{config.reranker}'", *reranker_packages(config.reranker))
+        require(f"the re-ranker '{config.reranker}'", *packages_of(config.reranker))
     if config.url:
         _refuse_unused(config, (), "a search server, which has settings of its own")
         from retrieval.http.client import connect  # loads httpx, which a local index does not need
@@ -278,7 +277,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     name = config.encoder or settings.encoder
     if settings.kind in ("dense", "late"):
         faiss_too = ["faiss"] if settings.kind == "dense" else []
-        require(f"the index '{folder}'", *encoder_packages(name), *faiss_too)
+        require(f"the index '{folder}'", *packages_of(name), *faiss_too)
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
@@ -344,7 +343,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             f"'{folder}' is a FAISS index of Pyserini's, which names neither its encoder nor its texts: set "
             "`encoder` (and `query_prefix`), and `passages_from` to the Lucene index of the same corpus."
         )
-    require(f"the index '{folder}'", *encoder_packages(config.encoder), "faiss")
+    require(f"the index '{folder}'", *packages_of(config.encoder), "faiss")
     ids = Lines(folder / DOCID)
     encoder = load_encoder(config.encoder, placement=config.placement)
     vectors = _open_faiss(folder, ids.__getitem__, config)

@@ -36,11 +36,6 @@ class Reranker(Protocol):
         ...
 
 
-def reranker_packages(name: str) -> tuple[str, ...]:
-    """Return the packages that a re-ranker wants in this process: none if it is a server's."""
-    return () if is_address(name) else ("sentence_transformers",)
-
-
 def open_reranker(name: str, placement: Placement | None = None) -> Reranker:
     """Load a cross-encoder (a Hugging Face name or a folder), or reach that of a server (http://host:port).
 

@@ -59,13 +59,11 @@ class RunEstimate:
 class Spent:
     """What a start of a run has taken so far, from its making on."""
 
-    questions: int = 0
     computed: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def add(self, row: Row) -> None:
         """Count a finished question."""
-        self.questions += 1
         self.computed += sum(each.computed for each in row.usage.values())
 
     def beside(self, planned: RunEstimate) -> str:

@@ -286,8 +286,8 @@ def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str
         )
 
 
-def encoder_packages(name: str) -> tuple[str, ...]:
-    """Return the packages that an encoder wants in this process: none if it is a server's."""
+def packages_of(name: str) -> tuple[str, ...]:
+    """Return the packages that an encoder or a re-ranker wants in this process: none if it is a server's."""
     return () if is_address(name) else ("sentence_transformers",)
 
 

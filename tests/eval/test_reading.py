@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.reading import measure
+from corag.chains.chain import Hop
+from corag.core.runs.rows import Row
+from corag.core.types import Answer, GoldHop, Question
+from tests.eval.runs import make_run
 
 
-def hop(passage: str, answer: str, *, refused: bool = False) -> dict[str, Any]:
-    return {"passage_ids": ["x", passage, "unread"], "sub_answer": answer, "refused": refused}
+@dataclass(frozen=True)
+class Chained(Answer):
+    """An answer with its chain, as a run keeps it."""
+
+    chains: tuple[dict[str, Any], ...] = ()
 
 
-def counts_of(folder: Path, steps: list[dict[str, str]], hops: list[dict[str, Any]]) -> dict[str, int]:
-    folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps({"settings": {"options": {"passages_per_hop": 2}}}))
-    question = {"decomposition": steps, "answers": ["Oslo"], "supporting": ["p1", "p2"], "hops": 2}
-    row = {"question": question, "answer": {"chains": [{"hops": hops}]}}
-    (folder / "traces.jsonl").write_text(json.dumps(row) + "\n")
+def hop(passage: str, answer: str, *, refused: bool = False) -> Hop:
+    return Hop("Where?", answer, refused, ("x", passage, "unread"))
+
+
+def counts_of(folder: Path, steps: list[dict[str, str]], hops: list[Hop]) -> dict[str, int]:
+    decomposition = tuple(GoldHop("Where?", **step) for step in steps)
+    question = Question("1", "Who?", ("Oslo",), ("p1", "p2"), hops=2, decomposition=decomposition)
+    row = Row(question, Chained("Oslo", chains=({"hops": hops},)), (), {}, 0.1)
+    make_run(folder, [row], {"options": {"passages_per_hop": 2}})
     counts: dict[str, int] = measure(folder)["counts"]
     return counts
 
