@@ -27,11 +27,6 @@ from training.program import start_program
 from training.retriever_config import EncoderTraining
 
 
-def check(config: EncoderTraining) -> None:
-    """Refuse what cannot be trained. Raises as :func:`training.retriever.check` does."""
-    retriever.check(config)
-
-
 def main(config: EncoderTraining) -> dict[str, Any]:
     """Train, save the encoder with its manifest, and return the manifest.
 
@@ -149,4 +144,4 @@ def summarise(config: EncoderTraining, manifest: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     summary = "train the encoder of later hops"
-    start_program(EncoderTraining, check, main, summarise, "training/encoder.py", summary)
+    start_program(EncoderTraining, retriever.check, main, summarise, "training/encoder.py", summary)

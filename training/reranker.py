@@ -19,11 +19,6 @@ from training.program import start_program
 from training.retriever_config import RerankerTraining
 
 
-def check(config: RerankerTraining) -> None:
-    """Refuse what cannot be trained. Raises as :func:`training.retriever.check` does."""
-    retriever.check(config)
-
-
 def main(config: RerankerTraining) -> dict[str, Any]:
     """Train, save the re-ranker with its manifest, and return the manifest.
 
@@ -110,4 +105,6 @@ def summarise(config: RerankerTraining, manifest: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    start_program(RerankerTraining, check, main, summarise, "training/reranker.py", "train a re-ranker")
+    start_program(
+        RerankerTraining, retriever.check, main, summarise, "training/reranker.py", "train a re-ranker"
+    )

@@ -397,9 +397,10 @@ class Tools:
         """Return what a query is for, and what the trace says of it."""
         # Not by counting searches: branches search at the same time, so their order is no two runs' same.
         assert self.retriever is not None
-        own = (self.question.text, strip_question_words(self.question.text))
         hops: Retriever | None = getattr(self.retriever, "hops", None)
-        return (self.retriever, "") if hops is None or query in own else (hops, "encoded by the hop encoder")
+        if hops is None or query in (self.question.text, strip_question_words(self.question.text)):
+            return self.retriever, ""
+        return hops, "encoded by the hop encoder"
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

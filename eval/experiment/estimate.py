@@ -56,7 +56,7 @@ class RunEstimate:
 
 
 @dataclass(slots=True)
-class Spent:
+class RunCost:
     """What a start of a run has taken so far, from its making on."""
 
     computed: int = 0

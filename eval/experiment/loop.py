@@ -9,7 +9,7 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
-from eval.experiment.estimate import FEWEST, Spent, estimate
+from eval.experiment.estimate import FEWEST, RunCost, estimate
 from eval.experiment.executor import Executor, QuestionTask
 from eval.experiment.progress import Rate, RunProgress, Work, print_progress
 
@@ -50,7 +50,7 @@ async def answer_into(
     in_flight = executor.in_flight(batch_size)
     judged_by = len(run.answered)  # a folder may hold further questions
     planned = estimate(run.path, len(waiting), judged_by) if min(len(waiting), judged_by) >= FEWEST else None
-    spent = Spent()
+    cost = RunCost()
     if planned:
         print_progress(f"{title}: about {planned}, judged by {planned.judged_by:,} that are answered")
     with RunProgress(
@@ -67,8 +67,8 @@ async def answer_into(
             # Written before it is counted: what a person is shown as finished survives a kill.
             run.append(row)
             progress.advance(row)
-            spent.add(row)
+            cost.add(row)
 
         await answer_all(waiting, answer, record, in_flight=in_flight)
     if planned:
-        print_progress(f"{title}: {spent.beside(planned)}")
+        print_progress(f"{title}: {cost.beside(planned)}")

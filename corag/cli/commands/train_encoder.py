@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.encoder import check
+from training.retriever import check
 from training.retriever_config import EncoderTraining
 from training.stages import ENCODER, LaunchOptions, launch_program
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.reranker import check
+from training.retriever import check
 from training.retriever_config import RerankerTraining
 from training.stages import RERANKER, LaunchOptions, launch_program
 
