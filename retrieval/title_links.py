@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +13,8 @@ from pathlib import Path, PurePath
 import numpy as np
 import numpy.typing as npt
 
+from corag.core.errors import DataError
+from corag.core.files import atomic_replace
 from corag.core.types import Passage
 from retrieval.store import IDS, PassageStore
 
@@ -74,7 +75,7 @@ class TitleTable:
         with suppress(OSError, ValueError):
             return cls.read(file)
         table = cls.build(store.rows(0, len(store)))
-        with suppress(OSError):  # a folder that is read only is read again next time
+        with suppress(DataError):  # a folder that is read only is read again next time
             table.save(file)
         return table
 
@@ -84,11 +85,9 @@ class TitleTable:
         return cls(np.load(file, mmap_mode="r"))
 
     def save(self, file: Path) -> None:
-        """Write the table, whole or not at all."""
-        beside = file.with_name(f"{file.name}.{os.getpid()}")
-        with beside.open("wb") as stream:
+        """Write the table, whole or not at all. Raises :class:`DataError` if that fails."""
+        with atomic_replace(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, np.stack([self._hashes, self._rows]))
-        beside.replace(file)
 
     def __eq__(self, other: object) -> bool:
         """Whether two tables name the same rows by the same titles."""
