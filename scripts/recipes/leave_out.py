@@ -22,7 +22,7 @@ from eval.datasets.load import load_questions
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import DATASETS
 
-_MOST_SQUAD = 1000
+_MOST_SQUAD = 3000
 
 
 def normalised(text: str) -> str:
