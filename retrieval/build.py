@@ -20,6 +20,7 @@ from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
+from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder, TextEncoder, load_encoder, packages_of
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
@@ -88,6 +89,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     config.check_kind()
     _check_installed(config)
+    config = replace(config, corpus=expand_corpus(config.corpus, report))
     check_packages(config.corpus)
     config = replace(config, format=detect_format(config.corpus, config.format))
     _refuse_cutting(config)

@@ -35,14 +35,15 @@ class IndexConfig(Options):
 
     Attributes:
         corpus: Folders and documents (.txt, .md, .html, .pdf, .docx), or files that hold passages as they
-            stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way).
+            stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way); folders of Parquet
+            files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it), fetched if need be.
         out: Folder that becomes the index. One of documents that have changed since is brought up to date.
         format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
             (.jsonl files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow,
             else "jsonl". By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a
             title and a text under any of their usual names), "table", "dpr" (a table of id, text, title where
-            no header says otherwise; also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus as
-            JSONL; ids begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
+            no header says otherwise; also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus; ids
+            begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
             "popqa" pool the paragraphs of that dataset's question files.
         columns: What holds the text, title, id or source of a record, where it has none of the usual names,
             such as text=body,title=name. A field within another is named with a dot (text=page.body), a

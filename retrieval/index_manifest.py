@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.files import write_atomically
+from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
 from corag.core.runs.stamp import Input, Stamp
 from corag.core.seeds import stable_hash
@@ -194,7 +195,7 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
             raise DataError(f"'{path}' is a folder: name its files, or leave the format to 'auto'.")
         if not path.is_file():
             raise DataError(f"there is no corpus file '{path}': check the path.")
-        files.append(CorpusFile(str(path), path.stat().st_size, _hash_file(path)))
+        files.append(CorpusFile(hub_name(str(path)), path.stat().st_size, _hash_file(path)))
     return tuple(files)
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from corag.core.errors import CoragError
+from corag.core.hub_files import HubFiles, is_hub_name
 from corag.core.own_objects import is_own
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
@@ -52,7 +53,12 @@ def describe_corpora(indexes: Sequence[str]) -> str:
     """Return the corpora of some indexes with their numbers of passages; "" if no folder has a manifest."""
     described = []
     for manifest in filter(None, map(index_manifest, indexes)):
-        files = _name_files([Path(file.path) for file in manifest.settings.corpus])
+        paths = [file.path for file in manifest.settings.corpus]
+        repositories = dict.fromkeys(
+            f"hub:{HubFiles.parse(path).repository}" for path in paths if is_hub_name(path)
+        )
+        others = [Path(path) for path in paths if not is_hub_name(path)]
+        files = ", ".join([*repositories, *([_name_files(others)] if others else [])])
         described.append(f"{files} ({manifest.passages:,} passages)")
     return " and ".join(dict.fromkeys(described))
 

@@ -1,0 +1,198 @@
+"""Files of data sets on the Hugging Face hub: listed, measured, and fetched into the hub's cache.
+
+They are named ``hub:OWNER/NAME``, with ``@REVISION`` behind it (a branch, tag or commit, such as
+``refs/convert/parquet``) and ``/FILES`` (a file, a folder, or a pattern such as ``data/train-*``). Only files
+are fetched: no code of a repository runs. HF_HUB_OFFLINE, HF_HOME and HF_ENDPOINT are heeded, as by all tools
+of the hub.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Self
+
+from corag.core.errors import ConfigError, reason
+from corag.core.installation import require
+
+PREFIX = "hub:"
+_NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")
+_CACHED = re.compile(r".*/datasets--([^/]+?)--([^/]+)/snapshots/([^/]+)/(.+)")
+_NAMED = 8  # files that a sentence names
+_PAUSE = 20.0  # seconds between two sentences of progress, at least
+Choose = Callable[[Sequence[str]], list[str]]
+"""Returns those of some files, by their names in a repository, that are wanted."""
+
+
+def is_hub_name(text: str) -> bool:
+    """Whether a text names files of the hub."""
+    return text.startswith(PREFIX)
+
+
+def hub_name(path: str) -> str:
+    """Return what a file in the hub's cache is called everywhere; any other path as it is.
+
+    >>> hub_name("/c/hub/datasets--corag--kilt-corpus/snapshots/ab12/data/train-0.parquet")
+    'hub:corag/kilt-corpus@ab12/data/train-0.parquet'
+    """
+    match = _CACHED.fullmatch(path)
+    return f"{PREFIX}{match[1]}/{match[2]}@{match[3]}/{match[4]}" if match else path
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """Files of a data set on the hub.
+
+    ``revision``: "" for the newest. ``pattern``: which of its files, "" for all.
+    """
+
+    repository: str
+    revision: str = ""
+    pattern: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``hub:OWNER/NAME@REVISION/FILES``. Raises :class:`ConfigError` for anything else."""
+        match = _NAME.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"'{text}' names no data set of the hub: expected hub:OWNER/NAME, with @REVISION or /FILES "
+                "behind it where they are needed, such as hub:corag/kilt-corpus."
+            )
+        return cls(match[1], match[2] or "", match[3] or "")
+
+    def __str__(self) -> str:
+        return PREFIX + self.repository + f"@{self.revision}" * bool(self.revision)
+
+    def select(self, names: Sequence[str]) -> list[str]:
+        """Return the names that the pattern means: a file, all below a folder, or what fits it.
+
+        Raises :class:`ConfigError` if there are none.
+        """
+        if not self.pattern:
+            return list(names)
+        below = f"{self.pattern}/"
+        selected = [
+            name
+            for name in names
+            if name == self.pattern or name.startswith(below) or fnmatchcase(name, self.pattern)
+        ]
+        if not selected:
+            close = get_close_matches(self.pattern, names, n=1, cutoff=0.5)
+            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names[:_NAMED])}"
+            raise ConfigError(f"{self} has no files '{self.pattern}': {hint}")
+        return selected
+
+    def fetch(self, choose: Choose, report: Callable[[str], None]) -> list[Path]:
+        """Return the chosen files; what is not in the hub's cache is fetched, after its size was told.
+
+        An interrupted download goes on with the file that it was at. Where the hub cannot be reached, or is
+        not to be (HF_HUB_OFFLINE), what the cache has is taken.
+
+        Args:
+            choose: which of the files that the pattern means.
+            report: gets sentences of progress.
+
+        Raises:
+            ConfigError: if the data set cannot be found or fetched, or the disk has no room for it.
+        """
+        require(f"'{self}'", "datasets", otherwise="give the folder of a copy")
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+        try:
+            info = HfApi().dataset_info(
+                self.repository, revision=self.revision or None, files_metadata=True, timeout=30
+            )
+        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+            raise ConfigError(
+                f"the hub has no data set {self} that may be read from here ({reason(error)}): check the name; "
+                "for one that is gated or private, log in with `hf auth login`."
+            ) from None
+        except Exception as error:  # noqa: BLE001 - offline, no network, a proxy: whatever the client makes of it
+            return self._find_cached(choose, reason(error), report)
+        sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
+        return self._download(choose(self.select(sorted(sizes))), sizes, info.sha or "", report)
+
+    def _find_cached(self, choose: Choose, why: str, report: Callable[[str], None]) -> list[Path]:
+        """Return the chosen files as the cache has them. Raises :class:`ConfigError` if it has none."""
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        try:
+            # The pattern fits no file, so that a folder will do that has some of them only.
+            folder = Path(
+                snapshot_download(
+                    self.repository,
+                    repo_type="dataset",
+                    revision=self.revision or None,
+                    local_files_only=True,
+                    allow_patterns=["\n"],
+                )
+            )
+        except LocalEntryNotFoundError:
+            raise ConfigError(
+                f"{self} is not on this machine and could not be fetched ({why}). Check the network, or bring "
+                "the hub's cache along from another machine (HF_HOME), or give the folder of a copy."
+            ) from None
+        names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+        chosen = choose(self.select(names))
+        report(f"{self}: {len(chosen):,} files of revision {folder.name} from {folder}")
+        return [folder / name for name in chosen]
+
+    def _download(
+        self, names: Sequence[str], sizes: dict[str, int], commit: str, report: Callable[[str], None]
+    ) -> list[Path]:
+        from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
+
+        cached = {
+            name
+            for name in names
+            if isinstance(
+                try_to_load_from_cache(self.repository, name, revision=commit, repo_type="dataset"), str
+            )
+        }
+        missing = sum(sizes[name] for name in names if name not in cached)
+        cache = Path(constants.HF_HUB_CACHE)
+        report(
+            f"{self}: {len(names):,} files, {_size(sum(map(sizes.__getitem__, names)))}, of which "
+            f"{_size(missing)} are to be fetched into {cache}"
+        )
+        place = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        if missing > (free := shutil.disk_usage(place).free):
+            raise ConfigError(
+                f"{self} needs {_size(missing)}, but '{place}' has {_size(free)} left: make room, or set HF_HOME "
+                "to a folder on a larger disk."
+            )
+        paths, done, told = [], 0, 0.0
+        for number, name in enumerate(names, 1):
+            try:
+                path = hf_hub_download(
+                    self.repository, name, repo_type="dataset", revision=self.revision or None
+                )
+            except Exception as error:  # noqa: BLE001 - as above, and a full disk
+                raise ConfigError(
+                    f"{self}: '{name}' could not be fetched ({reason(error)}). The files before it are kept: "
+                    "give the same command again."
+                ) from None
+            paths.append(Path(path))
+            done += sizes[name] if name not in cached else 0
+            if missing and (number == len(names) or time.monotonic() - told > _PAUSE):
+                told = time.monotonic()
+                report(f"{self}: {number:,} of {len(names):,} files, {_size(done)} of {_size(missing)}")
+        return paths
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes for people.
+
+    >>> _size(12_345_000_000), _size(4_200)
+    ('12.3 GB', '0.0 MB')
+    """
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
