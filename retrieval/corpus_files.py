@@ -130,8 +130,8 @@ def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
             lacking = next(number for number in range(int(count)) if number not in numbers)
             raise DataError(
                 f"{where}: {int(count) - len(numbers):,} of {int(count):,} files "
-                f"'{folder}/{stem}-*-of-{count}' are missing, such as number {lacking}: a part of a corpus would "
-                "pass for the whole. Fetch the rest, or name the files that are to be read."
+                f"'{folder}/{stem}-*-of-{count}' are missing, such as number {lacking}: a part of a corpus "
+                "would pass for the whole. Fetch the rest, or name the files that are to be read."
             )
 
 

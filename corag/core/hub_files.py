@@ -112,8 +112,8 @@ class HubFiles:
             )
         except (RepositoryNotFoundError, RevisionNotFoundError) as error:
             raise ConfigError(
-                f"the hub has no data set {self} that may be read from here ({reason(error)}): check the name; "
-                "for one that is gated or private, log in with `hf auth login`."
+                f"the hub has no data set {self} that may be read from here ({reason(error)}): check the "
+                "name; for one that is gated or private, log in with `hf auth login`."
             ) from None
         except Exception as error:  # noqa: BLE001 - offline, no network, a proxy: whatever the client makes of it
             return self._find_cached(choose, reason(error), report)
@@ -138,8 +138,8 @@ class HubFiles:
             )
         except LocalEntryNotFoundError:
             raise ConfigError(
-                f"{self} is not on this machine and could not be fetched ({why}). Check the network, or bring "
-                "the hub's cache along from another machine (HF_HOME), or give the folder of a copy."
+                f"{self} is not on this machine and could not be fetched ({why}). Check the network, or "
+                "bring the hub's cache along from another machine (HF_HOME), or give the folder of a copy."
             ) from None
         names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
         chosen = choose(self.select(names))
@@ -167,8 +167,8 @@ class HubFiles:
         place = next(folder for folder in (cache, *cache.parents) if folder.exists())
         if missing > (free := shutil.disk_usage(place).free):
             raise ConfigError(
-                f"{self} needs {_size(missing)}, but '{place}' has {_size(free)} left: make room, or set HF_HOME "
-                "to a folder on a larger disk."
+                f"{self} needs {_size(missing)}, but '{place}' has {_size(free)} left: make room, or set "
+                "HF_HOME to a folder on a larger disk."
             )
         paths, done, told = [], 0, 0.0
         for number, name in enumerate(names, 1):
