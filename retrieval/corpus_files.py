@@ -104,11 +104,10 @@ def _sets_of_files(names: Sequence[str]) -> list[str]:
     >>> _sets_of_files(["d/train-00000-of-00002.parquet", "d/train-00001-of-00002.parquet", "q.jsonl"])
     ['d/train-*', 'q.jsonl']
     """
-    patterns = {}
+    patterns: dict[str, None] = {}
     for name in names:
         path = PurePosixPath(name)
-        stem = PurePosixPath(content_name(path)).stem
-        if match := _SHARD.fullmatch(stem):
+        if match := _SHARD.fullmatch(_stem(name)):
             pattern = str(path.parent / f"{match[1]}-*")
         elif content_ending(Path(name)) in ARROW_TABLES:
             pattern = str(path.parent / "*")
@@ -122,9 +121,9 @@ def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
     """Raise :class:`DataError` if files are numbered "00001-of-00040" and some numbers are not there."""
     shards: dict[tuple[str, str, str], set[int]] = {}
     for name in names:
-        path = PurePosixPath(name)
-        if match := _SHARD.fullmatch(PurePosixPath(content_name(path)).stem):
-            shards.setdefault((str(path.parent), match[1], match[3]), set()).add(int(match[2]))
+        if match := _SHARD.fullmatch(_stem(name)):
+            folder = str(PurePosixPath(name).parent)
+            shards.setdefault((folder, match[1], match[3]), set()).add(int(match[2]))
     for (folder, stem, count), numbers in shards.items():
         if len(numbers) < int(count):
             lacking = next(number for number in range(int(count)) if number not in numbers)
@@ -133,6 +132,11 @@ def _refuse_missing_shards(names: Sequence[str], where: str) -> None:
                 f"'{folder}/{stem}-*-of-{count}' are missing, such as number {lacking}: a part of a corpus "
                 "would pass for the whole. Fetch the rest, or name the files that are to be read."
             )
+
+
+def _stem(name: str) -> str:
+    """Return a file's name without folders and endings."""
+    return PurePosixPath(content_name(name)).stem
 
 
 def _listed(names: Sequence[str]) -> str:
