@@ -137,6 +137,9 @@ def train_model(
     before: list[float | None] = []
 
     def make() -> Any:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # of one file that is written, between the lines of the training
         try:
             model = load_model(folder)
         except (OSError, ValueError) as error:
