@@ -21,6 +21,7 @@ from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
 from eval.datasets.exports import (
     Rows,
+    browsecomp_plus_records,
     hotpotqa_prediction,
     kilt_lines,
     musique_lines,
@@ -36,7 +37,9 @@ from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_s
 from eval.tables.conditions import index_formats, pages_note
 from eval.tables.runs import read_answers_manifest
 
-FORMATS = ("answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "trec", "qrels", "dataset")
+FORMATS = (
+    "answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "browsecomp_plus", "trec", "qrels", "dataset",
+)  # fmt: skip
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
 _OFFICIAL: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
@@ -52,14 +55,14 @@ class ExportConfig(Options):
 
     Attributes:
         run: the run folder.
-        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, trec (the passages collected, a TREC run),
-            qrels (the gold passages, TREC's judgements) or dataset.
-        out: the file to write; of answers .jsonl or .csv.
+        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, browsecomp_plus (for its evaluate_run.py), trec
+            (the passages collected, a TREC run), qrels (the gold passages, TREC's judgements) or dataset.
+        out: the file to write; of answers .jsonl or .csv; of browsecomp_plus the folder of its files.
         questions: the dataset's own question file; "" takes the one that the run was made from, if it is
             still there.
         aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score.
         top_k: of the passages collected for a question, take the first so many; 0 for all (musique, kilt,
-            trec).
+            browsecomp_plus, trec).
         tag: the last column of a TREC run; "" for the method's name.
     """
 
@@ -193,6 +196,9 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
             write_lines(config.out, map(as_json, lines))
         case "kilt":
             write_lines(config.out, map(as_json, kilt_lines(rows, config.top_k, index_formats(manifest))))
+        case "browsecomp_plus":
+            for number, record in enumerate(browsecomp_plus_records(rows, config.top_k), 1):
+                write_lines(str(Path(config.out) / f"run_{number:05}.json"), [as_json(record)])
         case "trec":
             write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
         case "qrels":

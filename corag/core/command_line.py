@@ -6,6 +6,7 @@ those of YAML files, those of the command line.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,7 +16,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from corag.core.errors import ConfigError, ConfigFileError
-from corag.core.option_names import is_list, meaning, options_of, renamed
+from corag.core.option_names import is_list, meaning, options_of, renamed, sections_of
 from corag.core.options import Options, full_names, implied_values, names_in, unchosen
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
@@ -57,13 +58,36 @@ def parse(
         text = help_text(config, prog, summary, positional, words.help_on, left_out, flags)
         print(text, flush=True)  # noqa: T201 - flushed while a full disk can still be reported
         raise SystemExit(0)
-    pairs = [pair for file in words.files for pair in _read_yaml(file, config, left_out)] + words.pairs
+    in_files = [pair for file in words.files for pair in _read_yaml(file, config, left_out)]
+    pairs = _without_replaced(in_files, words.pairs, config) + words.pairs
     stated = full_names(config, pairs, left_out=left_out)
     built: Any = config(**{**implied_values(config, stated), **stated})
     if words.print_config:
         print(yaml.safe_dump(plain(asdict(built)), sort_keys=False), end="", flush=True)  # noqa: T201
         raise SystemExit(0)
     return cast("Config", built)
+
+
+def _without_replaced(in_files: Arguments, typed: Arguments, config: type[Any]) -> Arguments:
+    """Return what files state, without what belongs to a value that the command line replaces.
+
+    A file's adapter was made for the file's model: whoever names another model does not mean it.
+    """
+    stated = {renamed(name, config): value for name, value in typed}
+    belongs = {
+        f"{prefix}{name}": f"{prefix}{owner}"
+        for prefix, section in sections_of(config)
+        for name, owner in getattr(section, "BELONGS_TO", {}).items()
+    }
+    theirs, kept = dict(in_files), list[tuple[str, str]]()
+    for name, value in in_files:
+        owner = belongs.get(name, "")
+        if owner not in stated or stated[owner] == theirs.get(owner):
+            kept.append((name, value))
+        elif value and name not in stated:
+            note = f"corag: {name} '{value}' of the configuration goes with its {owner}, so it is left out;"
+            print(note, f"--{name} {value} keeps it.", file=sys.stderr)  # noqa: T201
+    return kept
 
 
 def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
@@ -108,6 +108,8 @@ class ModelConfig(Options, section="model", call="open_model"):
     retries: Annotated[int, Mark.ENVIRONMENT] = 5
     remember: bool = True
     tokenizer: str = ""
+
+    BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
 
     @property
     def engine_kind(self) -> Engine:

@@ -136,6 +136,23 @@ def qrels_lines(rows: Rows, aliases: Aliases = NO_ALIASES) -> Iterator[str]:
             yield f"{_word(name)} 0 {_word(passage)} 1"
 
 
+def browsecomp_plus_records(rows: Rows, top_k: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield what BrowseComp-Plus's ``evaluate_run.py`` reads, an object for each question.
+
+    A failed question has the status "failed" and no output. ``retrieved_docids``: of all passages collected,
+    or of the first ``top_k``; chunks of a page (``ID#2``) count as the page, once.
+    """
+    for name, row in rows.items():
+        pages = dict.fromkeys(passage.partition("#")[0] for passage in _passages(row, top_k))
+        yield {
+            "query_id": name,
+            "tool_call_counts": {"search": row.searches},
+            "status": "failed" if row.answer is None else "completed",
+            "retrieved_docids": list(pages),
+            "result": [] if row.answer is None else [{"type": "output_text", "output": row.text}],
+        }
+
+
 def _word(identity: str) -> str:
     """Return an id. Raises :class:`DataError` for one that a line of words cannot hold."""
     if identity.split() != [identity]:

@@ -284,6 +284,16 @@ def test_trec_runs_rank_the_passages_in_their_order(tmp_path, capsys):
     assert "tag of a TREC run is one word" in capsys.readouterr().err
 
 
+def test_browsecomp_pluss_script_finds_a_file_for_each_question(tmp_path, capsys):
+    run = make_run(tmp_path / "run", [row(ADA, "Orvale", ["p9#2", "p1", "p9"]), row(BEN, None)])
+    assert export(run, "browsecomp_plus", tmp_path / "out") == 0
+    ada, ben = (json.loads(file.read_text()) for file in sorted((tmp_path / "out").glob("*.json")))
+    assert (ada["query_id"], ada["status"], ada["retrieved_docids"]) == ("a", "completed", ["p9", "p1"])
+    assert ada["result"] == [{"type": "output_text", "output": "Orvale"}]
+    assert isinstance(ada["tool_call_counts"]["search"], int)
+    assert (ben["query_id"], ben["status"], ben["result"]) == ("b", "failed", [])
+
+
 def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
     datasets = pytest.importorskip("datasets")
     run = make_run(tmp_path / "run", [row(ADA, "Orvale", ["p1", "p2"]), row(BEN, None)])

@@ -223,6 +223,51 @@ def test_shipped_configurations_are_whole(name: str) -> None:
     assert len({tuple(told.items()) for told in varying(list(cells.values())).values()}) == len(cells)
 
 
+@pytest.mark.parametrize("name", ["nq", "triviaqa", "kilt", "browsecomp_plus", "paper_corag", "paper_ircot"])
+def test_configurations_for_gpus_name_a_model_without_an_adapter(name: str) -> None:
+    cells = shipped(name)
+    assert len({tuple(told.items()) for told in varying(list(cells.values())).values()}) == len(cells) >= 4
+    for cell in cells.values():
+        assert cell.config.model.name != "default" and cell.config.model.adapter == ""
+
+
+def test_the_papers_sweep_has_every_row_of_its_table() -> None:
+    cells = shipped("paper_corag", "--model.name", "mine")
+    rows = [(each.options.strategy, each.options.max_hops, each.options.chains) for each in cells.values()
+            if each.method == "corag"]  # fmt: skip
+    for row in [("greedy", 0, 4), ("greedy", 1, 4), ("greedy", 6, 4), ("best_of_n", 6, 4), ("tree", 6, 4),
+                ("best_of_n", 10, 8)]:  # fmt: skip
+        assert row in rows
+    for cell in cells.values():
+        assert cell.config.model.name == "mine" and cell.config.dataset == "corag"
+        if cell.method == "corag":  # 5 passages a hop, 20 for the answer, those of the question
+            assert (cell.options.passages_per_hop, cell.options.context_passages) == (5, 20)
+            assert cell.options.context == "question" and cell.options.temperature == 0.7
+
+
+def test_ircots_grid_and_its_three_sets_are_the_papers() -> None:
+    cells = list(shipped("paper_ircot").values())
+    kinds = [each.method for each in cells]
+    assert (kinds.count("ircot"), kinds.count("one_step")) == (4 * 3, 6 * 3)
+    assert all(each.options.demonstration_count == 15 and each.options.reader == "direct" for each in cells)
+    for dataset in ("hotpotqa", "2wikimultihopqa", "musique"):
+        file = str(ROOT / f"eval/configs/paper_ircot_sets/{dataset}.yaml")
+        sets = list(shipped("paper_ircot", "--grid", "", "--cells", file).values())
+        assert [each.method for each in sets] == ["ircot", "one_step", "closed_book"] * 3
+        ids = [tuple(each.options.demonstration_ids) for each in sets]
+        assert len(set(ids)) == 3 and all(len(set(each)) == 15 for each in ids)
+
+
+def test_another_model_leaves_the_files_adapter_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = next(iter(shipped("world").values())).config.model
+    other = next(iter(shipped("world", "--model.name", "meta-llama/Llama-3.1-8B-Instruct").values()))
+    assert (kept.adapter, other.config.model.adapter) == ("default", "")
+    assert "--model.adapter default keeps it" in capsys.readouterr().err
+    words = ("--model.name", "copies/smollm2", "--model.adapter", "default")
+    assert next(iter(shipped("world", *words).values())).config.model.adapter == "default"
+    assert capsys.readouterr().err == ""
+
+
 def test_react_is_configured_for_each_retriever_at_the_baselines_k() -> None:
     cells = shipped("react")
     searches = {"bm25": "bm25", "dense": "dense", "hybrid": "bm25 dense"}
