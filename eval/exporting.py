@@ -38,7 +38,8 @@ from eval.tables.conditions import index_formats, pages_note
 from eval.tables.runs import read_answers_manifest
 
 FORMATS = (
-    "answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "browsecomp_plus", "trec", "qrels", "dataset",
+    "answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "browsecomp_plus", "trec", "qrels",
+    "dataset",
 )  # fmt: skip
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
 _OFFICIAL: dict[str, tuple[str, ...]] = {

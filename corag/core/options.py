@@ -8,9 +8,9 @@ read as the option's type, so ``"3"`` and ``3`` are one value.
 Beside its fields a class may have ``ALIASES`` (other names of options), ``VALUE_ALIASES`` (other spellings of
 values), ``POINTERS`` (names that other toolkits have for what is not quite an option here, and what to write
 instead), ``BELONGS_TO`` (options whose value in a file goes with another option's: where the command line
-replaces that, it no longer counts) and ``PRESETS`` (values by the value of the option ``preset``). What is to be known of a single field
-stands in its annotation: bounds, and a :class:`corag.core.option_names.Mark`. What a class of a command does
-for its sections are the classmethods of :class:`Options`.
+replaces that, it no longer counts) and ``PRESETS`` (values by the value of the option ``preset``). What is to
+be known of a single field stands in its annotation: bounds, and a :class:`corag.core.option_names.Mark`.
+What a class of a command does for its sections are the classmethods of :class:`Options`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import score_cost
+from corag.chains.costs import Work, score_cost
 from corag.chains.final_answer import Context, retrieve_context
 from corag.chains.rank import Candidate, answer_log_likelihood
 from corag.chains.tree import Tree
@@ -28,6 +28,33 @@ from tests.chains.chains import (
 )
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import QUESTION, WORLD
+
+# ---- what a question takes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strategy": "greedy", "max_hops": 0},
+        {"strategy": "greedy", "max_hops": 3},
+        {"strategy": "best_of_n", "chains": 4, "max_hops": 3},
+        {"strategy": "tree", "expand": 2, "rollouts": 2, "max_hops": 4, "reuse": False},
+        {"strategy": "tree", "expand": 3, "rollouts": 1, "max_hops": 3, "beam": 2, "reuse": False},
+    ],
+)
+def test_the_work_of_a_strategy_is_what_it_does(options):
+    _, _, tools = run(seeded, **options)
+    work, ledger = Work.most(CoRAGConfig(**options)), tools.ledger
+    hops = len(searches(tools)) - 1  # the question itself is searched for, too
+    scores = ledger["score"].calls if "score" in ledger else 0
+    assert (hops, scores, ledger["final"].calls) == (work.hops, work.scores, work.answers)
+
+
+def test_a_tree_that_reuses_its_rollouts_takes_less():
+    options = {"strategy": "tree", "expand": 2, "rollouts": 2, "max_hops": 4}
+    _, _, tools = run(seeded, **options)
+    assert 0 < len(searches(tools)) - 1 < Work.most(CoRAGConfig(**options)).hops
+
 
 # ---- best of N
 

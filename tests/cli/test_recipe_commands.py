@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,15 +79,19 @@ def root(tmp_path: Path) -> Path:
     write_program(tmp_path / ".venv/bin/python", f'exec {sys.executable} -I "$@"')
     (tmp_path / "scripts/install.sh").write_text("exit 0\n")
     (tmp_path / "scripts/recipes/leave_out.py").write_text(LEAVE_OUT)
+    (tmp_path / "scripts/recipes/as_multihopqa.py").write_text("import sys; open(sys.argv[2], 'w')")
+    (tmp_path / "scripts/recipes/best_cell.py").write_text("")
+    (tmp_path / "prompts-of-ircot/prompts").mkdir(parents=True)
     for name in ("train", "musique", "dev", "shots"):
         (tmp_path / f"{name}.json").write_text(json.dumps([{"number": number} for number in range(500)]))
     return tmp_path
 
 
-def commands_of(root: Path, recipe: str, *words: str) -> list[list[str]]:
-    """Run a recipe and return what it called, program first."""
+def commands_of(root: Path, recipe: str, *words: str, **more: str) -> list[list[str]]:
+    """Run a recipe, with more in its environment, and return what it called, program first."""
     command = ["bash", f"scripts/recipes/{recipe}.sh", *words]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CORAG")}
+    environment |= {"STAGES": "index choose test table"} | more
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in (root / "noted").read_text().splitlines()]
@@ -126,6 +131,12 @@ RECIPES = [
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
     ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
     ("scaling_sweep", [], ["world", "index", "sweep"]),
+    (
+        "paper_corag",
+        ["index", "chains", "rows", "train", "decode", "table"],
+        ["index", "sample", "rows", "train", "plan", "sweep", "run", "table"],
+    ),
+    ("paper_ircot", ["musique", "dev.json", "train.json", "dev.json"], ["index", "sweep", "table"]),
     ("decoding_strategies", ["world", "40"], ["world", "sweep"]),
     ("decoding_strategies", ["hotpotqa", "16", "dev.json"], ["index", "sweep"]),
     ("pooled_distractor", ["hotpotqa", "dev.json", "shots.json", "100"], ["index", "run"]),
@@ -142,6 +153,63 @@ def test_a_recipe_gives_commands_that_can_be_given(
     monkeypatch.chdir(root)
     for each in called:
         read(each)
+
+
+def test_the_papers_recipes_rehearse_their_own_commands(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With SMOKE=1 the programs and options are those of the whole road, but for sizes."""
+    stages = "index", "chains", "rows", "train", "decode", "table"
+    rehearsed = commands_of(root, "paper_corag", *stages, SMOKE="1")
+    (root / "noted").unlink()
+    whole = commands_of(root, "paper_corag", *stages, SETS="musique")
+    assert [each[1] for each in rehearsed if each[1] not in ("world", "index")] == [
+        each[1]
+        for each in whole
+        if each[1] != "index"
+        # One training set stands for the three of the paper.
+        and not any(f"--subset {name}" in " ".join(each) for name in ("hotpotqa", "2wikimultihopqa"))
+    ]
+    assert {"hub:corag/kilt-corpus", "intfloat/e5-large-v2"} <= {word for each in whole for word in each}
+    monkeypatch.chdir(root)
+    for each in rehearsed:
+        read(each)
+
+
+@pytest.mark.slow
+def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
+    """Without a network: costs are printed, the options are read, and a sentence says what is not there."""
+    for name in ("training", "eval", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "scripts/install.sh").write_text("exit 0\n")
+    for program in ("corag", "python"):
+        path = Path(sys.executable).parent / program
+        write_program(tmp_path / ".venv/bin" / program, f'exec {path} "$@"')
+    environment = os.environ | {
+        "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PARTS": "1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    command = ["bash", "scripts/recipes/paper_corag.sh"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 1, "of the parts that encode_on_all_gpus.sh starts"
+    assert "decode: the whole sweep, figure 3" in done.stdout
+    assert "hub:corag/kilt-corpus is not on this machine" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["paper_corag", "paper_ircot"])
+def test_a_rehearsal_ends_in_a_table(recipe: str, tmp_path: Path) -> None:
+    for name in ("training", "eval", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "scripts/install.sh").write_text("exit 0\n")
+    for program in ("corag", "python"):
+        path = Path(sys.executable).parent / program
+        write_program(tmp_path / ".venv/bin" / program, f'exec {path} "$@"')
+    environment = os.environ | {"SMOKE": "1", "PYTHONPATH": str(ROOT)}
+    command = ["bash", f"scripts/recipes/{recipe}.sh"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    method = {"paper_corag": "corag", "paper_ircot": "ircot"}[recipe]
+    assert re.search(rf"{method}.*\b12\b", done.stdout), "twelve questions of the world"
 
 
 def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:

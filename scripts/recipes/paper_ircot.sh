@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# IRCoT's table 4 and its recall, from an empty machine, by the paper's protocol: passages a search and distractors
+# are chosen on 100 dev questions with the first set of demonstrations, then 500 others are asked with all three
+# sets; mean and deviation over the sets. What it costs and downloads: docs/guides/reproduce.md.
+#   bash scripts/recipes/paper_ircot.sh hotpotqa DEV.json CORPUS         all stages; musique, 2wikimultihopqa
+#   STAGES="index choose" bash scripts/recipes/paper_ircot.sh ...        some: cost index choose test table
+#   SMOKE=1 bash scripts/recipes/paper_ircot.sh                          a slice of the embedded world, two CPU cores
+#   MODEL=Qwen/Qwen3-8B BACKEND=vllm        another model than Flan-T5-XXL
+# CORPUS: what is indexed. HotpotQA: hub:mteb/hotpotqa/corpus.jsonl, with BEIR's qrels/test.tsv as DEV.json; the
+# others: all of their official files, one after another (their paragraphs are the corpus).
+# The authors' prompts are cloned from GitHub. Every stage goes on where it was: give the same command again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+bash scripts/install.sh
+export PATH="$PWD/.venv/bin:$PATH"
+if [ "${SMOKE:-}" ]; then
+    dataset=smoke out=results/paper_ircot/smoke questions=results/paper_ircot/smoke/dev.jsonl
+    corpus=("$out/corpus.jsonl") form=auto index=$out/index dev=(--limit 10) test=(--skip 10 --limit 12)
+    config=(--config eval/configs/paper_ircot.yaml --config scripts/configs/paper_ircot_smoke.yaml)
+    sets=scripts/configs/paper_ircot_smoke_sets.yaml
+else
+    [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"; exit 2; }
+    dataset=$1 questions=$2 out=results/paper_ircot/$1 index=indexes/$1-open
+    corpus=("${@:3}") form=$dataset sets=eval/configs/paper_ircot_sets/$dataset.yaml
+    dev=(--shuffle 13370 --limit 100) test=(--shuffle 13370 --skip 100 --limit 500)
+    mkdir -p "$out"
+    sed "s/hotpotqa/$dataset/g" eval/configs/paper_ircot.yaml >"$out/paper_ircot.yaml"
+    config=(--config "$out/paper_ircot.yaml" --model.name "${MODEL:-google/flan-t5-xxl}"
+        --model.backend "${BACKEND:-transformers}")
+    case $dataset in
+    hotpotqa) form=beir config+=(--dataset beir --scorer hotpotqa) ;;
+    2wikimultihopqa | musique) ;;
+    *)
+        echo "corag: there are no prompts for '$dataset': name hotpotqa, 2wikimultihopqa or musique." >&2
+        exit 2
+        ;;
+    esac
+fi
+options=("${config[@]}" --questions "$questions" --retriever.index "$index")
+
+cost() { python -m benchmarks.paper_costs ircot; }
+index() {
+    if [ "${SMOKE:-}" ]; then
+        corag world "$out" --passages 500 --train 40 --dev 22 --test 10 >&2
+    elif [ ! -d prompts-of-ircot/prompts ]; then
+        git clone --depth 1 https://github.com/StonyBrookNLP/ircot prompts-of-ircot >&2
+    fi
+    corag index "${corpus[@]}" --format "$form" --out "$index" >&2
+}
+choose() { corag sweep "${options[@]}" "${dev[@]}" --out "$out/choose"; }
+ask() {
+    mapfile -t ircot < <(python scripts/recipes/best_cell.py "$out/choose" ircot)
+    mapfile -t one_step < <(python scripts/recipes/best_cell.py "$out/choose" one_step)
+    echo "corag: chosen: ${ircot[*]} ${one_step[*]}" >&2
+    corag sweep "${options[@]}" "${test[@]}" --grid "" --cells "$sets" "${ircot[@]}" "${one_step[@]}" \
+        --out "$out/test"
+}
+table() { corag table "$out"/test/*/ --over demonstrations; }
+
+read -ra stages <<<"${STAGES:-cost index choose test table}"
+for stage in "${stages[@]}"; do
+    echo "corag: stage $stage" >&2
+    case $stage in
+    cost | index | choose | table) $stage ;;
+    test) ask ;;
+    *)
+        echo "corag: there is no stage '$stage': write cost, index, choose, test or table." >&2
+        exit 2
+        ;;
+    esac
+done
