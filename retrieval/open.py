@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
 from retrieval.hops import HopRetriever, open_hop_encoder, with_hop_encoder
-from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
+from retrieval.index_building import open_unchanged, was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
     LANGUAGE,
@@ -44,9 +43,9 @@ from retrieval.index_manifest import (
 )
 from retrieval.linked import LinkedRetriever, LinkRules
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
-from retrieval.lucene.java import java_class
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.own_retriever import adapt_retriever
+from retrieval.places import find_index_folder
 from retrieval.store import Lines, PassageStore, has_store
 from retrieval.title_links import StoredTitles
 from retrieval.wrappers import (
@@ -171,7 +170,7 @@ def _linked(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bo
 
 def _open_each(config: RetrieverConfig) -> list[Retriever]:
     folders = [name for name in config.index if not is_own(name)]
-    kinds = [kind for name in folders for kind in open_unchanged(_find(name), _kinds)]
+    kinds = [kind for name in folders for kind in open_unchanged(find_index_folder(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
     return [
         adapt_retriever(find_own(name, "--retriever.index")) if is_own(name) else _open_index(name, config)
@@ -213,7 +212,9 @@ def _join(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
-    return open_unchanged(_find(name), partial(_open_titled, config=config), BatchedRetriever.close_unused)
+    return open_unchanged(
+        find_index_folder(name), partial(_open_titled, config=config), BatchedRetriever.close_unused
+    )
 
 
 def _open_titled(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
@@ -353,7 +354,7 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
             f"its docid file has {len(ids):,} ids and the encoder '{config.encoder}' gives "
             f"{encoder.dimension} dimensions: they do not match."
         )
-    source = _find(config.passages_from)
+    source = find_index_folder(config.passages_from)
     texts: PassageSource = LuceneSearcher(source, Bm25.from_config(config), config.threads)
     _check_passages(folder, ids, vectors, texts, encoder, config)
     contents = f"{_contents_fingerprint(folder, None)}|{_contents_fingerprint(source, read_manifest(source))}"
@@ -402,37 +403,3 @@ def _contents_fingerprint(folder: Path, manifest: IndexManifest | None) -> str:
     if manifest:
         return manifest.fingerprint
     return stable_hash("|".join(f"{file.name} {file.stat().st_size}" for file in sorted(folder.iterdir())))
-
-
-def _find(name: str) -> Path:
-    """Return the folder of an index: a path as it is, or one of Pyserini's prebuilt indexes, downloaded."""
-    folder = Path(name).expanduser()
-    if resolve_index(folder).is_dir():
-        return folder
-    if was_begun(building_folder(folder)):
-        raise IndexMismatchError(
-            f"the index '{folder}' was begun and is not finished: run the same `corag index` to go on with "
-            "it."
-        )
-    if folder.is_absolute() or name.startswith((".", "~")) or "/" in name:
-        raise IndexMismatchError(
-            f"there is no index folder '{name}': check the path, or build it with `corag index` (those of "
-            "the guides' examples: `corag quickstart`)."
-        )
-    require(f"'{name}', which is no folder here and would be one of Pyserini's prebuilt indexes,", "pyserini")
-    # Pyserini would start Java itself, in a way that fails without the vector module: start it first.
-    java_class("java.lang.Object")
-    from pyserini import prebuilt_index_info as prebuilt
-    from pyserini.util import download_prebuilt_index
-
-    names = [*prebuilt.TF_INDEX_INFO, *prebuilt.FAISS_INDEX_INFO]
-    if name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f"did you mean '{close[0]}'?" if close else "build it with `corag index`, or check the path."
-        raise IndexMismatchError(
-            f"'{name}' is neither a folder here nor one of Pyserini's prebuilt indexes: {hint}"
-        )
-    try:
-        return Path(download_prebuilt_index(name, verbose=False))
-    except (ValueError, OSError) as error:
-        raise IndexMismatchError(f"the prebuilt index '{name}' cannot be downloaded: {error}") from None

@@ -111,7 +111,9 @@ class Question:
     the dataset's own type, such as "bridge". ``hops``: 0 when the dataset does not say. ``context_ids``:
     passages that were retrieved for the question beforehand, best first, as corag/multihopqa brings them.
     ``pages``: where gold passages are known by their page only (KILT), the sets of pages that each bear an
-    answer out; ``supporting`` then holds page ids too. Raises :class:`DataError` if the text is blank.
+    answer out; ``supporting`` then holds page ids too. ``titles``: of the pages that gold passages are of,
+    where the dataset names them, for corpora with other ids than ``supporting``. Raises :class:`DataError` if
+    the text is blank.
     """
 
     id: str
@@ -123,6 +125,7 @@ class Question:
     decomposition: tuple[GoldHop, ...] = ()
     context_ids: tuple[str, ...] = ()
     pages: tuple[tuple[str, ...], ...] = ()
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -96,6 +96,16 @@ def gold_ids(paragraphs: Sequence[Paragraph]) -> tuple[str, ...]:
     return distinct(*(paragraph.passage.id for paragraph in paragraphs if paragraph.gold))
 
 
+def gold_titles(paragraphs: Sequence[Paragraph]) -> tuple[str, ...]:
+    """Return the titles of the gold paragraphs, without repeats."""
+    return distinct(*(each.passage.title for each in paragraphs if each.gold and each.passage.title))
+
+
+def fact_titles(record: Record, where: str) -> tuple[str, ...]:
+    """Return the titles of a record's supporting facts, without repeats, whatever its context holds."""
+    return distinct(*(" ".join(title.split()) for title, _ in supporting_facts(record, where)))
+
+
 def paragraph_rows(record: Record, where: str) -> list[Record]:
     """Return a record's ``paragraphs`` as objects with all their fields, however they are stored."""
     return _rows(_field(record, "paragraphs", where), "paragraphs", where)

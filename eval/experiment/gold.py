@@ -1,44 +1,39 @@
 """Gold passages against the index that is searched: an id that it lacks can never be found.
 
-Recall of such a question would be below 1 whatever the method does, and 0 on an index with other ids. So the
-question has no recall, and how many there are is told at the start. A gold passage may be given by file, page
-or title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_names`).
+Recall of such a question would be below 1 whatever the method does, and 0 on an index with other ids. So its
+gold passages count by their titles, where the dataset names these and the index has them all; else it has no
+recall. How many there are of either is told at the start. A gold passage may also be given by file, page or
+title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_names`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
 from corag.core.errors import CoragError
 from corag.core.own_objects import is_own
 from corag.core.types import Passage, Question
-from eval.datasets.gold_names import FILE, find_name, is_name, passage_names
+from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_names
 from eval.datasets.same import same_words
 from eval.experiment.executor import Fingerprinted
+from eval.experiment.lookup import open_lookup
 from retrieval.aliases import Aliases, load_aliases
 from retrieval.index_building import open_unchanged
 from retrieval.store import PassageStore, has_store
 
-_BATCH = 1000  # ids that are looked up at once
 _MOST_NAMED = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
-
-
-class _Lookup(Protocol):
-    async def __call__(self, ids: Sequence[str]) -> Mapping[str, Passage]:
-        """Return the passages of those ids that there are."""
-        ...
 
 
 async def match_gold(
     questions: Sequence[Question], index: Fingerprinted | None, folders: Sequence[str]
 ) -> list[Question]:
-    """Return the questions, without gold passages where the index lacks one of them; print their number.
+    """Return the questions with gold passages as the index has them; print what was done to how many.
+
+    Those of a question are titles where the index lacks an id, but has all its titles; else it has none.
 
     Beside a retriever of the user's own, which may have what an index lacks, they keep all.
 
@@ -52,46 +47,88 @@ async def match_gold(
     """
     # A retriever of the user's own knows passages by searching only.
     own, folders = list(filter(is_own, folders)), [each for each in folders if not is_own(each)]
-    if index is None or (own and not folders):
+    if index is None:
         return list(questions)
+    if own and not folders:
+        return [each if each.supporting else _by_title(each) for each in questions]
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
-        async with _open_lookup(index, folders) as look_up:
+        async with open_lookup(index, folders) as look_up:
             if look_up is None:
                 return list(questions)
-            known = set(await _in_batches(look_up, ids))
-            themselves = await _in_batches(look_up, [each.id for each in questions])
+            known = set(await look_up.passages(ids))
+            themselves = await look_up.passages([each.id for each in questions])
+            titled = {each.id: each for each in questions if not own and _wants_titles(each, known)}
+            titles = dict.fromkeys(title for each in titled.values() for title in each.titles)
+            present = await look_up.titles(titles) if titles else set()
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
-    by_name = find_names([id_ for id_ in ids if id_ not in known], folders)
+    # Their ids are hashes, and no names of files.
+    hashes = {id_ for each in titled.values() for id_ in each.supporting}
+    by_name = find_names([id_ for id_ in ids if id_ not in known | hashes], folders)
     _tell_other_folders(by_name)
     known.update(by_name)
-    missing = [id_ for id_ in ids if id_ not in known]
+    missing = [id_ for id_ in ids if id_ not in known | hashes]
     if own:  # which may have them
         known.update(missing)
-    matched = [
-        each if each.pages or known.issuperset(each.supporting) else replace(each, supporting=())
-        for each in questions
-    ]
+    matched = []
+    for each in questions:
+        if each.id in titled:
+            each = _by_title(each) if present.issuperset(each.titles) else replace(each, supporting=())
+        elif not each.pages and not known.issuperset(each.supporting):
+            each = replace(each, supporting=())
+        matched.append(each)
     matched = _name(_rename(matched, load_aliases(folders)), by_name)
+    _tell_titles(list(titled.values()), present, len(questions))
     if missing:
         lacking = f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}'"
         _print(
             f"{', '.join(folders)} has not {lacking}: they count if {', '.join(own)} finds them, as ids, "
             "titles or files."
             if own
-            else f"the index lacks {lacking}: the {_count_lost(questions, matched):,} of {len(questions):,} "
-            "questions that they belong to have no recall."
+            else f"the index lacks {lacking}: the {_count_lost(questions, matched, titled):,} of "
+            f"{len(questions):,} questions that they belong to have no recall."
         )
     _tell_passages(questions, themselves)
     return matched
 
 
-def _count_lost(questions: Sequence[Question], matched: Sequence[Question]) -> int:
-    """Return how many questions have lost their gold passages."""
+def _wants_titles(question: Question, known: Collection[str]) -> bool:
+    """Whether a question's gold passages are known by title, but not by ids that the index has."""
+    if question.pages or not question.titles:
+        return False
+    return not question.supporting or any(id_ not in known for id_ in question.supporting)
+
+
+def _by_title(question: Question) -> Question:
+    """Return a question with its gold passages by title; as it is, where no titles are known."""
+    if question.pages or not question.titles:
+        return question
+    return replace(question, supporting=tuple(f"{TITLE}{title}" for title in question.titles))
+
+
+def _tell_titles(titled: Sequence[Question], present: Collection[str], total: int) -> None:
+    """Print how many questions have gold passages by title, and how many have none of them whole."""
+    matched = [each for each in titled if all(title in present for title in each.titles)]
+    if matched:
+        _print(
+            f"the gold passages of {len(matched):,} of {total:,} questions have other ids in the index, or "
+            f"none: they count by title, such as '{matched[0].titles[0]}', with any passage of that title."
+        )
+    lost = [each for each in titled if not all(title in present for title in each.titles)]
+    if lost:
+        lacking = next(title for title in lost[0].titles if title not in present)
+        _print(
+            f"the index has neither the ids nor all titles of the gold passages of {len(lost):,} of "
+            f"{total:,} questions, such as '{lacking}': they have no recall."
+        )
+
+
+def _count_lost(questions: Sequence[Question], matched: Sequence[Question], titled: Collection[str]) -> int:
+    """Return how many questions have lost their gold passages, but for those with titles."""
     pairs = zip(questions, matched, strict=True)
-    return sum(bool(one.supporting) > bool(other.supporting) for one, other in pairs)
+    return sum(bool(one.supporting) > bool(other.supporting) for one, other in pairs if one.id not in titled)
 
 
 def _tell_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:
@@ -186,40 +223,6 @@ def _rename(questions: Sequence[Question], aliases: Aliases) -> list[Question]:
 
 def _is_passage(question: Question, passage: Passage) -> bool:
     return same_words(question.text) in (same_words(passage.text), same_words(passage.contents))
-
-
-@asynccontextmanager
-async def _open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIterator[_Lookup | None]:
-    """Yield a function that looks passages up, None if there is no way to; close what it reads at the end."""
-    # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
-    if folders and all(has_store(Path(folder)) for folder in folders):
-        stores = [open_unchanged(Path(folder), PassageStore, PassageStore.close) for folder in folders]
-
-        async def read(ids: Sequence[str]) -> Mapping[str, Passage]:
-            return {id_: passage for store in stores for id_, passage in store.passages(ids).items()}
-
-        try:
-            yield read
-        finally:
-            for store in stores:
-                store.close()
-        return
-    passages = getattr(index, "passages", None)
-    if passages is None:
-        yield None
-        return
-
-    async def fetch(ids: Sequence[str]) -> Mapping[str, Passage]:
-        return {passage.id: passage for passage in await passages(ids)}
-
-    yield fetch
-
-
-async def _in_batches(look_up: _Lookup, ids: Sequence[str]) -> dict[str, Passage]:
-    found: dict[str, Passage] = {}
-    for start in range(0, len(ids), _BATCH):
-        found |= await look_up(ids[start : start + _BATCH])
-    return found
 
 
 def _print(line: str) -> None:

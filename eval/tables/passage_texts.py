@@ -1,16 +1,16 @@
-"""The texts of the passages that runs collected, read from the stores beside their indexes."""
+"""The texts of the passages that runs collected, read from the stores beside their indexes, or from these."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, CoragError, DataError, reason
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.types import Passage
 from eval.scoring.rows import PassageTexts
-from retrieval.index_building import open_unchanged
-from retrieval.store import PassageStore, has_store
+from retrieval.dense.search import PassageSource
+from retrieval.places import open_passages
 
 
 def open_passage_texts(
@@ -30,21 +30,29 @@ def open_passage_texts(
 def passage_texts(run: Path, start: Start) -> PassageTexts:
     """Return a reader of the texts of the passages that a start of a run searched.
 
-    It reads the store beside the index, which needs no search engine. Raises :class:`ConfigError` if no index
-    of the run lies here with its texts; the reader raises :class:`DataError` for an id that it lacks.
+    It reads the store beside the index, which needs no search engine; of plain Lucene indexes and of
+    Pyserini's prebuilt ones, the index itself. Raises :class:`ConfigError` if no index of the run has its
+    texts here; the reader raises :class:`DataError` for an id that it lacks.
     """
-    folders = [Path(index) for index in start.index if has_store(Path(index))]
-    stores = [open_unchanged(folder, PassageStore, PassageStore.close) for folder in folders]
-    if not stores:
+    opened: list[PassageSource] = []
+    why = []
+    for index in start.index:
+        try:
+            if source := open_passages(index):
+                opened.append(source)
+        except CoragError as error:
+            why.append(f" ({reason(error).rstrip('.')})")
+    if not opened:
         raise ConfigError(
-            f"the texts of the passages of '{run}' are not at hand: {start.searched} is not the folder of an "
-            "index made by 'corag index'. Leave --answer_recall out."
+            f"the texts of the passages of '{run}' are not at hand: {start.searched} is neither the folder "
+            f"of an index made by 'corag index' nor a Lucene index with its texts{''.join(why[:1])}. Leave "
+            "--answer_recall out."
         )
 
     def read_texts(ids: Sequence[str]) -> list[str]:
         passages: dict[str, Passage] = {}
-        for store in stores:
-            passages |= store.passages([name for name in ids if name not in passages])
+        for source in opened:
+            passages |= source.passages([name for name in ids if name not in passages])
         if missing := [name for name in ids if name not in passages]:
             raise DataError(
                 f"the index '{start.index[0]}' has no passage '{missing[0]}', which '{run}' found: it was "

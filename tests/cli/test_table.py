@@ -143,7 +143,7 @@ def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
         (["--baseline", "bas"], "no run 'bas' in the table to be the baseline: did you mean 'base'"),
         (["--baseline", "base", "--measures", "emm"], "no measure 'emm' of these runs: did you mean 'em'"),
         (["--over", "seed"], "one of"),
-        (["--answer_recall"], "indexes/none is not the folder of an index"),
+        (["--answer_recall"], "indexes/none is neither the folder of an index"),
     ],
 )
 def test_wrong_options_are_sentences(tmp_path, capsys, options, message):

@@ -223,8 +223,11 @@ def collect_sources(
     ]
 
 
+_QUESTION_LISTS = ("answers", "supporting", "context_ids", "titles")
+
+
 def _parse_question(record: Mapping[str, Any]) -> Question:
-    lists = {name: tuple(record.get(name, ())) for name in ("answers", "supporting", "context_ids")}
+    lists = {name: tuple(record.get(name, ())) for name in _QUESTION_LISTS}
     decomposition = tuple(GoldHop(**hop) for hop in record.get("decomposition", ()))
     pages = tuple(map(tuple, record.get("pages", ())))
     return Question(**{**record, **lists, "decomposition": decomposition, "pages": pages})

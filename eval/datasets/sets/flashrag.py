@@ -17,12 +17,14 @@ from eval.datasets.fields import (
     text_field,
     texts_field,
 )
+from eval.datasets.paragraphs import fact_titles
 
 
 def parse(record: Record, where: str) -> Question:
     """Read a record.
 
-    ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``). Raises
+    ``kind`` is the metadata's ``type`` or, in PopQA, the relation asked for (``prop``). HotpotQA's and
+    2WikiMultihopQA's metadata name the titles of gold passages (``supporting_facts``). Raises
     :class:`DataError` for multiple choice, whose answers are numbers of choices.
     """
     place = name_record(record, where)
@@ -38,6 +40,7 @@ def parse(record: Record, where: str) -> Question:
         text=text_field(record, "question", where),
         answers=distinct(*texts_field(record, "golden_answers", place)),
         kind=kind if isinstance(kind, str) else "",
+        titles=fact_titles(about, place),
     )
 
 

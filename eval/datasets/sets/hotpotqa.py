@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from corag.core.types import Question
 from eval.datasets.dataset import Dataset
-from eval.datasets.fields import Record, gold_answer, require_id, text_field
-from eval.datasets.paragraphs import context_paragraphs, gold_ids, optional_paragraphs
+from eval.datasets.fields import Record, gold_answer, name_record, require_id, text_field
+from eval.datasets.paragraphs import (
+    context_paragraphs,
+    fact_titles,
+    gold_ids,
+    gold_titles,
+    optional_paragraphs,
+)
 
 
 def parse(record: Record, where: str) -> Question:
     """Read a record. ``kind`` is bridge or comparison."""
+    paragraphs = optional_paragraphs(record, where, context_paragraphs)
     return Question(
         id=require_id(record, where),
         text=text_field(record, "question", where),
         answers=gold_answer(record, where),
-        supporting=gold_ids(optional_paragraphs(record, where, context_paragraphs)),
+        supporting=gold_ids(paragraphs),
         kind=str(record.get("type") or ""),
+        titles=fact_titles(record, name_record(record, where)) or gold_titles(paragraphs),
     )
 
 

@@ -24,6 +24,7 @@ from eval.datasets.fields import (
 from eval.datasets.paragraphs import (
     Paragraph,
     gold_ids,
+    gold_titles,
     listed_paragraphs,
     optional_paragraphs,
     paragraph_rows,
@@ -56,6 +57,7 @@ def parse(record: Record, where: str) -> Question:
         kind=shape.group() if shape else "",
         hops=int(shape.group(1)) if shape else len(steps),
         decomposition=tuple(_parse_hop(step, paragraphs, place) for step in steps),
+        titles=gold_titles(paragraphs),
     )
 
 

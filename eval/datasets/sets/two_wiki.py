@@ -22,7 +22,13 @@ from eval.datasets.fields import (
     text_field,
     texts_field,
 )
-from eval.datasets.paragraphs import context_paragraphs, gold_ids, optional_paragraphs
+from eval.datasets.paragraphs import (
+    context_paragraphs,
+    fact_titles,
+    gold_ids,
+    gold_titles,
+    optional_paragraphs,
+)
 
 
 def parse(record: Record, where: str) -> Question:
@@ -33,17 +39,19 @@ def parse(record: Record, where: str) -> Question:
     evidence triples where one fits. They do not say which passage answers them.
     """
     place = name_record(record, where)
+    paragraphs = optional_paragraphs(record, where, context_paragraphs)
     return Question(
         id=require_id(record, where),
         text=text_field(record, "question", where),
         answers=gold_answer(record, where),
-        supporting=gold_ids(optional_paragraphs(record, where, context_paragraphs)),
+        supporting=gold_ids(paragraphs),
         kind=str(record.get("type") or ""),
         hops=len(list_field(record, "evidences", place)),
         decomposition=tuple(
             _parse_hop(index, pair, list_field(record, "evidences", place), place)
             for index, pair in enumerate(list_field(record, "qa_pairs", place))
         ),
+        titles=fact_titles(record, place) or gold_titles(paragraphs),
     )
 
 
