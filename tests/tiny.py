@@ -70,6 +70,40 @@ def save_tiny_mixture(folder: Path, like: str) -> str:
     return _save(Qwen3MoeForCausalLM(config), tokenizer, folder)
 
 
+def save_tiny_t5(folder: Path, seed: int = 0) -> str:
+    """Save a T5 with random weights, and a vocabulary of pieces that is made here."""
+    import string
+
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import T5Config, T5ForConditionalGeneration, T5Tokenizer
+
+    pieces = Tokenizer(models.Unigram())
+    pieces.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(special_tokens=special, unk_token="<unk>", show_progress=False)
+    pieces.train_from_iterator([*string.printable, "The capital of Norway is Oslo. What is it?"], trainer)
+    vocabulary = json.loads(pieces.to_str())["model"]["vocab"]
+    tokenizer = T5Tokenizer(vocab=[tuple(piece) for piece in vocabulary], extra_ids=0)
+    torch.manual_seed(seed)
+    config = T5Config(
+        vocab_size=len(tokenizer) + 4,  # as Flan-T5's, whose vocabulary is padded
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        feed_forward_proj="gated-gelu",
+        tie_word_embeddings=False,
+        initializer_factor=8.0,  # so that replies differ from prompt to prompt
+        decoder_start_token_id=0,
+        n_positions=512,
+    )
+    model = T5ForConditionalGeneration(config)
+    model.lm_head.weight.data *= 0.01  # so that replies can be sampled
+    return _save(model, tokenizer, folder)
+
+
 def save_tiny_encoder(folder: Path, settings: dict[str, Any] | None = None, max_tokens: int = 64) -> str:
     """Save a sentence-transformers folder: a BERT of one random layer with the default encoder's tokenizer.
 

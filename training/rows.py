@@ -19,6 +19,7 @@ from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.protocols import Retriever
 from corag.core.types import Passage
+from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
@@ -165,6 +166,7 @@ async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsRe
     """Write the rows, with an index that is open."""
     _check_installed()
     folder = model_folder(config.model, weights=False)
+    refuse_encoder_decoder(folder, "none is trained here")
     renderer = Renderer.load(folder, config.chat, ThinkingOptions("auto", config.template_args))
     folders = [Path(chains) for chains in config.chains]
     length = tables.within_window(config.rows.max_length, config.model, folder, "rows")

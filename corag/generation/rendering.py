@@ -134,9 +134,10 @@ class Renderer:
         special = prompt.plain or not self.chat
         return self._joined_ids(text, special=special) if broken else self._ids(text, special=special)
 
-    def target_ids(self, request: ScoreRequest) -> list[int]:
+    def target_ids(self, request: ScoreRequest, *, apart: bool = False) -> list[int]:
         """Return the token ids to score: those of a text are as they follow the prompt's.
 
+        ``apart``: as they begin a text of their own, as an encoder-decoder's reply does.
         A target that is the name of a special token is that token; within a longer one the name is text.
         Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
         """
@@ -144,7 +145,7 @@ class Renderer:
         if not target:
             ids = []
         elif isinstance(target, str):
-            ids = self._text_ids_after(request.prompt, target)
+            ids = self._ids_apart(target) if apart else self._text_ids_after(request.prompt, target)
         else:
             ids = list(target)
         if request.end_of_turn:
@@ -280,6 +281,9 @@ class Renderer:
         text = self.template.fill(turns, reply=True)
         return self._begun(text + self.thinking.lead(text, thought), prefix)
 
+    def _ids_apart(self, text: str) -> list[int]:
+        return self._ids(text) if self._names.fullmatch(text) else self._literal_ids(text)
+
     def _text_ids_after(self, prompt: Prompt, text: str) -> list[int]:
         """Return the token ids of a text as a model would write it after a prompt."""
         if self._names.fullmatch(text):
@@ -318,9 +322,12 @@ class Renderer:
         """Return the token ids of what stands between the breaks: no token reaches over one."""
         first, *rest = text.split(BREAK)
         ids = self._ids(first, special=special)
+        # T5 puts a token behind each text, too.
+        end = ids[-1:] if special and ids[-1:] == self._ids("", special=True)[-1:] == [self.eos] else []
+        ids = ids[: len(ids) - len(end)]
         for part in rest:
             ids += continuation_ids(self._ids, "\n", part)
-        return ids
+        return ids + end
 
     def _text(self, ids: Sequence[int]) -> str:
         # What "cleans up" takes away blanks that the tokens have.

@@ -21,6 +21,7 @@ from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, describe_base, merged_folder
 from corag.generation.config import ModelConfig
+from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
 from corag.generation.gpu_memory import choose_share
@@ -72,6 +73,7 @@ class VllmGenerator(RenderingEngine):
         if config.engine:
             refuse_unknown(config.engine, known_arguments())
         folder = model_folder(config.name)
+        refuse_encoder_decoder(folder, "vLLM does not run one")
         renderer = Renderer.load(folder, config.chat, config.thoughts)
         weights = folder_digest(folder)
         adapter, rank, about = adapter_folder(config.adapter), 0, ""

@@ -249,7 +249,10 @@ def test_a_method_of_ones_own_is_checked_before_it_is_asked(model: Model) -> Non
 @pytest.mark.parametrize("queued", [True, False])
 async def test_a_model_that_is_closed_says_so(queued: bool) -> None:
     """Also to what waits for its turn meanwhile: it is no failure of the question."""
-    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=1))
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(max_position_embeddings=256)
+    model = SimpleNamespace(config=config, generation_config=SimpleNamespace(eos_token_id=1))
     engine = TransformersGenerator(model, FAMILIES["Qwen3"].renderer(), 256, 1, "")
     prompt = chat_prompt("Who?")
     calls = [
