@@ -141,7 +141,7 @@ async def sweep(
         config = with_keywords(config, {"dev": _dev_questions(dev, dev_index, Path(out))})
     changes = {name: _changes(config, each, index) for name, each in cells.items()}
     blocks = [grid] if isinstance(grid, Mapping) else grid
-    parsed_cells = read_cells(config, changes, to_json_types(blocks))
+    parsed_cells = read_cells(config, changes, to_json_types(blocks), over=config.over)
     for cell in parsed_cells:
         if cell.needs_index and not cell.has_index:
             raise ConfigError(NO_INDEX.format(f"the cell '{cell.name}'"))

@@ -14,7 +14,7 @@ import yaml
 from corag.core.errors import ConfigError
 from corag.core.identity import chosen_options, identity_of
 from corag.core.method import MethodConfig
-from corag.core.option_names import renamed, sections_of
+from corag.core.option_names import options_of, renamed, sections_of
 from corag.core.options import changed, flatten
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
@@ -23,11 +23,12 @@ from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import METHODS, methods_of
 from eval.experiment.run import RunConfig, run_path
+from eval.sweeps.over import Repetition, combine, parse_short
 
 # Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
 # other questions or another scorer, cells could not be compared.
 SHARED = {each.name for each in fields(QuestionFile)} | {
-    "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
+    "scorer", "recall_at", "out", "cells", "grid", "over", "dev", "metric", "budgets", "resamples",
     "max_failed", "workers", "answers_to",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
@@ -97,15 +98,20 @@ def read_cells(
     cells: str | Mapping[str, Changes],
     grid: str | Sequence[Mapping[str, Any]],
     kind: Kind = "cell",
+    over: str = "",
 ) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
     ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
     file, or YAML in brackets or braces, of blocks of options, a cell for each combination of their values; a
     cell equal to an earlier one is left out. Either may be given as objects too. ``kind``: what messages call
-    them. Raises :class:`ConfigError` naming the cell and the option that is wrong.
+    them. ``over``: options with values, for each of which there is every cell, or without any the base alone.
+    Raises :class:`ConfigError` naming the cell and the option that is wrong.
     """
     drafts = [*_listed_cells(cells, kind), *_grid_cells(grid, base.method[0])]
+    if over:
+        method = short_name(base.method[0])
+        drafts = _repeat(drafts or [_Draft("the sweep", method, method, {}, False, kind)], over, base)
     if not drafts:
         raise ConfigError(
             "no cells were given: write them in the configuration, under cells or grid, or name a file with "
@@ -156,7 +162,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{_WHOLE[each.kind]} itself."
         )
     try:
-        config = changed(base, each.changes)
+        config = changed(base, _without_belonging(base, each.changes))
     except ConfigError as error:
         raise ConfigError(f"{each.title}: {error}") from None
     method, *more = config.method
@@ -171,6 +177,81 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
     names = tuple(renamed(option, type(config)) for option, _ in changes)
     return Cell(each.name, each.label, config, names)
+
+
+def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes by which what belongs to a replaced value goes with it, unless it is stated itself.
+
+    The base's adapter was made for the base's model.
+    """
+    sections = dict(sections_of(type(base)))
+    stated = {
+        renamed(option, type(base)): value for option, value in flatten(changes.items(), sections.keys())
+    }
+    gone = {
+        f"{prefix}{option}": _default(section, option)
+        for prefix, section in sections.items()
+        for option, owner in getattr(section, "BELONGS_TO", {}).items()
+        if stated.get(f"{prefix}{owner}", now := _value(base, f"{prefix}{owner}")) != now
+    }
+    return gone | dict(changes)
+
+
+def _value(config: Any, option: str) -> Any:
+    for part in option.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _default(section: Any, option: str) -> Any:
+    return next(each.default for each in fields(section) if each.name == option)
+
+
+def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft]:
+    """Return every cell once for each combination of some options' values, named after it.
+
+    An option's bare name is that of each cell's own method. Raises :class:`ConfigError` for a cell that
+    changes such an option itself.
+    """
+    config = type(base)
+    short = parse_short(over)
+    place, data = ("--over", short) if short else _load(over, "over")
+    place = place if place.startswith("'") else "--over"
+    sections = {prefix for prefix, _ in sections_of(config)}
+    repeated = []
+    for each in drafts:
+        if not isinstance(each.changes, Mapping):
+            raise ConfigError(f"{each.title} has all its options, so over can change none: leave it out.")
+        method = str(each.changes.get("method", base.method[0]))
+        for repetition in (_of_method(one, method) for one in combine(place, data, sections, short_value)):
+            taken = {renamed(option, config) for option, _ in flatten(each.changes.items(), sections)}
+            if twice := sorted(taken & {renamed(option, config) for option in repetition.changes}):
+                raise ConfigError(
+                    f"{each.title} changes {twice[0]}, but over repeats each cell for values of it: leave it "
+                    "out of one of the two."
+                )
+            repeated.append(_repeated(each, repetition))
+    return repeated
+
+
+def _of_method(repetition: Repetition, method: str) -> Repetition:
+    """Return it with the options of a method by their full names."""
+    config, section = RunConfig.extended([method]), short_name(method)
+    known = dict(options_of(config))
+    names = {option: renamed(f"{section}.{option}", config) for option in repetition.changes}
+    own = {option for option, name in names.items() if renamed(option, config) not in known and name in known}
+    return repetition._replace(
+        changes={names[option] if option in own else option: v for option, v in repetition.changes.items()}
+    )
+
+
+def _repeated(draft: _Draft, repetition: Repetition) -> _Draft:
+    opened = all(option.split(".")[0] in OPENED for option in repetition.changes)
+    return draft._replace(
+        name=f"{draft.name} {repetition.name}",
+        label=draft.label if opened else f"{draft.label} {repetition.name}",
+        changes=dict(draft.changes) | dict(repetition.changes),
+    )
 
 
 def _listed_cells(cells: str | Mapping[str, Changes], kind: Kind) -> Iterator[_Draft]:

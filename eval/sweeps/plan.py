@@ -23,7 +23,7 @@ _PILOT = 20
 
 @dataclass(frozen=True)
 class PlanConfig(SweepConfig):
-    """Options of 'corag plan': those of 'corag sweep' where there are cells or a grid, else of 'corag run'.
+    """Options of 'corag plan': those of 'corag sweep' where there are cells, else of 'corag run'.
 
     Attributes:
         pilot: questions that are answered for it, drawn evenly from all; 0 for 20, or on GPUs for twice as
@@ -40,7 +40,7 @@ class PlanConfig(SweepConfig):
     @property
     def is_sweep(self) -> bool:
         """Whether it has cells."""
-        return bool(self.cells or self.grid)
+        return bool(self.cells or self.grid or self.over)
 
     def options_of(self, kind: type[RunConfig]) -> dict[str, object]:
         """Return the options that another command has too."""

@@ -53,6 +53,9 @@ class SweepConfig(RunConfig):
             them.
         grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML
             file of them.
+        over: what every cell is repeated over, one engine after the other where that is models:
+            'model=NAME,NAME', or options with lists of values as YAML or a file of it. The sweep's adapter
+            stays with the sweep's own model. Without cells it is the method alone that is repeated.
         dev: further questions, answered by the same cells, on which the best cell under each budget is
             chosen.
         out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what is
@@ -65,6 +68,7 @@ class SweepConfig(RunConfig):
 
     cells: str = ""
     grid: str = ""
+    over: str = ""
     dev: FurtherQuestions = field(default_factory=FurtherQuestions)
     metric: str = "f1"
     budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
@@ -94,7 +98,7 @@ def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    cells = apply_questions(config, read_cells(config, config.cells, config.grid))
+    cells = apply_questions(config, read_cells(config, config.cells, config.grid, over=config.over))
     if config.out == "auto":
         # The user did not name the folder, so a changed prompt or default finds the runs of before in it.
         # That is refused here: the run folder itself would refuse it after minutes of opening an engine.

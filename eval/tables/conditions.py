@@ -47,6 +47,9 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
             name: each.last.corpus or "not known here" for name, each in manifests.items() if each.searches
         },
     }
+    # By path, which has the dataset's name: those of another than the questions' are a question of their own.
+    if shown := {name: text for name, each in manifests.items() if (text := _demonstrations(each))}:
+        parts["Demonstrations"] = shown
     shared = []
     own: dict[str, list[str]] = {name: [] for name in manifests}
     for part, values in parts.items():
@@ -74,6 +77,17 @@ def index_formats(manifest: Manifest) -> set[str]:
 def pages_note(manifests: Iterable[Manifest]) -> str:
     """Return when measures by Wikipedia page are right; "" if the corpora of these runs are such."""
     return PAGES if any(index_formats(manifest) - PAGED_FORMATS for manifest in manifests) else ""
+
+
+def _demonstrations(manifest: Manifest) -> str:
+    """Return the files of a run's worked examples with hashes, and how many were chosen; "" for none."""
+    options = manifest.settings.get("options", {})
+    if not options.get("demonstrations"):
+        return ""
+    files = manifest.settings["demonstrations"].items()
+    chosen = options.get("demonstration_ids")
+    named = ", ".join(f"{file} ({digest[:8]})" for file, digest in files)
+    return named + (f", {len(chosen)} of them chosen by id" if chosen else "")
 
 
 def _model(manifest: Manifest) -> str:

@@ -130,8 +130,11 @@ def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
         for n in range(2)
     ]
     runs = [run_of(tmp_path / f"set{n}", range(6 + 12 * n), settings) for n, settings in enumerate(sets)]
-    _, record = table(capsys, *runs, "--over", "demonstrations")
+    printed, record = table(capsys, *runs, "--over", "demonstrations")
     assert record["means"]["set0"]["em"]["mean"] == 0.5 and record["means"]["set0"]["em"]["runs"] == 2
+    for n in range(2):
+        which = f"demonstrations: set{n}.txt (hash{n}), 1 of them chosen by id"
+        assert which in printed and which in record["conditions"]["own"][f"set{n}"]
     assert main(["table", *map(str, runs), "--over", "seeds"]) == 2
     message = capsys.readouterr().err
     assert "differ in nothing but their seeds" in message and "set0.txt" in message

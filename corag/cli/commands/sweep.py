@@ -4,8 +4,9 @@
     corag sweep --config mine.yaml --cells cells.yaml --questions test.jsonl --retriever.index world-bm25
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
-list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
-the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
+list of blocks of options, each with a value or a list of values; its cells are their combinations. "--over
+model=NAME,NAME" repeats all cells with each of these models, and leaves the sweep's adapter to its own. Cells
+of the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
 8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
 was; once every question is answered it prints the report and starts no engine. Questions that failed are
 tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
@@ -33,8 +34,8 @@ BACK_ENDS = Openers()
 def main(config: SweepConfig) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = plan_cells(config)
-    config.model.engine_kind.check_installed()
     for cell in (*test_cells, *dev_cells):
+        cell.config.model.engine_kind.check_installed()
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
