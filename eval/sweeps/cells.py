@@ -230,7 +230,8 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
                     f"{each.title} changes {twice[0]}, but over repeats each cell for values of it: leave it "
                     "out of one of the two."
                 )
-            repeated.append(_repeated(each, repetition))
+            changes = dict(each.changes) | dict(repetition.changes)
+            repeated.append(_repeated(each, repetition, changes))
     return repeated
 
 
@@ -245,12 +246,12 @@ def _of_method(repetition: Repetition, method: str) -> Repetition:
     )
 
 
-def _repeated(draft: _Draft, repetition: Repetition) -> _Draft:
+def _repeated(draft: _Draft, repetition: Repetition, changes: Mapping[str, Any]) -> _Draft:
     opened = all(option.split(".")[0] in OPENED for option in repetition.changes)
     return draft._replace(
         name=f"{draft.name} {repetition.name}",
         label=draft.label if opened else f"{draft.label} {repetition.name}",
-        changes=dict(draft.changes) | dict(repetition.changes),
+        changes=changes,
     )
 
 
