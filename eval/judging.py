@@ -1,4 +1,4 @@
-"""A language model's verdicts on the answers of finished runs.
+"""A language model's verdicts on the answers of finished runs (on their thoughts: ``judging_thoughts``).
 
 They lie in a folder of each run, one per judge, which is a run folder like any other: the same call goes on
 where it was.
@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from corag.core.errors import ConfigError
@@ -20,6 +21,7 @@ from corag.core.runs.folder import RunFolder, read_rows
 from corag.core.runs.manifest import VERDICTS, Manifest
 from corag.core.runs.rows import SavedRow
 from corag.core.seeds import stable_hash
+from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
 from eval.experiment.in_flight import questions_in_flight
@@ -48,7 +50,7 @@ class JudgingConfig(Runs):
         """The command line to write."""
         return "corag judge RUN RUN ..."
 
-    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name", "what": "judge.what"}
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -125,14 +127,9 @@ async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Ju
     manifest, rows = run.manifest, rows_with_gold(run)
     predictions = {row.question.id: row.answer.text for row in rows if row.answer}
     task = AnswerTask(partial(judge, config=config.judge, predictions=predictions))
-    settings = judge_settings(manifest, config.judge, generator.fingerprint)
-    folder = run.folder / f"{VERDICTS}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
     questions = [row.question for row in rows if row.answer]
-    with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
-        title, executor = f"{VERDICTS} {run.folder.name}", LocalExecutor(generator, None)
-        await answer_into(judging, questions, task, executor, title=title, batch_size=config.batch_size)
+    folder, judgements = await verdict_rows(run, config, generator, task, questions)
     scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
-    judgements = read_rows(folder).values()
     verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
     return Judged(
@@ -146,6 +143,18 @@ async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Ju
         scorer=scorer_title(scorer, [row.question for row in rows], manifest.last.aliases),
         reasons=Failures.count(row.error for row in judgements).reasons,
     )
+
+
+async def verdict_rows(
+    run: Run, config: JudgingConfig, generator: Generator, task: AnswerTask, questions: Sequence[Question]
+) -> tuple[Path, list[SavedRow]]:
+    """Judge what has not been judged of a run; return the folder of the verdicts, and all of them as rows."""
+    settings = judge_settings(run.manifest, config.judge, generator.fingerprint)
+    folder = run.folder / f"{VERDICTS}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
+    with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
+        title, executor = f"{VERDICTS} {run.folder.name}", LocalExecutor(generator, None)
+        await answer_into(judging, questions, task, executor, title=title, batch_size=config.batch_size)
+    return folder, list(read_rows(folder).values())
 
 
 def rows_with_gold(run: Run) -> list[SavedRow]:

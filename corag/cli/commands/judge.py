@@ -1,6 +1,11 @@
-"""Let a language model say which answers of some runs are right.
+"""Let a language model say which answers of some runs are right, or which thoughts are borne out.
 
     corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name Qwen/Qwen3-8B
+
+    corag judge runs/test/one_step-1a2b3c4d runs/test/ircot-9e8f7a6b --what thoughts --model.name NAME
+
+With "--what thoughts" it is each statement of a chain of thought that is judged, by the texts of the gold
+paragraphs and again by those of what was retrieved: IRCoT's count of factual errors (section 5).
 
 The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A
 question that failed counts as wrong without being asked about; so does a verdict that cannot be read, and the
@@ -10,21 +15,24 @@ table says how many there were.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from corag.cli.result import CommandResult
 from corag.core.runs.failures import Failures
 from eval.judging import Judged, JudgingConfig, judge_runs
+from eval.judging_thoughts import JudgedChains, judge_all_chains
 from eval.statistics.intervals import INTERVALS
 from eval.tables.columns import percent
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.printing import figures_table, wide_console
-from eval.tables.runs import read_run
+from eval.tables.runs import Run, read_run
 
 
 def main(config: JudgingConfig) -> CommandResult:
     """Judge the runs and print a table. The status is 1 if the judge failed at more questions than it may."""
     runs = [read_run(name, folder) for name, folder in config.by_name().items()]
+    if config.judge.what == "thoughts":
+        return _judge_thoughts(runs, config)
     judged = asyncio.run(judge_runs(runs, config))
     (prompt,) = config.judge.templates()
     conditions = describe_conditions({run.name: run.manifest for run in runs})
@@ -35,6 +43,45 @@ def main(config: JudgingConfig) -> CommandResult:
     failures = sum((one.failures for one in judged.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
     return CommandResult(int(failed), [record], failures, config.max_failed)
+
+
+def _judge_thoughts(runs: Sequence[Run], config: JudgingConfig) -> CommandResult:
+    judged = asyncio.run(judge_all_chains(runs, config))
+    (prompt,) = config.judge.templates()
+    conditions = describe_conditions({run.name: run.manifest for run in runs})
+    print_chains(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
+    print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
+    records = {name: one.to_json() for name, one in judged.items()}
+    failures = sum((one.failures for one in judged.values()), Failures())
+    record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
+    status = int(any(one.judge_always_failed for one in judged.values()))
+    return CommandResult(status, [record], failures, config.max_failed)
+
+
+def print_chains(judged: Mapping[str, JudgedChains], who: str, conditions: Conditions) -> None:
+    """Print two lines per run, by gold paragraphs and by what was retrieved, and what is counted."""
+    table = figures_table(
+        "method",
+        right=("judged by", "n", "with an error", "borne out", "unreadable", "no chain", "judge failed"),
+    )
+    for name, one in judged.items():
+        for what, borne in (("gold", one.by_gold), ("retrieved", one.by_retrieved)):
+            out = f"{borne.out} of {borne.statements}"
+            counts = str(borne.unreadable), str(one.without), str(one.judge_failed)
+            table.add_row(name, what, str(borne.n), percent(borne.faulty), out, *counts)
+    console = wide_console()
+    console.print(table)
+    console.print(
+        "With an error: questions with at least one statement that the paragraphs do not bear out, in "
+        f"percent with 95% intervals: {INTERVALS}. A true statement of which they say nothing counts as an "
+        f"error, and so does a verdict that cannot be read. Judge: {who}. A judge is a model: look at some "
+        "of its verdicts before you believe it.",
+        soft_wrap=True,
+    )
+    for line in conditions.shared:
+        console.print(line, soft_wrap=True)
+    for name in judged:
+        console.print(f"{name}: {conditions.own[name]}", soft_wrap=True)
 
 
 def print_judged(judged: Mapping[str, Judged], who: str, conditions: Conditions) -> None:

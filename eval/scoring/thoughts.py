@@ -1,0 +1,76 @@
+"""A language model as judge of chains of thought: is each statement borne out by the paragraphs?
+
+IRCoT's authors count by hand the chains with at least one factual error (section 5). Here a model reads each
+statement beside the gold paragraphs, and again beside those that the method had collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from corag.core.prompting.render import render_passages
+from corag.core.tools import Tools
+from corag.core.types import Answer, Passage, Question
+from eval.scoring.judge import JUDGE, JudgeConfig, Verdict, parse_verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What is judged of one question: a method's statements, and paragraphs, None where unknown."""
+
+    statements: tuple[str, ...]
+    gold: tuple[Passage, ...] | None
+    retrieved: tuple[Passage, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedThoughts(Answer):
+    """A judge's verdicts on the ``statements``, by gold paragraphs and by what was retrieved; () if unknown.
+
+    ``text`` is "", ``stopped`` is "judged", ``steps`` the number of statements.
+    """
+
+    statements: tuple[str, ...] = ()
+    by_gold: tuple[Verdict, ...] = ()
+    by_retrieved: tuple[Verdict, ...] = ()
+
+
+async def judge_thoughts(
+    question: Question, tools: Tools, config: JudgeConfig, reasoning: Mapping[str, Reasoning]
+) -> JudgedThoughts:
+    """Judge a question's statements one by one. ``reasoning``: of another run, by question id."""
+    mine = reasoning[question.id]
+    verdicts: list[tuple[Verdict, ...]] = []
+    for passages in (mine.gold, mine.retrieved):
+        asked = [] if passages is None else range(len(mine.statements))
+        verdicts.append(
+            tuple(
+                [
+                    await _judge_one(question, mine.statements[: n + 1], passages or (), tools, config)
+                    for n in asked
+                ]
+            )
+        )
+    gold, retrieved = verdicts
+    return JudgedThoughts("", (), len(mine.statements), "judged", mine.statements, gold, retrieved)
+
+
+async def _judge_one(
+    question: Question,
+    statements: Sequence[str],
+    passages: Sequence[Passage],
+    tools: Tools,
+    config: JudgeConfig,
+) -> Verdict:
+    """Judge the last of some statements."""
+    (template,) = config.templates()
+    *before, statement = statements
+    values = {
+        "query": question.text,
+        "paragraphs": render_passages(passages, template, goes_first="last"),
+        "before": " ".join(before) or "(none)",
+        "statement": statement,
+    }
+    reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)
+    return parse_verdict(reply.text)
