@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from corag.core.prompting.prompt import Segment
 from corag.core.prompting.render import render_passages
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
@@ -66,7 +67,7 @@ async def _judge_one(
     """Judge the last of some statements."""
     (template,) = config.templates()
     *before, statement = statements
-    values = {
+    values: dict[str, str | Sequence[Segment]] = {
         "query": question.text,
         "paragraphs": render_passages(passages, template, goes_first="last"),
         "before": " ".join(before) or "(none)",
