@@ -45,6 +45,7 @@ from retrieval.store import storing
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.messages import raises_message
 
+ROOT = Path(__file__).parents[2]
 TOWNS = ("Oslo", "Bergen", "Narvik", "Bodo", "Molde", "Hamar", "Alta")
 WORLD = [passage(name, f"{name} lies in Norway.") for name in TOWNS]
 
@@ -600,3 +601,45 @@ def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
     after = [(Path(run["folder"]) / TRACES).read_bytes() for run in figures[0].values()]
     assert after[0] == before[0] and after[1].startswith(before[1].rpartition(b"\n")[0])
     assert all(lines.count(b"\n") == 2 for lines in after), "no question is answered twice"
+
+
+def test_the_shipped_comparison_of_react_searches_with_one_k_everywhere(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells as they are shipped, with a scripted model that searches twice and then finishes."""
+    depths: set[int] = set()
+    search = WordRetriever.search
+
+    async def noting(retriever: WordRetriever, query: str, k: int) -> list[Any]:
+        depths.add(k)
+        return await search(retriever, query, k)
+
+    def acting(request: GenerateRequest) -> str:
+        step = request.prompt.text.rpartition("Thought ")[2].partition(":")[0]
+        return f" Hm.\nAction {step}: " + ("Finish[Oslo]" if step == "3" else "Search[Oslo in Norway]")
+
+    monkeypatch.setattr(WordRetriever, "search", noting)
+    backends.reply = acting
+    file = ROOT / "eval/configs/react.yaml"
+    assert (
+        main(
+            [
+                "sweep",
+                "--config",
+                str(file),
+                "--questions",
+                "test.jsonl",
+                "--dataset",
+                "jsonl",
+                "--out",
+                "out",
+            ]
+        )
+        == 0
+    )
+    cells = json.loads(Path("out/sweep.json").read_text())["cells"]
+    searches = {name: cell["searches"] for name, cell in cells.items()}
+    assert depths == {5} and len(cells) == 6
+    assert {name: number for name, number in searches.items() if number != 1} == {
+        f"react {kind}": 2 for kind in ("bm25", "dense", "hybrid")
+    }

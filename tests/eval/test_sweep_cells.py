@@ -247,6 +247,7 @@ def test_the_papers_sweep_has_every_row_of_its_table() -> None:
 
 def test_ircots_grid_and_its_three_sets_are_the_papers() -> None:
     cells = list(shipped("paper_ircot").values())
+    assert {cell.config.model.max_context for cell in cells} == {6000}, "its own would be T5's 512"
     kinds = [each.method for each in cells]
     assert (kinds.count("ircot"), kinds.count("one_step")) == (4 * 3, 6 * 3)
     assert all(each.options.demonstration_count == 15 and each.options.reader == "direct" for each in cells)
