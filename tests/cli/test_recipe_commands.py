@@ -193,7 +193,7 @@ def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
     assert "hub:corag/kilt-corpus is not on this machine" in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.drill  # a quarter of an hour on one core
 @pytest.mark.parametrize("recipe", ["paper_corag", "paper_ircot"])
 def test_a_rehearsal_ends_in_a_table(recipe: str, tmp_path: Path) -> None:
     for name in ("training", "eval", "benchmarks"):
