@@ -3,9 +3,9 @@
     python -m benchmarks.paper_costs corag
     python -m benchmarks.paper_costs ircot
 
-Tokens are questions times what a method does (:class:`corag.chains.costs.Work`) times tokens of each; hours
-are the operations on these tokens over a share of a GPU's peak. Nothing of it was run: on the machine itself
-a pilot ('corag plan') replaces it.
+Tokens are questions times what a method does (``StrategySteps`` of corag/chains/costs.py) times tokens of each;
+hours are the operations on these tokens over a share of a GPU's peak. Nothing of it was run: on the machine
+itself a pilot ('corag plan') replaces it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import Work
+from corag.chains.costs import StrategySteps
 
 # Tokens of a hop (sub-query and sub-answer with 5 passages), of a chain's score, of the final answer with 20
 # passages. With them six greedy hops take 9,900; the authors measured 9,855 on MuSiQue (their README).
@@ -53,7 +53,7 @@ H100, A100, RTX_4090 = Gpu("H100", 989e12), Gpu("A100", 312e12), Gpu("RTX 4090",
 
 
 @dataclass(frozen=True)
-class Stage:
+class PricedStage:
     """A stage of an experiment.
 
     ``tokens`` that a model of ``weights`` reads and writes, each ``passes`` times two operations a weight;
@@ -72,43 +72,48 @@ class Stage:
         return 2 * self.passes * self.weights * self.tokens / (self.share * gpu.flops) / 3600
 
 
-def tokens_of(work: Work) -> int:
+def tokens_of(work: StrategySteps) -> int:
     """Return the tokens of a question, prompts and replies, as the paper counts them."""
     return work.hops * HOP + work.scores * SCORE + work.answers * ANSWER
 
 
-def sweep_work() -> Work:
+def sweep_work() -> StrategySteps:
     """Return what a question of paper_corag.yaml's sweep takes: longer and more chains hold the others."""
-    chains, tree = Work.most(CELLS[-1]), Work.most(CELLS[-2])
+    chains, tree = StrategySteps.most(CELLS[-1]), StrategySteps.most(CELLS[-2])
     lengths, counts = 7, 4  # best of 2, 4, 8 and greedy at each length, no hop at all, and the tree
     hops = chains.hops + CELLS[-1].max_hops + tree.hops
-    return Work(hops, chains.scores * lengths + tree.scores, lengths * counts + 2)
+    return StrategySteps(hops, chains.scores * lengths + tree.scores, lengths * counts + 2)
 
 
-def corag_stages() -> Iterator[Stage]:
+def corag_stages() -> Iterator[PricedStage]:
     """Yield CoRAG's stages, as scripts/recipes/paper_corag.sh has them."""
     questions, tests = sum(TRAINING.values()), sum(TESTS.values())
-    yield Stage("index: E5-large over 35.7 million", PASSAGES * PASSAGE, E5, PASSAGES * DIMENSION * 4 / 1e9)
-    yield Stage("chains: the authors', scored", questions * SCORE, LLAMA, 1)
+    yield PricedStage(
+        "index: E5-large over 35.7 million", PASSAGES * PASSAGE, E5, PASSAGES * DIMENSION * 4 / 1e9
+    )
+    yield PricedStage("chains: the authors', scored", questions * SCORE, LLAMA, 1)
     sampled = questions * CHAINS * MEAN_HOPS * (HOP + SCORE)
-    yield Stage("chains: 16 of our own a question", sampled, LLAMA, 20)
+    yield PricedStage("chains: 16 of our own a question", sampled, LLAMA, 20)
     # A fifth of the hops' rows, all final answers. Activations are computed twice: 8 operations a weight.
     rows = questions * (LONGEST_ROW + 0.2 * MEAN_HOPS * HOP)
-    yield Stage("train: with chains", rows, LLAMA, 16 + 2 * 96, TRAINER, 4)
-    yield Stage("train: without (baseline)", questions * LONGEST_ROW, LLAMA, 16, TRAINER, 4)
-    yield Stage(
-        "decode: table 1's five rows", tests * sum(tokens_of(Work.most(each)) for each in CELLS), LLAMA, 2
+    yield PricedStage("train: with chains", rows, LLAMA, 16 + 2 * 96, TRAINER, 4)
+    yield PricedStage("train: without (baseline)", questions * LONGEST_ROW, LLAMA, 16, TRAINER, 4)
+    yield PricedStage(
+        "decode: table 1's five rows",
+        tests * sum(tokens_of(StrategySteps.most(each)) for each in CELLS),
+        LLAMA,
+        2,
     )
-    yield Stage("decode: the whole sweep, figure 3", tests * tokens_of(sweep_work()), LLAMA, 10)
+    yield PricedStage("decode: the whole sweep, figure 3", tests * tokens_of(sweep_work()), LLAMA, 10)
 
 
-def ircot_stages() -> Iterator[Stage]:
+def ircot_stages() -> Iterator[PricedStage]:
     """Yield IRCoT's stages on three datasets with Flan-T5-XXL, as scripts/recipes/paper_ircot.sh has them."""
-    yield Stage("index: BM25 over 5.2 + 0.43 + 0.14 million", 0, FLAN, 6)
+    yield PricedStage("index: BM25 over 5.2 + 0.43 + 0.14 million", 0, FLAN, 6)
     choosing = IRCOT_SETS * 100 * (12 * STEPS + 18) * PROMPT
-    yield Stage("choose: 12 cells of IRCoT, 18 of one step", choosing, FLAN, 1, TRANSFORMERS)
+    yield PricedStage("choose: 12 cells of IRCoT, 18 of one step", choosing, FLAN, 1, TRANSFORMERS)
     testing = IRCOT_SETS * 500 * 3 * (STEPS + 1 + 1) * PROMPT
-    yield Stage("test: 500 questions, 3 sets, 3 methods", testing, FLAN, 1, TRANSFORMERS)
+    yield PricedStage("test: 500 questions, 3 sets, 3 methods", testing, FLAN, 1, TRANSFORMERS)
 
 
 STAGES = {"corag": corag_stages, "ircot": ircot_stages}

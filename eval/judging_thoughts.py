@@ -18,7 +18,7 @@ from eval.experiment.executor import AnswerTask
 from eval.experiment.opening import open_model_quietly
 from eval.judging import JudgingConfig, verdict_rows
 from eval.scoring.rows import PassageTexts
-from eval.scoring.thoughts import Reasoning, judge_thoughts
+from eval.scoring.thoughts import ThoughtsToJudge, judge_thoughts
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.passage_texts import passage_texts
 from eval.tables.runs import Run
@@ -85,7 +85,7 @@ class JudgedChains:
         return shares | counts | {"folder": self.folder, "reasons": dict(self.reasons)}
 
 
-def read_reasoning(runs: Sequence[Run]) -> dict[str, dict[str, Reasoning]]:
+def read_reasoning(runs: Sequence[Run]) -> dict[str, dict[str, ThoughtsToJudge]]:
     """Return what there is to judge of some runs, by their names and by question id.
 
     A run that searches nothing has its gold paragraphs from the indexes of the others. Raises
@@ -108,7 +108,7 @@ def _texts(run: Run) -> PassageTexts | None:
         return None
 
 
-def _reasoning(run: Run, texts: PassageTexts) -> dict[str, Reasoning]:
+def _reasoning(run: Run, texts: PassageTexts) -> dict[str, ThoughtsToJudge]:
     options = run.manifest.settings.get("options", {})
     by_reader = options.get("reader") == "cot"
     chains = {name: statements(row, by_reader=by_reader) for name, row in run.rows.items() if row.answer}
@@ -118,7 +118,7 @@ def _reasoning(run: Run, texts: PassageTexts) -> dict[str, Reasoning]:
             "or of a method whose reader reasons (--one_step.reader cot, --closed_book.reader cot)."
         )
     return {
-        name: Reasoning(
+        name: ThoughtsToJudge(
             chain,
             _passages(run.rows[name].question.supporting, texts),
             _passages(run.rows[name].answer.passage_ids, texts) if run.manifest.searches else None,  # type: ignore[union-attr]
@@ -166,7 +166,7 @@ async def judge_all_chains(runs: Sequence[Run], config: JudgingConfig) -> dict[s
 
 
 async def judge_chains(
-    run: Run, config: JudgingConfig, generator: Generator, reasoning: Mapping[str, Reasoning]
+    run: Run, config: JudgingConfig, generator: Generator, reasoning: Mapping[str, ThoughtsToJudge]
 ) -> JudgedChains:
     """Judge what has not been judged of one run's chains and count the verdicts."""
     task = AnswerTask(partial(judge_thoughts, config=config.judge, reasoning=reasoning))

@@ -26,7 +26,7 @@ TOKENS_PER_HOP = 48  # what a hop adds to later prompts: a sub-query, a short su
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StrategySteps:
     """What a question takes at most, without repeated sub-queries and where no chain ends early.
 
     ``hops``: each a sub-query, a search and a sub-answer. ``scores``: of whole chains. ``answers``: to the
@@ -38,7 +38,7 @@ class Work:
     answers: int = 1
 
     @classmethod
-    def most(cls, config: CoRAGConfig) -> Work:
+    def most(cls, config: CoRAGConfig) -> StrategySteps:
         """Count it for a strategy (paper, section 3.3) whose chains are ranked by a score of their own.
 
         A tree without ``reuse`` has so many hops and scores (the released code's), with it fewer.

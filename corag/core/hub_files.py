@@ -63,7 +63,7 @@ class HubFiles:
         if match is None:
             raise ConfigError(
                 f"'{text}' names no data set of the hub: expected hub:OWNER/NAME, with @REVISION or /FILES "
-                "behind it where they are needed, such as hub:corag/kilt-corpus."
+                "behind it where they are needed, such as hub:mteb/scidocs/corpus.jsonl."
             )
         return cls(match[1], match[2] or "", match[3] or "")
 

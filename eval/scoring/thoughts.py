@@ -17,7 +17,7 @@ from eval.scoring.judge import JUDGE, JudgeConfig, Verdict, parse_verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Reasoning:
+class ThoughtsToJudge:
     """What is judged of one question: a method's statements, and paragraphs, None where unknown."""
 
     statements: tuple[str, ...]
@@ -38,7 +38,7 @@ class JudgedThoughts(Answer):
 
 
 async def judge_thoughts(
-    question: Question, tools: Tools, config: JudgeConfig, reasoning: Mapping[str, Reasoning]
+    question: Question, tools: Tools, config: JudgeConfig, reasoning: Mapping[str, ThoughtsToJudge]
 ) -> JudgedThoughts:
     """Judge a question's statements one by one. ``reasoning``: of another run, by question id."""
     mine = reasoning[question.id]

@@ -9,7 +9,7 @@ import pytest
 
 from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import Work, score_cost
+from corag.chains.costs import StrategySteps, score_cost
 from corag.chains.final_answer import Context, retrieve_context
 from corag.chains.rank import Candidate, answer_log_likelihood
 from corag.chains.tree import Tree
@@ -44,7 +44,7 @@ from tests.story import QUESTION, WORLD
 )
 def test_the_work_of_a_strategy_is_what_it_does(options):
     _, _, tools = run(seeded, **options)
-    work, ledger = Work.most(CoRAGConfig(**options)), tools.ledger
+    work, ledger = StrategySteps.most(CoRAGConfig(**options)), tools.ledger
     hops = len(searches(tools)) - 1  # the question itself is searched for, too
     scores = ledger["score"].calls if "score" in ledger else 0
     assert (hops, scores, ledger["final"].calls) == (work.hops, work.scores, work.answers)
@@ -53,7 +53,7 @@ def test_the_work_of_a_strategy_is_what_it_does(options):
 def test_a_tree_that_reuses_its_rollouts_takes_less():
     options = {"strategy": "tree", "expand": 2, "rollouts": 2, "max_hops": 4}
     _, _, tools = run(seeded, **options)
-    assert 0 < len(searches(tools)) - 1 < Work.most(CoRAGConfig(**options)).hops
+    assert 0 < len(searches(tools)) - 1 < StrategySteps.most(CoRAGConfig(**options)).hops
 
 
 # ---- best of N

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.paper_costs import ANSWER, CELLS, HOP, TESTS, TRAINING, rows_of, tokens_of
 from corag.chains.config import CoRAGConfig
-from corag.chains.costs import Work
+from corag.chains.costs import StrategySteps
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/reproduce.md").read_text(encoding="utf-8")
 
@@ -22,8 +22,8 @@ def test_the_table_of_costs_is_recomputed(name: str) -> None:
 
 def test_tokens_are_those_that_the_authors_measured() -> None:
     six = CoRAGConfig(max_hops=6)
-    assert tokens_of(Work.most(six)) == 6 * HOP + ANSWER == pytest.approx(9_855, rel=0.02)
-    tree = Work.most(CELLS[3])
+    assert tokens_of(StrategySteps.most(six)) == 6 * HOP + ANSWER == pytest.approx(9_855, rel=0.02)
+    tree = StrategySteps.most(CELLS[3])
     assert (tree.hops, tree.scores) == (96, 48), "what the page says of the tree"
     assert f"{sum(TESTS.values()):,}" in PAGE and f"{sum(TRAINING.values()):,}" in PAGE
 
