@@ -3,7 +3,7 @@
     python -m benchmarks.paper_costs corag
     python -m benchmarks.paper_costs ircot
 
-Tokens are questions times what a method does (``StrategySteps`` of corag/chains/costs.py) times tokens of each;
+Tokens are questions times what a method does (``StrategySteps`` of corag.chains) times tokens of each;
 hours are the operations on these tokens over a share of a GPU's peak. Nothing of it was run: on the machine
 itself a pilot ('corag plan') replaces it.
 """
