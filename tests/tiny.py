@@ -101,6 +101,7 @@ def save_tiny_t5(folder: Path, seed: int = 0) -> str:
     )
     model = T5ForConditionalGeneration(config)
     model.lm_head.weight.data *= 0.01  # so that replies can be sampled
+    model.lm_head.weight.data[len(tokenizer) :] = 0.0  # no greedy reply holds what is no piece
     return _save(model, tokenizer, folder)
 
 

@@ -22,6 +22,8 @@ from training.rows import MakeRowsConfig, make_rows_with
 
 pytestmark = pytest.mark.asyncio
 PLACES = ("Norway", "Japan and all the islands that belong to it", "Peru")
+# Activations of these random weights are large: 0.001 was seen in float32, 4e-7 of the same in float64.
+ROUNDING = 5e-3
 PROMPTS = [Prompt.of_text(f"What is the capital of {place}?") for place in PLACES]
 
 
@@ -77,14 +79,14 @@ async def test_forced_scores_are_those_of_a_forward_pass(engine, oracle):
         logits = model(**tokenizer(request.prompt.text, return_tensors="pt"), labels=labels).logits
         expected = logits.log_softmax(-1)[0].gather(1, labels[0][:, None])[:, 0]
         assert list(score.token_ids) == labels[0].tolist()
-        assert score.token_logprobs == pytest.approx(expected.tolist(), abs=1e-4)
+        assert score.token_logprobs == pytest.approx(expected.tolist(), abs=ROUNDING)
 
 
 async def test_what_is_generated_scores_as_it_was_generated(engine):
     reply = await ask(engine, PROMPTS[1], logprobs=True)
     (completion,) = reply.completions
     score = await engine.score(ScoreRequest(PROMPTS[1], completion.token_ids))
-    assert score.token_logprobs == pytest.approx(completion.logprobs, abs=1e-4)
+    assert score.token_logprobs == pytest.approx(completion.logprobs, abs=ROUNDING)
     assert "".join(completion.token_texts) == completion.text
 
 
