@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from corag.core.errors import ConfigError, ConfigFileError
-from corag.core.option_names import is_list, meaning, options_of, renamed, sections_of
+from corag.core.option_names import is_list, meaning, options_of, owners_of, renamed
 from corag.core.options import Options, full_names, implied_values, names_in, unchosen
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
@@ -74,14 +74,10 @@ def _without_replaced(in_files: Arguments, typed: Arguments, config: type[Any]) 
     A file's adapter was made for the file's model: whoever names another model does not mean it.
     """
     stated = {renamed(name, config): value for name, value in typed}
-    belongs = {
-        f"{prefix}{name}": f"{prefix}{owner}"
-        for prefix, section in sections_of(config)
-        for name, owner in getattr(section, "BELONGS_TO", {}).items()
-    }
+    owners = owners_of(config)
     theirs, kept = dict(in_files), list[tuple[str, str]]()
     for name, value in in_files:
-        owner = belongs.get(name, "")
+        owner = owners.get(name, "")
         if owner not in stated or stated[owner] == theirs.get(owner):
             kept.append((name, value))
         elif value and name not in stated:

@@ -115,6 +115,15 @@ def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type
             yield from sections_of(kinds[field.name], f"{prefix}{field.name}.")
 
 
+def owners_of(config: type[Any]) -> dict[str, str]:
+    """Return, by the full name of each option that a section's ``BELONGS_TO`` names, the one it goes with."""
+    return {
+        f"{prefix}{name}": f"{prefix}{owner}"
+        for prefix, section in sections_of(config)
+        for name, owner in getattr(section, "BELONGS_TO", {}).items()
+    }
+
+
 def renamed(name: str, config: type[Any]) -> str:
     """Return an option's full name, which it has if it is not one of the ``ALIASES``.
 

@@ -84,10 +84,16 @@ def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, .
         ).logits
         scores = []
         for row, job in enumerate(jobs):
-            logprobs = logits[row, -len(job.target) - 1 : -1].float().log_softmax(-1)  # [target, vocabulary]
-            target = torch.tensor(job.target, device=logits.device)
-            scores.append(tuple(logprobs.gather(1, target[:, None])[:, 0].tolist()))
+            scores.append(target_logprobs(logits[row, -len(job.target) - 1 : -1], job.target))
         return scores
+
+
+def target_logprobs(logits: torch.Tensor, target: Sequence[int]) -> tuple[float, ...]:
+    """Return log P of each target token, from logits [target, vocabulary]."""
+    import torch
+
+    ids = torch.tensor(target, device=logits.device)
+    return tuple(logits.float().log_softmax(-1).gather(1, ids[:, None])[:, 0].tolist())
 
 
 def generate(

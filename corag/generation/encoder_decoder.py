@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from corag.core.errors import ConfigError, RequestRefusedError
 from corag.core.protocols import Completion
-from corag.generation.decoding import GenerateJob, ScoreJob, completions_of, extend, samples_of
+from corag.generation.decoding import (
+    GenerateJob,
+    ScoreJob,
+    completions_of,
+    extend,
+    samples_of,
+    target_logprobs,
+)
 from corag.generation.rendering import Renderer
 
 if TYPE_CHECKING:
@@ -108,9 +115,7 @@ def score_apart(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[fl
         ).logits
         scores = []
         for row, job in zip(logits, jobs, strict=True):
-            logprobs = row[: len(job.target)].float().log_softmax(-1)  # [target, vocabulary]
-            target = torch.tensor(job.target, device=logits.device)
-            scores.append(tuple(logprobs.gather(1, target[:, None])[:, 0].tolist()))
+            scores.append(target_logprobs(row[: len(job.target)], job.target))
         return scores
 
 

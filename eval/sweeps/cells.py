@@ -14,7 +14,7 @@ import yaml
 from corag.core.errors import ConfigError
 from corag.core.identity import chosen_options, identity_of
 from corag.core.method import MethodConfig
-from corag.core.option_names import options_of, renamed, sections_of
+from corag.core.option_names import options_of, owners_of, renamed, sections_of
 from corag.core.options import changed, flatten
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
@@ -189,10 +189,9 @@ def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str,
         renamed(option, type(base)): value for option, value in flatten(changes.items(), sections.keys())
     }
     gone = {
-        f"{prefix}{option}": _default(section, option)
-        for prefix, section in sections.items()
-        for option, owner in getattr(section, "BELONGS_TO", {}).items()
-        if stated.get(f"{prefix}{owner}", now := _value(base, f"{prefix}{owner}")) != now
+        option: _default(sections, option)
+        for option, owner in owners_of(type(base)).items()
+        if stated.get(owner, now := _value(base, owner)) != now
     }
     return gone | dict(changes)
 
@@ -203,8 +202,10 @@ def _value(config: Any, option: str) -> Any:
     return config
 
 
-def _default(section: Any, option: str) -> Any:
-    return next(each.default for each in fields(section) if each.name == option)
+def _default(sections: Mapping[str, type[Any]], option: str) -> Any:
+    prefix, _, name = option.rpartition(".")
+    section = sections[f"{prefix}." if prefix else ""]
+    return next(each.default for each in fields(section) if each.name == name)
 
 
 def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft]:

@@ -173,21 +173,32 @@ def test_the_papers_recipes_rehearse_their_own_commands(root: Path, monkeypatch:
     assert not any(getattr(read(each), "split", "") for each in rehearsed), "nothing is of the hub"
 
 
+def run_recipe(
+    recipe: str, folder: Path, environment: dict[str, str], timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a recipe in a folder with the programs that run here, as if it had installed them."""
+    for name in ("training", "eval", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    (folder / "scripts/install.sh").write_text("exit 0\n")
+    for program in ("corag", "python"):
+        path = Path(sys.executable).parent / program
+        write_program(folder / ".venv/bin" / program, f'exec {path} "$@"')
+    return subprocess.run(
+        ["bash", f"scripts/recipes/{recipe}.sh"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
 @pytest.mark.slow
 def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
     """Without a network: costs are printed, the options are read, and a sentence says what is not there."""
-    for name in ("training", "eval", "benchmarks"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    (tmp_path / "scripts/install.sh").write_text("exit 0\n")
-    for program in ("corag", "python"):
-        path = Path(sys.executable).parent / program
-        write_program(tmp_path / ".venv/bin" / program, f'exec {path} "$@"')
-    environment = os.environ | {
-        "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PARTS": "1", "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
-    command = ["bash", "scripts/recipes/paper_corag.sh"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub"), "PARTS": "1"}
+    done = run_recipe("paper_corag", tmp_path, offline, timeout=600)
     assert done.returncode == 1, "of the parts that encode_on_all_gpus.sh starts"
     assert "decode: the whole sweep, figure 3" in done.stdout
     assert "hub:corag/kilt-corpus is not on this machine" in done.stderr and "Traceback" not in done.stderr
@@ -196,16 +207,7 @@ def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
 @pytest.mark.drill  # a quarter of an hour on one core
 @pytest.mark.parametrize("recipe", ["paper_corag", "paper_ircot"])
 def test_a_rehearsal_ends_in_a_table(recipe: str, tmp_path: Path) -> None:
-    for name in ("training", "eval", "benchmarks"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    (tmp_path / "scripts/install.sh").write_text("exit 0\n")
-    for program in ("corag", "python"):
-        path = Path(sys.executable).parent / program
-        write_program(tmp_path / ".venv/bin" / program, f'exec {path} "$@"')
-    environment = os.environ | {"SMOKE": "1", "PYTHONPATH": str(ROOT)}
-    command = ["bash", f"scripts/recipes/{recipe}.sh"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = run_recipe(recipe, tmp_path, {"SMOKE": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
     method = {"paper_corag": "corag", "paper_ircot": "ircot"}[recipe]
     assert re.search(rf"{method}.*\b12\b", done.stdout), "twelve questions of the world"

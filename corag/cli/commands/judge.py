@@ -15,7 +15,8 @@ table says how many there were.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from corag.cli.result import CommandResult
 from corag.core.runs.failures import Failures
@@ -27,35 +28,32 @@ from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Run, read_run
 
+_AnyJudged = TypeVar("_AnyJudged", Judged, JudgedChains)
+
 
 def main(config: JudgingConfig) -> CommandResult:
     """Judge the runs and print a table. The status is 1 if the judge failed at more questions than it may."""
     runs = [read_run(name, folder) for name, folder in config.by_name().items()]
     if config.judge.what == "thoughts":
-        return _judge_thoughts(runs, config)
-    judged = asyncio.run(judge_runs(runs, config))
+        return _report(asyncio.run(judge_all_chains(runs, config)), print_chains, runs, config)
+    return _report(asyncio.run(judge_runs(runs, config)), print_judged, runs, config)
+
+
+def _report(
+    judged: Mapping[str, _AnyJudged],
+    print_table: Callable[[Mapping[str, _AnyJudged], str, Conditions], None],
+    runs: Sequence[Run],
+    config: JudgingConfig,
+) -> CommandResult:
     (prompt,) = config.judge.templates()
     conditions = describe_conditions({run.name: run.manifest for run in runs})
-    print_judged(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
+    print_table(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
     print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
     records = {name: one.to_json() for name, one in judged.items()}
     failed = any(one.judge_always_failed for one in judged.values())
     failures = sum((one.failures for one in judged.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
     return CommandResult(int(failed), [record], failures, config.max_failed)
-
-
-def _judge_thoughts(runs: Sequence[Run], config: JudgingConfig) -> CommandResult:
-    judged = asyncio.run(judge_all_chains(runs, config))
-    (prompt,) = config.judge.templates()
-    conditions = describe_conditions({run.name: run.manifest for run in runs})
-    print_chains(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
-    print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
-    records = {name: one.to_json() for name, one in judged.items()}
-    failures = sum((one.failures for one in judged.values()), Failures())
-    record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
-    status = int(any(one.judge_always_failed for one in judged.values()))
-    return CommandResult(status, [record], failures, config.max_failed)
 
 
 def print_chains(judged: Mapping[str, JudgedChains], who: str, conditions: Conditions) -> None:
