@@ -35,7 +35,7 @@ _KINDS = {
     "ivfpq_sq8": ("ivfpq", "sq8", 128),
     "ivfpq_fp16": ("ivfpq", "fp16", 128),
 }
-_H200 = 2 * 2e6 * 768 * 52_800  # operations a second: docs/results.md, 2 million x 768, 1,024 at once
+_H200 = 2 * 2e6 * 768 * 52_800  # operations a second: docs/results/gpu.md, 2 million x 768, 1,024 at once
 
 
 async def main(

@@ -2,5 +2,5 @@
 
 ``pairs`` makes preferences of the candidates that sampling keeps, on which ``dpo`` trains; ``grpo`` samples
 sub-queries itself and has ``reward`` score what they brought. ``trainers`` holds the subclasses of TRL's
-trainers. docs/results.md has the figures (section "Preferences and reinforcement from the shipped adapter").
+trainers. docs/results/preferences.md has the figures.
 """
