@@ -1,7 +1,8 @@
-"""A hub of Hugging Face's on this machine: a server of data sets, and caches as its client leaves them."""
+"""A hub of Hugging Face's on this machine: a server of repositories, and caches as its client leaves them."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -38,13 +39,13 @@ def cache_files(cache: Path, repository: str, files: Mapping[str, bytes]) -> Pat
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves data sets by name; ``torn``: files that break off in the middle as often as said."""
+    """Serves repositories by name, takes commits; ``torn``: files that break off, so many times."""
 
     daemon_threads = True
 
     def __init__(self, repositories: Mapping[str, Mapping[str, bytes]]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.repositories = repositories
+        self.repositories = dict(repositories)
         self.torn: dict[str, int] = {}
         self.sent: list[str] = []
 
@@ -65,12 +66,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.split("?")[0].strip("/")
-        if path.startswith("api/datasets/"):
-            owner, name, *_ = path.removeprefix("api/datasets/").split("/")
-            self._list(f"{owner}/{name}")
+        if path.startswith(("api/datasets/", "api/models/")):
+            owner, name, *further = path.split("/")[2:]
+            self._list(f"{owner}/{name}", as_tree=further[:1] == ["tree"])
             return
-        # datasets/OWNER/NAME/resolve/REVISION/FILE
-        _, owner, name, _, _, *rest = [*path.split("/"), *[""] * 5]
+        # OWNER/NAME/resolve/REVISION/FILE, with datasets/ before it for a data set
+        owner, name, _, _, *rest = [*path.removeprefix("datasets/").split("/"), *[""] * 4]
         file = "/".join(rest).rstrip("/")
         content = self.server.repositories.get(f"{owner}/{name}", {}).get(file)
         if content is None:
@@ -78,7 +79,39 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_file(file, content)
 
-    def _list(self, repository: str) -> None:
+    def do_POST(self) -> None:
+        """Create a repository, say how its files are to be sent, and take a commit of them."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        path = self.path.split("?")[0].strip("/")
+        if path == "api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            self.server.repositories.setdefault(name, {})
+            answer: dict[str, Any] = {"url": f"{self.server.url}/{name}"}
+        elif path == "api/validate-yaml":  # of a card's head
+            answer = {"errors": [], "warnings": []}
+        elif "/preupload/" in path:
+            files = json.loads(body)["files"]
+            answer = {
+                "files": [
+                    {"path": each["path"], "uploadMode": "regular", "shouldIgnore": False} for each in files
+                ]
+            }
+        else:
+            name = "/".join(path.split("/")[2:4])
+            lines = [json.loads(line) for line in body.splitlines()]
+            self.server.repositories[name] = {
+                **self.server.repositories[name],
+                **{
+                    each["value"]["path"]: base64.b64decode(each["value"]["content"])
+                    for each in lines
+                    if each["key"] == "file"
+                },
+            }
+            answer = {"commitUrl": f"{self.server.url}/{name}/commit/{COMMIT}", "commitOid": COMMIT}
+        self._reply(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def _list(self, repository: str, *, as_tree: bool) -> None:
         if repository not in self.server.repositories:
             self._reply(404, b'{"error": "Repository not found"}', {"X-Error-Code": "RepoNotFound"})
             return
@@ -87,8 +120,12 @@ class _Handler(BaseHTTPRequestHandler):
             {"rfilename": name, "size": len(content), "blobId": _digest(content)}
             for name, content in files.items()
         ]
+        tree = [
+            {"type": "file", "path": name, "size": len(content), "oid": _digest(content)}
+            for name, content in files.items()
+        ]
         info = {"id": repository, "sha": COMMIT, "siblings": siblings, "private": False, "tags": []}
-        self._reply(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
+        self._reply(200, json.dumps(tree if as_tree else info).encode(), {"Content-Type": "application/json"})
 
     def _send_file(self, name: str, content: bytes) -> None:
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{_digest(content)}"'}
@@ -105,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(content[: len(content) // 2] if torn else content)
         if torn:
             self.close_connection = True

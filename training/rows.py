@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
+from corag.core.hub_files import local_folder
 from corag.core.identity import identity_of
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
@@ -40,7 +41,7 @@ class MakeRowsConfig(Options):
     """Options of 'corag rows'.
 
     Attributes:
-        chains: one or more folders that 'corag sample' wrote.
+        chains: one or more folders that 'corag sample' wrote, or shared ones (hub:OWNER/NAME).
         out: folder of the rows.
         model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder
             or a Hugging Face name.
@@ -168,7 +169,7 @@ async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsRe
     folder = model_folder(config.model, weights=False)
     refuse_encoder_decoder(folder, "none is trained here")
     renderer = Renderer.load(folder, config.chat, ThinkingOptions("auto", config.template_args))
-    folders = [Path(chains) for chains in config.chains]
+    folders = [local_folder(chains) for chains in config.chains]
     length = tables.within_window(config.rows.max_length, config.model, folder, "rows")
     return await write_rows(
         folders, Path(config.out), retriever, renderer, replace(config.rows, max_length=length)

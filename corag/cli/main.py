@@ -101,6 +101,9 @@ COMMANDS = {
         "write a run's answers as CSV, prediction file, TREC run or dataset",
         "run",
     ),
+    "push": Command(
+        "corag.cli.commands.push", "share an adapter, chains or a run on the Hugging Face hub", "folder name"
+    ),
     "report": Command(
         "corag.cli.commands.report",
         "turn finished runs into one HTML file: table, tests, plots, traces",

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from corag.core.errors import ConfigError, ConfigFileError
+from corag.core.hub_files import fetch_folder, is_hub_name
 from corag.core.option_names import is_list, meaning, options_of, owners_of, renamed
 from corag.core.options import Options, full_names, implied_values, names_in, unchosen
 from corag.core.yaml_files import as_yaml, load_yaml, plain
@@ -97,7 +98,7 @@ def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
             continue
         if name == option:
             stated.append(value)
-        elif isinstance(data := load_yaml(value), dict):
+        elif isinstance(data := _load_file(value), dict):
             yield data.get(option)
     yield from stated
 
@@ -171,9 +172,14 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
     return line
 
 
+def _load_file(file: str) -> Any:
+    """Read a file of options; of a shared run (hub:OWNER/NAME) those that it was made with."""
+    return load_yaml(str(fetch_folder(file, "dataset") / "config.yaml") if is_hub_name(file) else file)
+
+
 def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Arguments:
     """Return the options of a YAML file, values written as YAML again."""
-    data = load_yaml(file)
+    data = _load_file(file)
     if not isinstance(data, dict):
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
     if explanation := cast("type[Options]", config).explain_file(data):

@@ -1,4 +1,4 @@
-"""Files of data sets on the Hugging Face hub: listed, measured, and fetched into the hub's cache.
+"""Files on the Hugging Face hub: data sets listed, measured and fetched into its cache; whole repositories.
 
 They are named ``hub:OWNER/NAME``, with ``@REVISION`` behind it (a branch, tag or commit, such as
 ``refs/convert/parquet``) and ``/FILES`` (a file, a folder, or a pattern such as ``data/train-*``). Only files
@@ -15,19 +15,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from corag.core.errors import ConfigError, reason
 from corag.core.installation import require
 
 PREFIX = "hub:"
 _NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _CACHED = re.compile(r".*/datasets--([^/]+?)--([^/]+)/snapshots/([^/]+)/(.+)")
 _NAMED = 8  # files that a sentence names
 _PAUSE = 20.0  # seconds between two sentences of progress, at least
 Choose = Callable[[Sequence[str]], list[str]]
 """Returns those of some files, by their names in a repository, that are wanted."""
+
+
+def is_repository_name(text: str) -> bool:
+    """Whether a text is a name on the hub, OWNER/NAME."""
+    return _REPOSITORY.fullmatch(text) is not None
 
 
 def is_hub_name(text: str) -> bool:
@@ -62,7 +69,7 @@ class HubFiles:
         match = _NAME.fullmatch(text)
         if match is None:
             raise ConfigError(
-                f"'{text}' names no data set of the hub: expected hub:OWNER/NAME, with @REVISION or /FILES "
+                f"'{text}' names nothing on the hub: expected hub:OWNER/NAME, with @REVISION or /FILES "
                 "behind it where they are needed, such as hub:mteb/scidocs/corpus.jsonl."
             )
         return cls(match[1], match[2] or "", match[3] or "")
@@ -159,16 +166,16 @@ class HubFiles:
             )
         }
         missing = sum(sizes[name] for name in names if name not in cached)
-        cache = Path(constants.HF_HUB_CACHE)
+        store = Path(constants.HF_HUB_CACHE)
         report(
-            f"{self}: {len(names):,} files, {_size(sum(map(sizes.__getitem__, names)))}, of which "
-            f"{_size(missing)} are to be fetched into {cache}"
+            f"{self}: {len(names):,} files, {file_size(sum(map(sizes.__getitem__, names)))}, of which "
+            f"{file_size(missing)} are to be fetched into {store}"
         )
-        place = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        place = next(folder for folder in (store, *store.parents) if folder.exists())
         if missing > (free := shutil.disk_usage(place).free):
             raise ConfigError(
-                f"{self} needs {_size(missing)}, but '{place}' has {_size(free)} left: make room, or set "
-                "HF_HOME to a folder on a larger disk."
+                f"{self} needs {file_size(missing)}, but '{place}' has {file_size(free)} left: make room, or "
+                "set HF_HOME to a folder on a larger disk."
             )
         paths, done, told = [], 0, 0.0
         for number, name in enumerate(names, 1):
@@ -185,14 +192,41 @@ class HubFiles:
             done += sizes[name] if name not in cached else 0
             if missing and (number == len(names) or time.monotonic() - told > _PAUSE):
                 told = time.monotonic()
-                report(f"{self}: {number:,} of {len(names):,} files, {_size(done)} of {_size(missing)}")
+                report(
+                    f"{self}: {number:,} of {len(names):,} files, {file_size(done)} of {file_size(missing)}"
+                )
         return paths
 
 
-def _size(count: int) -> str:
+@cache
+def fetch_folder(text: str, kind: Literal["dataset", "model"]) -> Path:
+    """Return the folder of a whole repository, ``hub:OWNER/NAME`` with ``@REVISION`` where one is meant.
+
+    What ``corag push`` shared is read with it. Without a network what the hub's cache has is taken.
+
+    Raises :class:`ConfigError` if it can neither be fetched nor is in the cache.
+    """
+    from huggingface_hub import snapshot_download
+
+    name = HubFiles.parse(text)
+    try:
+        return Path(snapshot_download(name.repository, repo_type=kind, revision=name.revision or None))
+    except Exception as error:  # noqa: BLE001 - offline, no network, no such name: whatever the client makes of it
+        raise ConfigError(
+            f"the {kind} {name} is not on this machine and could not be fetched ({reason(error)}). Check the "
+            "name and the network; for one that is gated or private, log in with `hf auth login`."
+        ) from None
+
+
+def local_folder(path: str) -> Path:
+    """Return a path, or the folder of a shared one, ``hub:OWNER/NAME``. Raises as :func:`fetch_folder`."""
+    return fetch_folder(path, "dataset") if is_hub_name(path) else Path(path)
+
+
+def file_size(count: int) -> str:
     """Return a number of bytes for people.
 
-    >>> _size(12_345_000_000), _size(4_200)
+    >>> file_size(12_345_000_000), file_size(4_200)
     ('12.3 GB', '0.0 MB')
     """
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

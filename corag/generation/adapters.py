@@ -10,6 +10,7 @@ from typing import Any
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import build_once, cache_folder, parse_json, read_text
+from corag.core.hub_files import fetch_folder, is_hub_name
 from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 from corag.core.tokenizer import load_tokenizer
@@ -40,7 +41,9 @@ it. The third went on from the first with questions on Wikipedia (wikipedia_adap
 
 
 def adapter_folder(name: str) -> str:
-    """Return the folder of an adapter: some come with the package, under a name."""
+    """Return the folder of an adapter: one of the package's and a shared one (hub:OWNER/NAME), too."""
+    if is_hub_name(name):
+        return str(fetch_folder(name, "model"))
     return str(SHIPPED.get(name, name))
 
 

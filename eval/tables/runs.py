@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
+from corag.core.hub_files import PREFIX, local_folder
 from corag.core.options import Options
 from corag.core.own_objects import is_own
 from corag.core.runs.folder import read_rows
@@ -40,7 +41,7 @@ class Runs(Options):
     """What a command on finished runs is given.
 
     Attributes:
-        runs: one or more run folders.
+        runs: one or more run folders, or shared ones (hub:OWNER/NAME).
     """
 
     runs: list[str] = field(default_factory=list)
@@ -58,8 +59,8 @@ class Runs(Options):
 
     def by_name(self) -> dict[str, Path]:
         """Return the folders, each by the part of its path that tells it from the others."""
-        folders = [Path(run) for run in self.runs]
-        return dict(zip(name_folders(folders), folders, strict=True))
+        names = name_folders([Path(run.removeprefix(PREFIX)) for run in self.runs])
+        return dict(zip(names, map(local_folder, self.runs), strict=True))
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:

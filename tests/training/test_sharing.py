@@ -1,0 +1,150 @@
+"""Adapters, chains and runs go to a hub with a card written from their records, and come back by its name."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from corag.chains.config import CoRAGConfig
+from corag.core.errors import ConfigError
+from corag.core.types import Question
+from corag.generation.adapters import adapter_folder
+from tests.eval.runs import make_run, row
+from tests.fakes import PROMPTS
+from tests.hub import serving
+from tests.messages import raises_message
+from tests.training.toy import many, write_chains
+from training.sampling import SampleConfig
+from training.sharing import PushConfig, prepare_upload, run_options
+
+ADA = Question("a", "Where was Ada born?", ("Orvale",), ("p1",))
+BEN = Question("b", "Where was Ben born?", ("Issel",), ("p2",))
+
+
+def corag(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own: the hub's client reads its environment at the start."""
+    return subprocess.run(
+        [sys.executable, "-m", "corag.cli", *map(str, words)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def a_run(folder: Path) -> Path:
+    options = asdict(CoRAGConfig(preset="small_model", max_hops=3))
+    model = {"name": "default", "adapter": "default", "urls": ["http://10.0.0.7:8000"], "batch_size": 5}
+    return make_run(
+        folder,
+        [row(ADA, "Orvale", ["p1"]), row(BEN, "Orvale", ["p9"])],
+        {"method": "corag", "options": options, "seed": 7},
+        model=model,
+    )
+
+
+def test_a_run_is_shared_and_read_back_by_its_name(tmp_path):
+    run = a_run(tmp_path / "run")
+    with serving({}) as hub:
+        here = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
+        dry = corag("push", run, "me/towns", "--dry_run", **here)
+        assert dry.returncode == 0, dry.stderr
+        assert "Nothing was uploaded" in dry.stdout and "traces.jsonl: " in dry.stdout
+        assert not hub.repositories, "a dry run sends nothing"
+        done = corag("push", run, "me/towns", "--license", "mit", "--json", **here)
+        assert done.returncode == 0, done.stderr
+        sizes = json.loads(done.stdout.splitlines()[-1])["files"]
+        shared = hub.repositories["me/towns"]
+        assert sizes == {name: len(content) for name, content in shared.items()}
+        assert set(shared) == {"README.md", "config.yaml", "manifest.json", "traces.jsonl"}
+        table = corag("table", "hub:me/towns", "--json", **here)
+        assert table.returncode == 0, table.stderr
+        again = corag("run", "--config", "hub:me/towns", "--questions", "q", "--print_config", **here)
+    assert "towns" in table.stdout and "50.0" in table.stdout, "a run is called by its name on the hub"
+    assert "licenses" in done.stderr and "text of the passages" in done.stderr, "others will read them"
+    card = shared["README.md"].decode()
+    assert yaml.safe_load(card.split("---")[1])["license"] == "mit"
+    assert "| corag | 50.0 " in card and "corag run --config hub:me/towns" in card
+    options = yaml.safe_load(again.stdout)
+    assert options["corag"]["max_hops"] == 3 and options["corag"]["preset"] == "small_model"
+    assert options["seed"] == 7 and options["model"]["adapter"] == "default"
+    assert "10.0.0.7" not in shared["config.yaml"].decode(), "servers are this machine's own"
+
+
+def test_what_a_run_was_asked_with_is_all_that_differs_from_the_defaults(tmp_path):
+    from corag.core.runs.manifest import Manifest
+
+    options = run_options(Manifest.read(a_run(tmp_path / "run")))
+    assert options == {
+        "method": ["corag"],
+        "corag": {"preset": "small_model", "max_hops": 3},
+        "model": {"adapter": "default"},
+        "dataset": "jsonl",
+        "seed": 7,
+        "scorer": "auto",
+        "recall_at": 5,
+    }
+
+
+def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_name(tmp_path):
+    run = a_run(tmp_path / "run")
+    with serving({}) as hub:
+        here = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
+        done = corag("push", "wikipedia", "me/wiki", "--results", run, **here)
+        assert done.returncode == 0, done.stderr
+        read = "from corag.generation.adapters import adapter_folder; print(adapter_folder('hub:me/wiki'))"
+        command = [sys.executable, "-c", read]
+        fetched = subprocess.run(command, env=os.environ | here, capture_output=True, text=True, check=False)
+        assert fetched.returncode == 0, fetched.stderr[-2000:]
+    folder = Path(fetched.stdout.strip())
+    shipped = Path(adapter_folder("wikipedia"))
+    weights = "adapter_model.safetensors"
+    assert (folder / weights).read_bytes() == (shipped / weights).read_bytes()
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    card = (folder / "README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
+    assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
+
+
+def test_chains_are_shared_with_what_is_in_them(tmp_path):
+    config = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3)
+    write_chains(tmp_path / "chains", SampleConfig(chains=3, max_hops=3), config, questions=many(3))
+    upload = prepare_upload(PushConfig(str(tmp_path / "chains"), "me/chains"))
+    assert upload.repository == "dataset" and set(upload.files) == {
+        "README.md",
+        "manifest.json",
+        "traces.jsonl",
+    }
+    assert "questions 3, failed 0, kept 3" in upload.card and "corag rows hub:me/chains" in upload.card
+
+
+def test_what_cannot_be_shared_is_refused_before_anything_is_sent(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(tmp_path / "empty"), "me/x"))
+    with raises_message(ConfigError):
+        PushConfig(str(tmp_path), "x")
+    with raises_message(ConfigError):
+        PushConfig(str(tmp_path))
+    run = a_run(tmp_path / "run")
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(run), "me/x", results=[str(run)]))
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(own), "me/x"))
+
+
+@pytest.mark.parametrize("words", [["table", "hub:me/x"], ["run", "--config", "hub:me/x"]])
+def test_without_a_network_a_shared_run_that_is_not_here_is_one_sentence(tmp_path, words):
+    told = corag(*words, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    assert told.returncode == 2 and "the dataset hub:me/x is not on this machine" in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
