@@ -344,7 +344,7 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
     record, method = manifest.last.record, manifest.method
     options: dict[str, Any] = {"method": [method]}
     if method in METHODS:
-        kind = METHODS[method].config
+        kind: Any = METHODS[method].config
         preset = manifest.options.get("preset")
         base = kind(preset=preset) if preset else kind()
         section = {"preset": preset} if preset and preset != getattr(kind(), "preset", "") else {}
