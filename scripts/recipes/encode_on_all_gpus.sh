@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Encode a corpus on every GPU of this machine: a part of the index on each, then one index of them all.
 # Options are those of 'corag index'. The same command again goes on where it was, whatever ended it.
-#   bash scripts/recipes/encode_on_all_gpus.sh wiki.jsonl indexes/wiki --encoder intfloat/e5-base-v2 \
-#       --query_prefix "query: " --passage_prefix "passage: " --encoder_dtype bfloat16
+#   bash scripts/recipes/encode_on_all_gpus.sh wiki.jsonl indexes/wiki --encoder intfloat/e5-base-v2 --encoder_dtype bfloat16
 #   CUDA_VISIBLE_DEVICES=2,3 bash scripts/recipes/encode_on_all_gpus.sh ...    on these GPUs only
 #   PARTS=4 bash scripts/recipes/encode_on_all_gpus.sh ...                     no GPU: 4 processes
 # The parts lie in OUT.parts and may be removed afterwards; there must be room for the vectors twice.

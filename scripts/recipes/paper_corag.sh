@@ -6,12 +6,15 @@
 #   bash scripts/recipes/paper_corag.sh index chains      some: cost index chains rows train decode table
 #   SMOKE=1 bash scripts/recipes/paper_corag.sh           each stage on a slice of the embedded world, two CPU cores
 #   CHAINS=model    sample the chains ourselves, 16 a question, instead of taking over the authors'
-#   SEARCH=http://localhost:8100    search there (corag serve indexes/kilt-e5 --retriever.search_device cuda:7)
+#   SEARCH=http://localhost:8100    search there. A card of 80 GB does not hold the index, so serve it on two:
+#       CUDA_VISIBLE_DEVICES=6,7 corag serve indexes/kilt-e5 --retriever.search_device cuda --port 8100
 #   TRAIN=training/configs/1gpu_qlora.yaml    an adapter on one GPU instead of all weights on eight
 #   SETS="musique"  fewer sets to decode
+#   TABLE=1         decode the rows of table 1 only, without the points of figure 3
 # Every stage goes on where it was, whatever ended it: give the same command again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [ "$*" = cost ] && command -v corag >/dev/null; then exec python -m benchmarks.paper_costs corag; fi
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 stages=("$@")
@@ -31,10 +34,11 @@ else
     encode=(--encoder intfloat/e5-large-v2 --encoder_dtype bfloat16)
     read -ra sets <<<"${SETS:-2wikimultihopqa hotpotqa musique bamboogle}"
     learn=(2wikimultihopqa hotpotqa musique)
-    model=meta-llama/Llama-3.1-8B-Instruct engine=() few=() corag=(--corag.preset paper) rows=()
+    model=meta-llama/Llama-3.1-8B-Instruct engine=() few=() corag=(--corag.preset paper) rows=(--rows.validation 0)
     decoding=() train=(--config "${TRAIN:-training/configs/8gpu_full.yaml}")
     if [ -z "${TRAIN:-}" ]; then train=(--launch=--config_file,training/configs/accelerate_8gpu.yaml "${train[@]}"); fi
 fi
+if [ "${TABLE:-}" = 1 ]; then decoding+=(--grid "" --cells eval/configs/paper_corag_table1.yaml); fi
 search=${SEARCH:-$index}
 given=(--sample.source given)
 if [ "${CHAINS:-given}" = model ]; then given=(--sample.chains "$([ "${SMOKE:-}" ] && echo 2 || echo 16)"); fi

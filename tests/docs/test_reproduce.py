@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paper_costs import ANSWER, CELLS, HOP, TESTS, TRAINING, rows_of, tokens_of
+from benchmarks.paper_costs import ANSWER, CELLS, HOP, TESTS, TRAINING, rows_of, searches, tokens_of
 from corag.chains.config import CoRAGConfig
 from corag.chains.costs import StrategySteps
 
@@ -18,6 +18,10 @@ PAGE = (Path(__file__).parents[2] / "docs/guides/reproduce.md").read_text(encodi
 def test_the_table_of_costs_is_recomputed(name: str) -> None:
     for row in rows_of(name):
         assert f"| {' | '.join(row)} |" in PAGE
+
+
+def test_searches_are_recomputed() -> None:
+    assert f"Table 1 makes {searches() / 1e6:.1f} million" in PAGE
 
 
 def test_tokens_are_those_that_the_authors_measured() -> None:

@@ -20,7 +20,7 @@ from corag.core.method import Method, MethodConfig
 from corag.core.options import Options
 from eval.datasets import DATASETS
 from eval.experiment.own_methods import PAGE, short_name
-from eval.experiment.registry import MethodOptions, check_names, methods_of
+from eval.experiment.registry import METHODS, MethodOptions, check_names, methods_of
 from eval.scoring.scorers import default_scorer
 from eval.tables.printing import wide_console
 
@@ -48,7 +48,9 @@ def main(config: ListOptions) -> int:
     console = wide_console(150)
     if config.name in DATASETS:
         show_dataset(console, config.name)
-        return 0
+        if config.name not in METHODS:
+            return 0
+        console.print()  # a name of both
     methods = methods_of(MethodOptions.extended([config.name]))
     if not config.name:
         console.print(methods_table(methods))
