@@ -41,9 +41,8 @@ class JudgingConfig(Runs):
     Attributes:
         judge: the judge's prompt.
         model: the language model that judges, and its engine.
-        batch_size: questions in flight at the same time; 0 for as many as the engine's size
-            wants: 64, or 256 with vLLM on a large GPU.
-        max_failed: questions that the judge may fail at; if it fails at more, the exit status is 1.
+        batch_size: questions in flight; 0 chooses: 64, or 256 with vLLM on a large GPU.
+        max_failed: questions that the judge may fail on; if it fails on more, the exit status is 1.
     """
 
     def usage(self) -> str:

@@ -58,23 +58,24 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
             ``demonstrations``), "paper_code" (the same with the released code's 10 steps, and as many
             demonstrations as it takes), "paper_flan" (as "paper", but as it asks Flan-T5: a line before each
             question, a direct reader, 200 tokens) or "zero_shot" (chat models, lenient exit rule).
-        k_per_step: passages that each search returns (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
-        max_steps: most thoughts; no search follows the last one.
-        paragraph_budget: most passages collected over all steps.
-        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" lets the
-            oldest go.
-        stop_rule: "strict" ends on the newest thought's "... answer is: X" by the released code's pattern;
-            "lenient" also when the newest thought holds ``stop_sequence`` in any case.
-        stop_sequence: the words that end a lenient run; other words are refused by the strict rule.
-        question_prefix: a line before the question in the prompt for a thought, and those of its examples.
-            The reader has ``reader_question_prefix``.
-        demonstration_window: demonstrations are left out, the last first, until they, a question as long as
-            the longest of them and the reply fit so many tokens (released code, for Codex: 8000); 0 for all.
-        strip_question_words: drop who, what, is, ... from queries, as the paper does for BM25; for dense
+        k_per_step: passages per search (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
+        max_steps: maximum number of thoughts; the last one is not searched with.
+        paragraph_budget: maximum number of passages collected over all steps.
+        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" drops the
+            oldest.
+        stop_rule: "strict" ends if the newest thought matches "... answer is: X" by the released code's
+            pattern; "lenient" also if it contains ``stop_sequence``, case-insensitive.
+        stop_sequence: the words that end a lenient run; the strict rule accepts the default only.
+        question_prefix: a line before the question in thought prompts, and before the questions of the
+            demonstrations. The reader has ``reader_question_prefix``.
+        demonstration_window: demonstrations are dropped, the last first, until they, a question as long as
+            the longest of them and the reply fit this many tokens (released code, for Codex: 8000); 0 for
+            all.
+        strip_question_words: remove who, what, is, ... from queries, as the paper does for BM25; for dense
             indexes try false.
         sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released
             code.
-        max_thought_tokens: most tokens generated for one thought.
+        max_thought_tokens: token limit of a thought.
         max_collected_words: longer passages are not collected (released code: 600).
         near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
         reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a

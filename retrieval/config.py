@@ -37,7 +37,7 @@ class IndexConfig(Options):
         corpus: Folders and documents (.txt, .md, .html, .pdf, .docx), or files that hold passages as they
             stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way); folders of Parquet
             files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it), fetched if need be.
-        out: Folder that becomes the index. One of documents that have changed since is brought up to date.
+        out: Output folder of the index. An existing index of documents that have changed is updated.
         format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
             (.jsonl files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow,
             else "jsonl". By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a
@@ -45,10 +45,10 @@ class IndexConfig(Options):
             no header says otherwise; also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus; ids
             begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
             "popqa" pool the paragraphs of that dataset's question files.
-        columns: What holds the text, title, id or source of a record, where it has none of the usual names,
-            such as text=body,title=name. A field within another is named with a dot (text=page.body), a
-            column without a header by its number.
-        strict: Refuse a corpus for its first odd record; else such records are left out and counted.
+        columns: Field names of text, title, id or source in your file if they are unusual, such as
+            text=body,title=name. Nested fields are written with a dot (text=page.body), columns without a
+            header by number.
+        strict: Refuse a corpus at its first invalid record; otherwise such records are skipped and counted.
         kind: "bm25" (Lucene), "dense" (FAISS), "late" (late interaction: a vector per token, of models such
             as ColBERT), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or
@@ -57,16 +57,16 @@ class IndexConfig(Options):
         query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto"
             = what the encoder brings (its ``prompts``), or else its authors' card asks for; "" = nothing.
         passage_prefix: Put before every passage, such as "passage: " for E5; "auto" as above.
-        passage_words: Words of a passage at most that is cut out of a document; "auto" = as many as the
-            encoder reads, 180 at most, and none is longer than it reads.
-        passage_overlap: Words at most that such a passage repeats of the one before it, in whole sentences.
-        max_passage_tokens: Encode this many tokens of a passage at most; 0 = the encoder's own limit.
-        faiss: Of --kind dense: "flat" (exact, its default), "hnsw" (graph), "hnsw_sq8" (graph, a byte per
-            number of the vectors), "sq8" (no graph, a byte per number), "ivfpq" (compressed most).
-        language: Of BM25's analyser, which finds words and reduces them to their stems: "en", "de", "zh",
-            "ja", "ar", ...; "standard" takes the words of any language as they stand. Searches use the same.
+        passage_words: Maximum words of a passage cut from a document; "auto" = as many as the encoder reads,
+            at most 180. The encoder's limit always holds.
+        passage_overlap: Maximum words that a passage repeats from the previous one, in whole sentences.
+        max_passage_tokens: Tokens of a passage that are encoded, from its start; 0 = the encoder's own limit.
+        faiss: With --kind dense: "flat" (exact, default), "hnsw" (graph), "hnsw_sq8" (graph, 8 bits per
+            dimension), "sq8" (no graph, 8 bits per dimension), "ivfpq" (highest compression).
+        language: BM25's analyser (tokenisation and stemming): "en", "de", "zh", "ja", "ar", ...; "standard"
+            tokenises any language without stemming. Searches use the same.
         hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
-        hnsw_ef_construction: Candidates looked at while an HNSW graph is built.
+        hnsw_ef_construction: Candidates considered when an HNSW graph is built (efConstruction).
         ivf_lists: Number of lists of "ivfpq"; 0 = four times the square root of the number of passages, but
             at most one for 39 passages.
         pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
@@ -79,10 +79,10 @@ class IndexConfig(Options):
         shard_size: Passages per shard of encoding. It counts as a setting of the index. An interruption loses
             a minute of encoding, or a batch, whatever it is.
         threads: Threads of Lucene and FAISS while building; 0 = all cores.
-        overwrite: Replace whatever index is in ``out`` (also ``replace``): one of other settings, or of files
-            most of which are gone. It is searched until the new one is whole.
-        part: Build one part of the index, such as "2/4": the second quarter of the passages. Each is served
-            by itself, and who asks all of them finds what the whole index finds. Dense only.
+        overwrite: Replace any index in ``out`` (also ``replace``), even one with other settings or of files
+            that are mostly gone. The old index is searched until the new one is complete.
+        part: Build one part of a sharded index, such as "2/4": the second quarter of the passages. Each part
+            is served separately; searching all parts equals searching the whole index. Dense only.
         train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
         vectors: Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy,
             .pt, .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few
@@ -280,52 +280,52 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     """What to search, and how. Give ``index`` or ``url``.
 
     Attributes:
-        index: Index folders, plain Lucene indexes, names of Pyserini's prebuilt ones, or FILE.py:NAME of a
-            function or object of yours that is searched; several are fused by reciprocal rank.
-        url: Addresses of search servers over one and the same index, without user name, password or query;
-            searches are spread over them. Of an index in parts, those of all parts, in any order: each search
-            asks all. May stand in ``index``.
+        index: Index folders, plain Lucene indexes, names of Pyserini's prebuilt ones, or FILE.py:NAME of your
+            own retriever; several are fused by reciprocal rank.
+        url: Addresses of search servers for one index, without user name, password or query; searches are
+            load-balanced. For an index in parts, the addresses of all parts, in any order: every search
+            queries all of them. May be given as ``index``.
         bm25: Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers,
             such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
-        k1: Replaces the preset's k1.
-        b: Replaces the preset's b.
+        k1: Overrides the preset's k1.
+        b: Overrides the preset's b.
         language: Of the analyser of a Lucene index without a manifest, such as Pyserini's for MIRACL; "" =
             the manifest's, else English.
         encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
             named. A server's address will do: http://host:8000/v1, or with #MODEL.
-        hop_encoder: Folder or name of the encoder of what a method asks on the way (sub-queries, thoughts),
-            over the same vectors of passages; the question itself is encoded by ``encoder``. "" = that too.
+        hop_encoder: Folder or name of the query encoder for later hops (sub-queries, thoughts), with the same
+            passage vectors; the question is encoded by ``encoder``. "" = ``encoder`` for both.
         query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
             brings, "" = nothing.
         passage_encoder: For such a folder, where passages were encoded by another model than queries (DPR):
             a few are encoded again with it, to check the vectors.
         passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has
             them.
-        ef_search: Candidates looked at per search in an HNSW graph.
-        nprobe: Clusters looked at per search in "ivfpq".
+        ef_search: Candidates considered per search in an HNSW graph (efSearch).
+        nprobe: Clusters searched in "ivfpq".
         threads: Threads per batch of searches; 0 = all cores.
-        search_device: Where an exact index of vectors is searched: "" = by FAISS on the CPU; "cuda" = spread
-            over all GPUs that are there, "cuda:0,cuda:1" = over these, "cpu" = by torch in bfloat16. All find
-            the same.
-        fusion_depth: Hits taken from each index before fusing.
+        search_device: Device for exact vector search: "" = FAISS on the CPU; "cuda" = all GPUs,
+            "cuda:0,cuda:1" = these, "cpu" = torch in bfloat16. Results are the same.
+        fusion_depth: Hits taken from each index for fusion.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
-        links: "titles" follows them: passages whose titles the query names come first, and those whose titles
-            the best hits mention rise. Of what `corag index` did not make here (a server, a retriever of
-            yours, a plain Lucene index) only the first 100 hits are linked.
-        link_seeds: Hits whose texts are looked through for titles.
-        link_weight: Share of such a hit's score that a passage gets for being mentioned there.
-        link_named: Passages that the query names by title and that come before all others; 0 = none.
+        links: "titles" follows title links: passages whose titles the query names rank first, and those whose
+            titles the best hits mention move up. For other sources than `corag index` folders (a server, your
+            own retriever, a plain Lucene index) only the first 100 hits are linked.
+        link_seeds: Hits whose texts are scanned for titles.
+        link_weight: Share of a hit's score that a passage mentioned there receives.
+        link_named: Maximum number of passages ranked first because the query names their titles; 0 = none.
         reranker: Cross-encoder that re-orders the hits: a Hugging Face name, a local folder, or a server with
             /rerank (vLLM, TEI, Jina, Cohere): http://host:8000, or with #MODEL, its key in
             CORAG_RERANKER_API_KEY; "" = none.
-        rerank_depth: Hits that the cross-encoder sees per query.
+        rerank_depth: Hits re-ranked per query.
         device: Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is
             one, beside the language model.
-        encoder_dtype: Precision of both, such as "bfloat16"; "auto" = that of their weights' files.
-        encoder_batch: Texts that each takes at once; 0 = 64 on a CPU and 512 on a GPU.
-        timeout_s: Seconds to wait for the reply of a search server, or an encoder's or re-ranker's.
-        retries: Further attempts after such a server failed to reply, with growing pauses.
-        cache_size: Searches remembered (query and k); 0 = none.
+        encoder_dtype: Precision of encoder and re-ranker, such as "bfloat16"; "auto" = that of their weights'
+            files.
+        encoder_batch: Batch size of encoder and re-ranker; 0 = 64 on a CPU and 512 on a GPU.
+        timeout_s: Timeout in seconds of a request to a search server, encoder or re-ranker.
+        retries: Retries of such a request, with growing delays.
+        cache_size: Cached searches (by query and k); 0 = none.
 
     Raises:
         ConfigError: For an unknown preset, an address that holds a secret, or a number that cannot work.

@@ -58,11 +58,11 @@ class LoraOptions(Options):
     """Low-rank adapters (Hu et al. 2022).
 
     Attributes:
-        rank: of the update of each weight matrix.
+        rank: rank of each weight update.
         alpha: the update is scaled by alpha / rank (section 4.1); twice the rank is usual.
-        dropout: of the adapters' input while training.
-        targets: which layers are adapted: "all-linear" (all but the output layer, and what of a model is not
-            for text), or their names.
+        dropout: dropout of the adapters' input in training.
+        targets: adapted layers: "all-linear" (all except the output layer and non-text parts), or their
+            names.
         more: any other argument of PEFT's LoraConfig, as a mapping, such as '{use_rslora: true}'.
     """
 
@@ -79,20 +79,20 @@ class LoopOptions(Options):
 
     Attributes:
         epochs: passes over the rows.
-        max_steps: end after so many steps instead; 0 for whole epochs.
+        max_steps: stop after this many steps instead of whole epochs; 0 for whole epochs.
         batch_size: rows per device and step.
-        accumulation: steps whose gradients are added up before an update.
-        learning_rate: its greatest value.
-        schedule: how it falls: linear, cosine or constant, after the warm-up.
-        warmup: steps of warm-up, or if below 1, the share of all steps.
-        weight_decay: of AdamW.
-        precision: of the frozen weights and of the arithmetic; auto is bfloat16 where the hardware multiplies
-            it, else float32.
-        eval_steps: steps between evaluation losses, one per task; 0 for the end only.
-        save_steps: steps between checkpoints, from which an interrupted training goes on; 0 for none.
-        logging_steps: steps between reports of the loss.
-        report_to: where to: "none", "tensorboard", "wandb" and what else transformers knows.
-        seed: of the adapter's start and the order of the rows.
+        accumulation: gradient accumulation steps.
+        learning_rate: peak learning rate.
+        schedule: learning rate schedule after the warm-up: linear, cosine or constant.
+        warmup: warm-up steps; below 1, the share of all steps.
+        weight_decay: weight decay of AdamW.
+        precision: precision of the frozen weights and of the computation; auto is bfloat16 where the hardware
+            supports it, else float32.
+        eval_steps: steps between evaluations of the loss, one per task; 0 for the end only.
+        save_steps: steps between checkpoints, from which an interrupted training resumes; 0 for none.
+        logging_steps: steps between log lines of the loss.
+        report_to: experiment tracker: "none", "tensorboard", "wandb" or any other that transformers supports.
+        seed: seed of the adapter's initialisation and of the order of the rows.
         trainer: any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a
             mapping, such as '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'.
     """
@@ -137,18 +137,18 @@ class TuningOptions(LoopOptions):
     Attributes:
         tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
         lora: the adapter's size.
-        max_length: tokens of a row at most; 0 for what the rows were made for. Longer rows are refused, never
-            cut.
-        batching: "padded" as rows come, "by_length" (rows of like length together: little padding), or
-            "padding_free" (rows behind one another; wants a GPU with FlashAttention); auto is padding_free
-            where it can be, else by_length.
-        gradient_checkpointing: compute activations again instead of keeping them: less memory, a third more
-            work; auto does on GPUs.
-        attention: implementation in transformers, such as "sdpa" or "flash_attention_2", which the package
-            kernels has ready-made ("kernels-community/flash-attn2"); auto leaves it to transformers, but on a
-            CPU takes one of our own, which is faster there (training/attention.py).
-        save_precision: of the weights on disk, of an adapter or of a whole model: bfloat16 takes half of the
-            space.
+        max_length: maximum tokens of a row; 0 for the length that the rows were made for. Longer rows are
+            refused, never truncated.
+        batching: "padded" in the order of the rows, "by_length" (rows of similar length together: little
+            padding), or "padding_free" (rows concatenated; requires a GPU with FlashAttention); auto is
+            padding_free if possible, else by_length.
+        gradient_checkpointing: recompute activations instead of storing them: less memory, a third more
+            computation; auto: on GPUs only.
+        attention: attention implementation of transformers, such as "sdpa" or "flash_attention_2" (prebuilt
+            in the package kernels: "kernels-community/flash-attn2"); auto leaves the choice to transformers;
+            on a CPU it uses training/attention.py, which is faster there.
+        save_precision: precision of the saved weights, of an adapter or of a full model: bfloat16 takes half
+            the disk space.
     """
 
     tuning: Literal["lora", "qlora", "full"] = "lora"
@@ -184,7 +184,7 @@ class ProgramOptions(TuningOptions):
     Attributes:
         out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
         model: the base model: "default", a folder or a Hugging Face name.
-        adapter: folder of an adapter to go on training; "" for a new one.
+        adapter: folder of an adapter to continue training; "" for a new one.
     """
 
     out: Annotated[str, Mark.PLACE] = ""
@@ -197,8 +197,8 @@ class SftConfig(ProgramOptions):
     """Options of training/sft.py.
 
     Attributes:
-        rows: one or more folders that 'corag rows' wrote (A,B), learned from together: questions of several
-            corpora, or rows made with other prompts.
+        rows: one or more folders of 'corag rows' (A,B), trained on together: questions of several corpora, or
+            rows made with other prompts.
     """
 
     rows: Annotated[list[str], Mark.PLACE] = field(default_factory=list)

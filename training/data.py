@@ -32,32 +32,32 @@ class RowsConfig(Options):
     """Which rows are made. The defaults are the paper's.
 
     Attributes:
-        tasks: of sub_query, sub_answer, refusal (an annotated sub-query with what its search found, without
-            the passages that hold the answer), final_answer, stop, draft (question and chain to answer,
-            without passages: what gold scores ask, in a quarter of the tokens), no_chain (question and
-            passages to answer: the baseline) and verify (whether an answer is right: of every question as
-            many of its candidates' right answers as wrong ones, so 'corag sample' must have noted them).
-            From folders of --sample.source thoughts alone, thought: IRCoT's next sentence.
-        ratio: share of the tasks asked at every hop (sub_query, sub_answer, refusal, stop, thought) that is
-            kept; answers to the question always are.
-        ratios: shares of single tasks, where they are to be others: rows of sub-queries are short, so a small
-            model can have more.
-        ratio_per: what a share is of, which the paper does not say: of each "hop" by itself, or of each
+        tasks: of sub_query, sub_answer, refusal (an annotated sub-query with its search results, without the
+            passages that contain the answer), final_answer, stop, draft (answer from question and chain,
+            without passages, in a quarter of the tokens), no_chain (answer from question and passages: the
+            baseline) and verify (is an answer right: equally many right and wrong candidates per question,
+            recorded by 'corag sample'). From folders of --sample.source thoughts alone, thought: IRCoT's next
+            sentence.
+        ratio: share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is
+            kept; rows that answer the question are always kept.
+        ratios: shares of single tasks that differ from ratio: rows of sub-queries are short, so a small model
+            can have more.
+        ratio_per: unit of the share, which the paper does not specify: each "hop" separately, or each
             "question" with all hops.
-        max_length: tokens of prompt and completion at most, and no more than the model was made to read; a
-            longer prompt loses passages as in decoding, a completion never.
-        validation: share of the questions whose rows are set aside for the evaluation loss.
-        seed: decides which rows are kept and which questions are set aside.
-        verify_pairs: right and wrong answers of a question that verify takes at most, so many of each.
-        verify_passages: passages that verify shows, as --corag.verify_passages does in decoding; without a
-            value, what the chains were sampled with.
-        verify_uncontested: verify also takes one candidate of each question whose candidates are all right or
-            all wrong. That teaches how sure to be, which stopping and adaptive compute need, more than which
-            of two answers is better.
-        per_length: questions taken at most whose kept chain has so many hops as another's, drawn by the seed;
-            0 for all. Short chains are mostly the more frequent.
-        recovery_copies: how often a sub-query is taught that was answered where the one before it was
-            refused: recoveries are rare.
+        max_length: maximum tokens of prompt and completion, at most the model's context; longer prompts lose
+            passages as in decoding, completions are never cut.
+        validation: share of the questions held out for the evaluation loss.
+        seed: decides which rows are kept and which questions are held out.
+        verify_pairs: maximum number of right answers, and of wrong answers, per question for verify.
+        verify_passages: passages shown in verify rows, as --corag.verify_passages in decoding; unset, as many
+            as the chains were sampled with.
+        verify_uncontested: verify also uses one candidate of each question whose candidates are all right or
+            all wrong. This teaches calibration, which stopping and adaptive sampling need, more than choosing
+            between answers.
+        per_length: maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for
+            all. Short chains are usually the most frequent.
+        recovery_copies: oversampling of sub-queries that were answered right after an unanswered one: such
+            recoveries are rare.
     """
 
     tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")

@@ -55,29 +55,27 @@ class RoundsConfig(QuestionFile):
 
     Attributes:
         out: folder of everything that is made.
-        rounds: how many times chains are sampled and a model trained on them; 0 after a warm start for that
-            alone.
-        warm_start: first train on the annotated decompositions of so many questions, which are then not
-            sampled for. A model too small to write sub-queries by itself learns their form from them. 0 for
+        rounds: rounds of sampling and training; 0 with a warm start for the warm start alone.
+        warm_start: first train on the annotated decompositions of this many questions, which are then
+            excluded from sampling. A model too small to write sub-queries learns their form from them. 0 for
             none.
-        per_round: questions that a round samples for, each round others; 0 for all of them in every round, as
-            in the paper.
-        start_from: whether a round trains a new adapter on the "base" model, or goes on with the "previous"
-            one.
-        learning_rate_share: a training that goes on from an adapter takes this share of sft's learning rate.
+        per_round: questions per round, different ones each round; 0 for all of them in every round, as in the
+            paper.
+        start_from: a round trains a new adapter on the "base" model, or continues the "previous" one.
+        learning_rate_share: learning rate when training continues an adapter, as a share of sft's.
         sample: how chains are sampled; the source is the model but for the warm start.
-        rows: which training rows are made of them.
+        rows: which training rows are made.
         sft: how the model is trained.
         corag: prompts, passages and limits of sampling and decoding; strategy and stop rule of decoding.
         model: the model that samples.
-        learner: the model that is trained, if it is not the same.
+        learner: the model to train, if it differs from the sampling model.
         retriever: the index of the training questions.
         test: what every round is decoded on.
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for
             one process, on the CPU if there is no GPU.
-        seed: of sampling and decoding.
+        seed: seed of sampling and decoding.
         batch_size: questions in flight at the same time; 0 for as many as the engine's size wants.
-        workers: who samples and answers: by default an engine on each GPU.
+        workers: who samples and answers: by default one engine per GPU.
         max_failed: questions of a stage that may fail; if more do, the same command asks them again, before
             it trains on the others.
     """

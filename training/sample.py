@@ -52,17 +52,16 @@ class SampleRunConfig(QuestionFile):
 
     Attributes:
         sample: how many chains, how long, and which are kept.
-        corag: prompts, passages and token limits, as in decoding; its strategy is not used, its stop rule
-            only for chains whose answer is noted.
+        corag: prompts, passages and token limits, as in decoding; its strategy is ignored, its stop rule
+            applies only with sample.answers.
         ircot: the same for the source thoughts, which uses nothing of corag.
         model: the language model and its engine.
         retriever: the index or server to search.
-        seed: all randomness derives from it.
-        batch_size: questions in flight at the same time, with each worker if there are several; 0 for as many
-            as the engine's size wants: 64, or 256 with vLLM on a large GPU.
+        seed: random seed; all randomness is derived from it.
+        batch_size: questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU.
         out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
-        max_failed: questions that may fail; if more do, the exit status is 1.
-        workers: who samples: this process, or others.
+        max_failed: number of questions that may fail before the exit status is 1.
+        workers: which processes sample.
     """
 
     sample: SampleConfig = field(default_factory=SampleConfig)

@@ -32,22 +32,21 @@ class SampleConfig(Options):
     """How chains are made for training. The defaults are the paper's.
 
     Attributes:
-        source: "model" samples chains and keeps the best; "decomposition" follows the sub-questions that the
-            dataset brings, each with a search of its own, and gives up a question of which no hit holds a
-            sub-answer; "given" takes over the chains that the dataset corag brings, refused hops too;
-            "thoughts" follows sub-questions in IRCoT's loop, as far as its paragraphs hold them.
+        source: "model" samples chains and keeps the best (rejection sampling); "decomposition" follows the
+            dataset's sub-questions, with a search for each, and skips a question if no hit contains a
+            sub-answer; "given" uses the chains of the dataset corag, with their unanswered hops; "thoughts"
+            follows sub-questions in IRCoT's loop, as long as its paragraphs contain the answers.
         chains: chains sampled per question.
-        max_hops: a chain's greatest length is drawn from 1 to this.
-        temperature: of sub-queries; sub-answers are greedy.
+        max_hops: the maximum length of a chain is drawn from 1 to this.
+        temperature: sampling temperature of sub-queries; sub-answers are greedy.
         sure_above: a chain ends once the gold answer's mean log-likelihood per token is above this.
-        reject_below: a question whose best chain scores below this is left out; without a value, as in the
-            paper, none is.
-        rank_by: the best chain has the greatest "mean" per token or the greatest "sum" (the paper does not
-            say; they differ only between aliases of different length).
-        answers: "final" or "draft" (without passages) also notes what every chain, chosen or not, answers to
-            the question: what the row task verify is made of. Such chains end as in decoding, by the stop
-            rule of the section corag or after max_hops: had the gold answer ended them, a verifier would
-            learn to tell right ones by their end.
+        reject_below: a question whose best chain scores below this is dropped; unset, as in the paper, none
+            is.
+        rank_by: score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper
+            does not specify; they differ only between aliases of different length).
+        answers: "final" or "draft" (without passages) also records the answer of every chain, kept or not,
+            for the row task verify. Such chains end as in decoding, by the stop rule of the section corag or
+            after max_hops: stopping at the gold answer would leak the label through the length.
     """
 
     source: Literal["model", "decomposition", "given", "thoughts"] = "model"

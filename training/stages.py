@@ -132,7 +132,7 @@ class LaunchOptions(Options):
     """How a training program is launched: a base of the options of the commands that start one.
 
     Attributes:
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; nothing for
+        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for
             one process, on the CPU if there is no GPU.
     """
 

@@ -39,78 +39,79 @@ class CoRAGConfig(MethodConfig, section="corag"):
 
     Attributes:
         preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
-            accidents, but for those that docs/methods.md lists; it wants the checkpoint's own prompts
-            from files of yours, and questions that bring their ``context_ids``); "small_model" (few
-            passages and short replies, for models of some hundred million weights on CPUs; the shipped
-            adapter's); or "lean" (the fewest tokens: that with excerpts, evidence alone for the final answer
-            and the learned stop).
-        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first with rollouts), or
-            "adaptive" (samples until their vote is as good as decided: wants ``rank_by`` "vote").
-        max_hops: hops of a chain at most (the paper's L); 0 answers from the question's passages alone.
-        chains: chains sampled by best_of_n (the paper's N), and by adaptive at most.
-        temperature: of sampled sub-queries; sub-answers and final answers are greedy.
-        first_chain_greedy: the first of the N chains is the greedy one (released code; the paper samples
+            quirks, except those listed in docs/methods.md; requires the checkpoint's own prompts as files,
+            and questions with ``context_ids``); "small_model" (few passages and short replies, for models of
+            a few hundred million parameters on CPUs; used by the shipped adapter); or "lean" (fewest tokens:
+            "small_model" with pruned passages, evidence-only context and the learned stop).
+        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first search with
+            rollouts), or "adaptive" (samples chains until the majority vote is decided: requires ``rank_by``
+            "vote").
+        max_hops: maximum hops of a chain (the paper's L); 0 answers from the question's passages alone.
+        chains: chains sampled by best_of_n (the paper's N); the maximum for adaptive.
+        temperature: sampling temperature of sub-queries; sub-answers and final answers are greedy.
+        first_chain_greedy: the first of the N chains is decoded greedily (released code; the paper samples
             all; also ``greedy_chain``).
-        expand: sub-queries tried per state of the tree.
-        rollouts: continuations sampled to value a state of the tree.
-        rollout_hops: hops of a rollout at most; 0 values states by themselves.
-        beam: states of the tree that are kept per depth.
-        aggregate: a state is worth the "mean" of its rollouts' scores, or their "min" (the best).
-        reuse: rollouts of a kept state become its children, equal chains are scored once and a single chain
-            not at all; false repeats that work.
-        rank_by: which chain is best: "refusal" (mean log-likelihood of the refusal sentence given the chain,
-            lower is better), "refusals" (fewest refused hops), "vote" (most frequent answer), "verifier"
-            (experimental: the model's own judgement of the answer, which the row task verify teaches: log
-            P(Yes) - log P(No)) or "probability" (of all that the model wrote in the chain, sub-queries and
-            sub-answers, so that a longer chain has less; it costs no token, and in a tree it prefers states
-            that have stopped early). Several with a plus, such as "vote+verifier": the product of their
-            probabilities. refusals and vote need no log-probabilities.
+        expand: sub-queries sampled per state of the tree.
+        rollouts: continuations sampled to estimate the value of a tree state.
+        rollout_hops: maximum hops of a rollout; 0 scores the state itself.
+        beam: tree states kept per depth.
+        aggregate: value of a state: "mean" of its rollouts' scores, or "min" (the best rollout).
+        reuse: rollouts of a kept state become its children, identical chains are scored once and a single
+            chain is not scored; false recomputes all of it.
+        rank_by: ranking of candidate chains: "refusal" (mean log-likelihood of the refusal sentence given the
+            chain, lower is better), "refusals" (fewest unanswered hops), "vote" (most frequent answer),
+            "verifier" (experimental: log P(Yes) - log P(No) that the answer is right, trained by the row task
+            verify) or "probability" (sequence log-probability of the chain, not normalised for length; costs
+            no tokens; in a tree it prefers states that stopped early). Join several by a plus, such as
+            "vote+verifier": the product of their probabilities. refusals and vote need no log-probabilities.
         judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
-            chain alone, without passages, which costs a quarter.
-        vote_sure: an adaptive vote ends when the leading answer is the more frequent one of the first two, in
-            the long run, with this probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
-        verify_passages: passages shown to the verifier at most, of those that the chain's sub-answers were
-            read from, each hop's best first; 0 for none.
-        measure: signals to measure of every candidate that ended, also where the choice does not need them,
-            such as "refusal,verifier"; each is answered from as well: for 'corag ceiling'. "refusals" alone
-            asks for the answers and nothing else. No answer changes, and no budget or table counts these
-            tokens: they stand in the ledger as "measure". The seconds of a question count it.
-        stop: "length" runs to max_hops; "check" asks the model after every hop whether to stop; "settled"
-            stops when the answer drafted from the chain alone is the same after two hops; "learned" compares
-            the likelihoods of Yes and No; "verifier" does, too, of whether the drafted answer is right.
-        yes_bias: added to the log-likelihood of Yes by the last two: above 0 saves tokens.
-        tries: sub-queries asked for per hop, on average over a chain, before one that only repeats itself
-            ends; requests for children before a state of the tree that only repeats itself ends.
+            chain alone, without passages, at a quarter of the tokens.
+        vote_sure: adaptive sampling ends when the leading answer wins against the runner-up with this
+            probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
+        verify_passages: maximum passages shown to the verifier, from those that the sub-answers were read
+            from, each hop's best first; 0 for none.
+        measure: signals to compute for every finished candidate even if the ranking does not need them, such
+            as "refusal,verifier"; each candidate is also answered from, for 'corag ceiling'. "refusals" alone
+            computes only the answers. Answers do not change. These tokens are excluded from budgets and
+            tables; the ledger lists them as "measure". A question's seconds include them.
+        stop: when a chain ends: "length" always runs to max_hops; "check" asks the model after every hop;
+            "settled" ends when the answer drafted from the chain is the same after two hops; "learned"
+            compares the likelihoods of Yes and No; "verifier" does so for whether the drafted answer is
+            right.
+        yes_bias: added to the log-likelihood of Yes by "learned" and "verifier": above 0 stops earlier.
+        tries: retry limit: a chain ends after ``tries`` x hops sub-queries that only repeat earlier ones; a
+            tree state after ``tries`` requests for children that only repeat.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
-        prune: the best passage is read whole, of the others so many sentences at most: the first one and
-            those that share most words with the sub-query (for the final answer, with question and chain);
-            0 for whole passages.
-        search_depth: hits kept per search, for recall and for fusing; at least passages_per_hop are searched.
-        search_text: what a hop is searched with: its "sub_query", that and the last sub-"answer" (BM25 finds
-            more so on MuSiQue), or that and the "question" (which finds less, unless an encoder learned it).
-        merge: how the lists of a chain's searches become one, where they are counted, shown and trained on:
-            by "reciprocal_rank" (paper, table 4), or in "turns": the first hit of the question's own search
-            and of each hop's, then the second of each. Turns lift no passage for being found by many.
-        context: passages shown to the final answer: those of the "question" (paper), of the "chain", of both
-            "fused" as ``merge`` says, or as "evidence" only those that a sub-answer stands in, one a hop;
-            where none does, those of both.
-        context_passages: so many of them.
+        prune: the best passage is kept whole, the others are cut to this many sentences: the first one and
+            those that share most words with the sub-query (for the final answer: with question and chain); 0
+            for whole passages.
+        search_depth: hits kept per search, for recall and rank fusion; at least passages_per_hop are
+            retrieved.
+        search_text: the search query of a hop: its "sub_query", sub-query plus last sub-"answer" (higher
+            recall on MuSiQue with BM25), or sub-query plus "question" (lower recall, unless an encoder was
+            trained on it).
+        merge: how the result lists of a chain's searches are merged for recall, prompts and training: by
+            "reciprocal_rank" fusion (paper, table 4), or in "turns" (round-robin): the first hit of the
+            question's search and of each hop's, then the second of each. Turns do not favour passages that
+            several searches retrieved.
+        context: passages of the final prompt: those of the "question" (paper), of the "chain", both "fused"
+            as set by ``merge``, or only the "evidence": one passage per hop that contains its sub-answer; if
+            no passage contains one, those of both.
+        context_passages: number of passages in the final prompt.
         context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
-        max_passage_tokens: final passages are cut to so many tokens, at a word (released code: 183, with the
-            title, within a word); 0 for whole passages.
-        max_prompt_tokens: the final prompt loses whole passages, worst first, until it has so many tokens
-            (released code: 3072, and it loses its middle); 0 for the window.
-        compare: who answers a question that chooses between two, or asks whether two have the same country or
-            place, where the sub-answers give a date, number or place of both: the "model", or "rules", which
-            compute the answer for no token (English questions only). Where only one of the two has a value,
-            the other is asked for in the same words; what is unclear the model answers. The trace says which
-            rule and which two values; 'corag table' how often.
-        max_sub_query_tokens: most tokens of a sub-query.
-        max_sub_answer_tokens: most tokens of a sub-answer.
-        max_answer_tokens: most tokens of the final answer.
-        refusal: what a sub-answer says when the passages do not tell.
-        task: what the questions are like, as the prompts say it; KILT's datasets bring their own ('corag
-            list' has them).
+        max_passage_tokens: passages of the final prompt are truncated to this many tokens, at a word
+            (released code: 183, with the title, within a word); 0 for whole passages.
+        max_prompt_tokens: whole passages are dropped from the final prompt, worst first, until it has this
+            many tokens (released code: 3072, cut in the middle); 0 for the context window.
+        compare: who answers comparison questions (which of two; same country or place) when the sub-answers
+            give a date, number or place of both: the "model", or "rules", computed without tokens (English
+            questions only). If only one value is known, the other is asked for in the same words. Unclear
+            cases go to the model. The trace records the rule and both values; 'corag table' counts them.
+        max_sub_query_tokens: token limit of a sub-query.
+        max_sub_answer_tokens: token limit of a sub-answer.
+        max_answer_tokens: token limit of the final answer.
+        refusal: the sub-answer when the passages do not contain the answer.
+        task: the task description in the prompts; KILT datasets have their own (see 'corag list').
         sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
         sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
         final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.

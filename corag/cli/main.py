@@ -40,60 +40,60 @@ class Command:
 
 COMMANDS = {
     "quickstart": Command(
-        "corag.cli.commands.quickstart", "make a small world and answer its first questions"
+        "corag.cli.commands.quickstart", "build a small demo corpus and answer its first questions"
     ),
-    "run": Command("corag.cli.commands.run", "answer a dataset with one or more methods and print the table"),
+    "run": Command("corag.cli.commands.run", "run one or more methods on a dataset and print the results"),
     "sweep": Command(
-        "corag.cli.commands.sweep", "answer a dataset with many settings over one engine and print one table"
+        "corag.cli.commands.sweep", "run many settings on a dataset with one engine and print one table"
     ),
-    "plan": Command("corag.cli.commands.plan", "say what a run or a sweep will take, by a pilot of it"),
-    "ask": Command(
-        "corag.cli.commands.ask", "answer a question, or one after another at a prompt", "question"
+    "plan": Command(
+        "corag.cli.commands.plan", "estimate tokens, time and disk of a run or a sweep from a pilot"
     ),
+    "ask": Command("corag.cli.commands.ask", "answer a question; without one, interactively", "question"),
     "join": Command(
         "corag.cli.commands.join", "join the shards of a run (--shard) and print its table", "runs"
     ),
     "sample": Command(
-        "corag.cli.commands.sample", "sample chains for training and keep the best of each question"
+        "corag.cli.commands.sample", "sample chains for training and keep the best one per question"
     ),
-    "rows": Command("corag.cli.commands.rows", "turn sampled chains into training rows", "chains"),
+    "rows": Command("corag.cli.commands.rows", "convert sampled chains to training rows", "chains"),
     "pairs": Command(
         "corag.cli.commands.pairs",
-        "turn sampled chains into pairs of sub-queries, chosen and rejected",
+        "convert sampled chains to preference pairs of sub-queries (DPO)",
         "chains",
     ),
     "pairs --for retriever": Command(
         "corag.cli.commands.retriever_pairs",
-        "pair the queries of gold and kept chains with passages, right and wrong",
+        "make training pairs for retrievers: queries with positives and hard negatives",
         "chains",
     ),
-    "train": Command(
-        "corag.cli.commands.train", "fine-tune on training rows: training/sft.py, from anywhere"
-    ),
+    "train": Command("corag.cli.commands.train", "fine-tune on training rows (training/sft.py)"),
     "train encoder": Command(
-        "corag.cli.commands.train_encoder", "train the encoder of later hops on such pairs"
+        "corag.cli.commands.train_encoder", "train the query encoder of later hops on retriever pairs"
     ),
     "train reranker": Command(
-        "corag.cli.commands.train_reranker", "train a re-ranker, a cross-encoder, on such pairs"
+        "corag.cli.commands.train_reranker", "train a re-ranker (cross-encoder) on retriever pairs"
     ),
     "rounds": Command(
-        "corag.cli.commands.rounds", "sample, make rows, fine-tune and decode, once or several times"
+        "corag.cli.commands.rounds", "sample, make rows, fine-tune and decode, in one or several rounds"
     ),
-    "merge": Command("corag.cli.commands.merge", "fold a LoRA adapter into its base model", "adapter"),
+    "merge": Command("corag.cli.commands.merge", "merge a LoRA adapter into its base model", "adapter"),
     "table": Command(
-        "corag.cli.commands.table", "print finished runs on the same questions as one table", "runs"
+        "corag.cli.commands.table", "compare finished runs on the same questions in one table", "runs"
     ),
     "ledger": Command(
-        "corag.cli.commands.ledger", "say where the tokens and seconds of finished runs went", "runs"
+        "corag.cli.commands.ledger",
+        "break down tokens and seconds of finished runs by role and stage",
+        "runs",
     ),
     "ceiling": Command(
         "corag.cli.commands.ceiling",
-        "say what the best choice among the candidates of runs would score",
+        "oracle score: the best of each question's candidate answers",
         "runs",
     ),
     "judge": Command(
         "corag.cli.commands.judge",
-        "let a language model say which answers of finished runs are right",
+        "grade answers of finished runs with a language model",
         "runs",
     ),
     "export": Command(
@@ -106,25 +106,23 @@ COMMANDS = {
     ),
     "report": Command(
         "corag.cli.commands.report",
-        "turn finished runs into one HTML file: table, tests, plots, traces",
+        "write an HTML report of finished runs: table, tests, plots, traces",
         "runs",
     ),
-    "index": Command("corag.cli.commands.index", "build an index over documents or a corpus", "corpus"),
-    "search": Command(
-        "corag.cli.commands.search", "show the passages that an index has for some words", "index query"
+    "index": Command("corag.cli.commands.index", "build an index of documents or a corpus", "corpus"),
+    "search": Command("corag.cli.commands.search", "search an index and show the passages", "index query"),
+    "units": Command(
+        "corag.cli.commands.units", "group a corpus into long retrieval units for longrag", "corpus"
     ),
-    "units": Command("corag.cli.commands.units", "group a corpus into long units for longrag", "corpus"),
     "serve": Command("corag.cli.commands.serve", "serve an index over HTTP", "index"),
     "serve answers": Command(
         "corag.cli.commands.serve_answers",
-        "serve answers over HTTP: to OpenAI's clients, to agents (MCP), and as a page",
+        "serve answers over HTTP: OpenAI-compatible API, MCP, web page",
     ),
-    "mcp": Command(
-        "corag.cli.commands.mcp", "serve answers to one agent over standard input and output (MCP)"
-    ),
+    "mcp": Command("corag.cli.commands.mcp", "serve answers to one agent over stdio (MCP)"),
     "world": Command(
         "corag.cli.commands.world",
-        "write the embedded fictional world: corpus, questions, demonstrations",
+        "write the bundled fictional dataset: corpus, questions, demonstrations",
         "out",
     ),
     "list": Command(

@@ -33,17 +33,17 @@ class ReaderConfig(DemonstrationConfig):
     """Options of the reader, under the same names in every method, and of demonstrations.
 
     Attributes:
-        reader: "direct" asks for the answer alone, "cot" for a chain of thought that ends in it; "none" skips
-            the reader, where a method has its own answer to give.
+        reader: "direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" skips
+            the reader if the method has an answer of its own.
         qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``),
             the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
-        reader_demonstrations: worked examples for the reader, named alike; "" makes them of
-            ``demonstrations`` (a direct reader: bare answers).
-        reader_question_prefix: a line before the question that the reader is asked and those of its examples.
+        reader_demonstrations: few-shot demonstrations of the reader, in the same format; "" derives them from
+            ``demonstrations`` (for a direct reader: without chains of thought).
+        reader_question_prefix: a line before the reader's question and before those of its demonstrations.
         demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
             three sets of 15).
-        max_answer_tokens: most tokens that the reader may write.
-        max_shown_words: passages are cut to so many words in prompts (IRCoT: 350).
+        max_answer_tokens: token limit of the reader's answer.
+        max_shown_words: passages are truncated to this many words in prompts (IRCoT: 350).
     """
 
     reader: Literal["direct", "cot", "none"] = "direct"

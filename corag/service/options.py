@@ -24,16 +24,17 @@ class Limits(Options):
     """What one service takes on. Beyond it callers are told to come again, at once.
 
     Attributes:
-        in_flight: questions that are answered at the same time.
-        queue: questions that may wait for their turn; one more is refused with status 429.
-        per_key: most questions of one API key that wait or are answered; 0 for no such limit.
-        answer_s: most seconds that a question may take, waiting included.
-        question_chars: longest question, in characters; of a longer one the end is read, which is told.
-        conversation_chars: longest conversation before a question, in characters; of a longer one the latest
-            turns are read, which is told.
-        body_kb: longest body of a request, in units of 1,000 bytes.
-        body_s: most seconds that a request's body may take to arrive.
-        shutdown_s: seconds that questions have to end when the service is told to; then they are given up.
+        in_flight: questions answered concurrently.
+        queue: queue length; when it is full, requests get HTTP 429.
+        per_key: maximum queued and running questions per API key; 0 for no limit.
+        answer_s: timeout of a question in seconds, queueing included.
+        question_chars: maximum length of a question in characters; a longer one is cut at the front, and the
+            reply says so.
+        conversation_chars: maximum length of the earlier conversation in characters; of a longer one only the
+            latest turns are used, and the reply says so.
+        body_kb: maximum size of a request's body, in units of 1,000 bytes.
+        body_s: timeout for receiving a request's body, in seconds.
+        shutdown_s: grace period for running questions at shutdown, in seconds; then they are aborted.
     """
 
     in_flight: int = 64
@@ -60,27 +61,28 @@ class Served(Setup):
     """Options of everything that serves answers.
 
     Attributes:
-        presets: a YAML file, or YAML in braces, of names and the options that each changes, from cheap to
-            dear; without, every method is a preset of its own.
-        follow_ups: what was said before a question makes a self-contained question of it, by one call of the
-            model; false answers the last turn by itself.
-        out: folder of the run folders, one for each preset, index and options, to which every answer is
-            appended; "" keeps none on disk.
-        reload: "auto" takes over an index that is brought up to date in the folder that is searched, without
-            a restart; "off" only says that it has changed, in the log, /readyz and /metrics.
-        kept: finished answers that are kept in memory, for their links.
-        log_questions: write questions into the log, too.
-        strict: refuse fields of a request that have no meaning here, and conversations that are too long,
-            instead of passing them over.
-        page_jobs: what chat pages ask for by themselves (titles, tags, follow-up questions) is answered by
-            one call of the model; false answers it as any question.
-        page_job_patterns: further regular expressions; a last user message that one is in is such a job.
-        about: which documents these are, in a sentence: agents and lists of models show it.
-        sources: most sources that end the text of an answer, each with title, file and page, or a note that
-            no passage was found; 0 for neither.
-        reasoning: the field of a streamed message that has the steps; "both" for clients of either kind,
-            "none" for those that show none.
-        limits: what is taken on.
+        presets: a YAML file, or YAML in braces, that maps names to options, from cheap to expensive; unset:
+            one preset per method.
+        follow_ups: earlier turns are used to rewrite the last question as a standalone question (one model
+            call); false uses the last turn only.
+        out: folder of the run folders, one per preset, index and options, to which every answer is appended;
+            "" stores none.
+        reload: "auto" reloads an index that was updated on disk, without a restart; "off" only reports the
+            change in the log, /readyz and /metrics.
+        kept: finished answers kept in memory, for their links.
+        log_questions: include questions in the log.
+        strict: reject request fields that have no effect here, and conversations that are too long, instead
+            of ignoring or shortening them.
+        page_jobs: internal requests of chat clients (titles, tags, follow-up questions) are answered by one
+            model call; false treats them as questions.
+        page_job_patterns: further regular expressions; a last user message that matches one is such a
+            request.
+        about: one sentence on which documents these are, shown to agents and in the list of models.
+        sources: maximum number of sources (title, file, page) appended to an answer, or a note that no
+            passage was found; 0 for neither.
+        reasoning: the field of streamed messages for the steps; "both" for clients of either kind, "none" for
+            clients that show none.
+        limits: load limits.
     """
 
     presets: str = ""

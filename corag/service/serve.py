@@ -38,11 +38,11 @@ class AnswersOptions(Served):
     Attributes:
         host: the address to listen on; 0.0.0.0 lets other machines in.
         port: the port to listen on; 0 takes a free one.
-        api_key_file: a file with a line 'NAME KEY' per API key; "" lets everybody in who reaches the port.
-        hosts: further names under which the service may be asked, such as that of a proxy.
-        origins: web pages of other origins that may ask it, such as https://chat.example.org.
+        api_key_file: a file with a line 'NAME KEY' per API key; "" allows access without a key.
+        hosts: further host names of the service, such as that of a proxy.
+        origins: allowed origins of other web pages (CORS), such as https://chat.example.org.
         agents: serve MCP at /mcp.
-        check: open everything, say what would be served, and end.
+        check: open everything, list what would be served, and exit.
     """
 
     host: str = "127.0.0.1"

@@ -37,12 +37,12 @@ class Setup(MethodOptions):
     """What every command that answers questions needs to know.
 
     Attributes:
-        method: one or more methods, separated by commas ('corag list' lists them), or FILE.py:FUNCTION for
-            one of your own.
+        method: one or more methods, separated by commas ('corag list' shows them), or FILE.py:FUNCTION for
+            your own.
         model: the language model and its engine.
         retriever: the index or server to search.
-        seed: all randomness derives from it.
-        budget: most tokens, prompt plus generated, that one question may spend; 0 for no limit.
+        seed: random seed; all randomness is derived from it.
+        budget: token budget per question, prompt plus generated; 0 for no limit.
     """
 
     method: list[str] = field(default_factory=lambda: ["ircot"])

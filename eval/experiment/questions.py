@@ -49,23 +49,22 @@ class QuestionFile(Options):
     """Options that choose questions.
 
     Attributes:
-        questions: a question file, or the name of a Hugging Face dataset; for beir a file of judgements
-            (nq/qrels/test.tsv).
+        questions: a question file, or the name of a Hugging Face dataset; for beir a file of relevance
+            judgements (nq/qrels/test.tsv).
         dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever
             ('corag list').
-        split: which split of a Hugging Face dataset.
-        subset: which configuration of a Hugging Face dataset, such as "distractor".
-        shuffle: take the questions in an order drawn from this number, before skip and limit; 0 leaves them
-            in the file's. For files that are sorted, such as MuSiQue's by hops, of which the first hundred
-            are no sample.
-        skip: leave out the first so many questions.
-        limit: take so many questions only, the first after those; 0 for all.
-        shard: take a share of these only, such as "2/8": every eighth from the second on.
-        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if at hand.
-        columns: what fields of our format (id, question, answers, supporting ...) are called in a file of
-            your own, such as "question=prompt,answers=gold"; usual names need none.
-        strict: refuse a question file for the first record that cannot be read, or is not in the dataset's
-            very format, instead of leaving it out with a count.
+        split: split of a Hugging Face dataset.
+        subset: configuration of a Hugging Face dataset, such as "distractor".
+        shuffle: shuffle the questions with this seed, before skip and limit; 0 keeps the file's order. For
+            sorted files, such as MuSiQue's (by hops), whose first hundred are no random sample.
+        skip: skip the first n questions.
+        limit: number of questions to use, after skip; 0 for all.
+        shard: process one shard of the questions only, such as "2/8": every eighth, from the second on.
+        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if you have it.
+        columns: your file's names for our fields (id, question, answers, supporting ...), such as
+            "question=prompt,answers=gold"; common names are recognised.
+        strict: refuse the whole file at the first invalid record, instead of skipping and counting such
+            records.
     """
 
     questions: str = ""

@@ -49,20 +49,19 @@ class RunConfig(Setup, QuestionFile):
     """Options of 'corag run'.
 
     Attributes:
-        scorer: how answers are scored; "auto" takes the dataset's own.
-        recall_at: recall is measured over so many collected passages.
-        batch_size: questions in flight at the same time, with each worker if there are several; 0 for as many
-            as the engine's size wants: 64, or 256 with vLLM on a large GPU.
+        scorer: scoring rule for answers; "auto" uses the dataset's own.
+        recall_at: k of recall@k over the collected passages.
+        batch_size: questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
             tokens, stopped. Of shards 'corag join' writes it.
         keep_prompts: store every prompt in the traces.
-        leave_out_self: keep a question from finding the passage that has its own id, for sets whose queries
-            are documents themselves, such as BEIR's ArguAna and Quora.
-        max_failed: questions that may fail; if more do, the exit status is 1.
-        overwrite: throw away what a folder in ``out`` holds of a run of other settings, instead of refusing;
-            also of a function or object of yours that has no ``fingerprint``.
-        workers: who answers: this process, or others.
+        leave_out_self: exclude the passage with the question's own id from its results, for datasets whose
+            queries are documents of the corpus, such as BEIR's ArguAna and Quora.
+        max_failed: number of questions that may fail before the exit status is 1.
+        overwrite: delete runs with other settings in ``out`` instead of refusing; also for your own function
+            or object without ``fingerprint``.
+        workers: which processes answer the questions.
     """
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES

@@ -26,8 +26,8 @@ class PlanConfig(SweepConfig):
     """Options of 'corag plan': those of 'corag sweep' where there are cells, else of 'corag run'.
 
     Attributes:
-        pilot: questions that are answered for it, drawn evenly from all; 0 for 20, or on GPUs for twice as
-            many as are in flight.
+        pilot: questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the
+            number in flight.
     """
 
     pilot: Annotated[int, Ge(0)] = 0

@@ -49,21 +49,21 @@ class SweepConfig(RunConfig):
     """Options of 'corag sweep': those of 'corag run', which cells share, the cells, and how to report them.
 
     Attributes:
-        cells: cells, each a name and the options that it changes ("method" is one of them); or a YAML file of
+        cells: settings to compare: names with the options that each changes ("method" is one of them); or a
+            YAML file of them.
+        grid: blocks of options, each with a value or a list of values, combined into cells; or a YAML file of
             them.
-        grid: blocks of options, each with a value or a list of values, to be combined into cells; or a YAML
-            file of them.
-        over: what every cell is repeated over, one engine after the other where that is models:
-            'model=NAME,NAME', or options with lists of values as YAML or a file of it. The sweep's adapter
-            stays with the sweep's own model. Without cells it is the method alone that is repeated.
+        over: repeat every cell over these values, with one engine after the other for models:
+            'model=NAME,NAME', or options with lists of values as YAML or a file of it. The adapter is used
+            with the sweep's own model only. Without cells the method alone is repeated.
         dev: further questions, answered by the same cells, on which the best cell under each budget is
             chosen.
         out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what is
             chosen for all cells, not with defaults.
-        metric: what cells are compared by: "f1", "em", "recall", or a measure of the scorer's, such as KILT's
-            "kilt_em".
-        budgets: tokens per question under each of which the best cell is named.
-        resamples: of the bootstrap that gives the fitted curve its intervals.
+        metric: metric that cells are compared by: "f1", "em", "recall", or a measure of the scorer, such as
+            KILT's "kilt_em".
+        budgets: token budgets per question for each of which the best cell is named.
+        resamples: bootstrap resamples for the intervals of the fitted curve.
     """
 
     cells: str = ""

@@ -36,22 +36,20 @@ class TableView(Options):
 
     Attributes:
         scorer: how answers are scored; "auto" takes that of the first run.
-        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
-        baseline: the run, by its name in the table or the end of its path, that every other is tested
-            against.
-        measures: the measures to show and to test, by name or heading (em or EM), or of the passages' order
-            by ir-measures (nDCG@10, RR@10, AP, R@100); EM, F1, recall and their like without any. More tests
-            mean a stricter correction.
-        disagreements: list so many of the questions that only one of a run and the baseline got right, those
-            first that the run lost, in text and JSON; 0 for none.
+        recall_at: k of recall@k over the collected passages; 0 takes that of the first run.
+        baseline: the run that all others are tested against, by its name in the table or the end of its path.
+        measures: measures to show and test, by name or heading (em or EM), or ranking measures of ir-measures
+            (nDCG@10, RR@10, AP, R@100); unset: EM, F1, recall and the like. More tests mean a stricter
+            correction.
+        disagreements: list this many questions that only one of a run and the baseline answered correctly,
+            losses of the run first, in text and JSON; 0 for none.
         over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
             nothing else.
-        kinds: types of question to show, as their dataset names them ("bridge"); all without any.
-        min_hops: show questions of so many hops or more.
-        qrels: judgements (TREC's or BEIR's file) that take the place of the questions' gold passages, with
-            their grades.
-        answer_recall: also look for the gold answers in the texts of the passages, which the runs' indexes
-            must have here.
+        kinds: question types to show, as named by the dataset ("bridge"); unset: all.
+        min_hops: show only questions with at least this many hops.
+        qrels: relevance judgements (TREC's or BEIR's format) with grades, used instead of the questions' gold
+            passages.
+        answer_recall: also search the passages' texts for the gold answers; requires the runs' indexes.
     """
 
     POINTERS: ClassVar[dict[str, str]] = dict.fromkeys(

@@ -43,9 +43,9 @@ class AskOptions(Setup):
     """Options of 'corag ask'.
 
     Attributes:
-        question: the question; without one, they are asked for, or read from standard input line by line, to
-            an empty line or the end.
-        verbose: show every step with all passages that were found (also ``plain``).
+        question: the question; without one, questions are read interactively or from standard input, one per
+            line, until an empty line or the end.
+        verbose: show every step with all retrieved passages (also ``plain``).
         show_text: how many characters of each passage --verbose shows; 0 for titles only.
     """
 

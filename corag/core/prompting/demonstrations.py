@@ -165,9 +165,9 @@ class DemonstrationConfig(MethodConfig):
     One whose examples have a form of their own overrides ``shipped_examples``.
 
     Attributes:
-        demonstrations: file of worked examples in IRCoT's format with chains of thought, "default" for the
-            shipped four, or "".
-        demonstration_count: use the first so many demonstrations; 0 for all.
+        demonstrations: file of few-shot demonstrations in IRCoT's format with chains of thought, "default"
+            for the four shipped ones, or "".
+        demonstration_count: use the first n demonstrations; 0 for all.
         demonstration_ids: use the demonstrations with these qids instead, in this order.
     """
 

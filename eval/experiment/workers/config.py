@@ -17,15 +17,14 @@ class WorkersConfig(Options, call="ray_workers"):
     """Who answers the questions.
 
     Attributes:
-        kind: "none": this process; "ray": actors of Ray, each with an engine of its own; "auto": an engine on
-            each GPU of this machine that CUDA_VISIBLE_DEVICES leaves, this process if that is one or none.
-        count: number of workers; 0 for as many as there is room for: by GPUs if each takes some, else one per
-            machine.
-        gpus_per_worker: GPUs that each worker's engine has for itself; a fraction shares one.
-        cpus_per_worker: cores that each worker is given; 0 for equal shares of its machine.
-        restarts: times that Ray starts a worker again that has died.
-        address: of a Ray cluster that is running, such as "auto" or "ray://HOST:10001"; "" for that of the
-            environment's RAY_ADDRESS, else one that is started on this machine and ended with the run.
+        kind: "none": this process; "ray": Ray actors, each with its own engine; "auto": one engine per
+            visible GPU of this machine (CUDA_VISIBLE_DEVICES), or this process if there is at most one.
+        count: number of workers; 0 for as many as fit: by GPUs if each takes some, else one per machine.
+        gpus_per_worker: GPUs per worker's engine; a fraction shares one.
+        cpus_per_worker: cores per worker; 0 for equal shares of its machine.
+        restarts: how often Ray restarts a worker that died.
+        address: address of a running Ray cluster, such as "auto" or "ray://HOST:10001"; "" uses RAY_ADDRESS,
+            else a local cluster is started and stopped with the run.
 
     Raises:
         ConfigError: for numbers that cannot be, or if Ray is not installed.
