@@ -27,6 +27,7 @@ from retrieval.corpora import (
     has_links,
     read_corpus,
 )
+from retrieval.corpus_files import expand_corpus
 from retrieval.record_files import read_records_and_passages
 from retrieval.sifting import CorpusReport
 
@@ -43,7 +44,7 @@ class UnitsConfig(Options):
     """How to group a corpus into long units.
 
     Attributes:
-        corpus: Files that hold the passages: those that were indexed.
+        corpus: What was indexed: files that hold the passages, folders of tables, data sets of the hub.
         out: File to write, a unit per line; replaced if it is there.
         format: As for 'corag index'. Documents are cut as it cuts them by default; a file is a document.
         links: What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions"
@@ -123,6 +124,7 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
     ``report`` gets a sentence of what was read. Raises :class:`DataError` for a broken corpus,
     or one without links where "field" was asked for.
     """
+    config = replace(config, corpus=expand_corpus(config.corpus, report))
     config = replace(config, format=detect_format(config.corpus, config.format))
     corpus = CorpusReport()
     documents = Documents.read(_passages(config, corpus))

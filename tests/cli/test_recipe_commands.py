@@ -174,7 +174,7 @@ def test_the_papers_recipes_rehearse_their_own_commands(root: Path, monkeypatch:
 
 
 def run_recipe(
-    recipe: str, folder: Path, environment: dict[str, str], timeout: float | None = None
+    recipe: str, folder: Path, environment: dict[str, str], timeout: float | None = None, words: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a recipe in a folder with the programs that run here, as if it had installed them."""
     for name in ("training", "eval", "benchmarks"):
@@ -185,7 +185,7 @@ def run_recipe(
         path = Path(sys.executable).parent / program
         write_program(folder / ".venv/bin" / program, f'exec {path} "$@"')
     return subprocess.run(
-        ["bash", f"scripts/recipes/{recipe}.sh"],
+        ["bash", f"scripts/recipes/{recipe}.sh", *words.split()],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         capture_output=True,
@@ -202,6 +202,16 @@ def test_the_whole_road_stops_at_the_first_download(tmp_path: Path) -> None:
     assert done.returncode == 1, "of the parts that encode_on_all_gpus.sh starts"
     assert "decode: the whole sweep, figure 3" in done.stdout
     assert "hub:corag/kilt-corpus is not on this machine" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_road_to_ircots_table_stops_at_the_first_download(tmp_path: Path) -> None:
+    (tmp_path / "prompts-of-ircot/prompts").mkdir(parents=True)  # in the place of a clone from GitHub
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
+    corpus = "hub:mteb/hotpotqa/corpus.jsonl"
+    done = run_recipe("paper_ircot", tmp_path, offline, 600, f"hotpotqa qrels/test.tsv {corpus}")
+    assert done.returncode == 2 and "test: 500 questions, 3 sets, 3 methods" in done.stdout
+    assert "hub:mteb/hotpotqa is not on this machine" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.drill  # a quarter of an hour on one core

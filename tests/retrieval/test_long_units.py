@@ -10,6 +10,7 @@ from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
 from corag.core.units import load_units
 from retrieval.long_units import UnitsConfig, UnitsReport, build_units, group_documents
+from tests.hub import parquet
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
 
@@ -58,6 +59,22 @@ def test_documents_that_link_to_each_other_are_read_together(tmp_path: Path) -> 
         6,
     )
     assert (report.largest_words, report.mean_words) == (13, 10.0)
+
+
+def test_a_folder_of_tables_is_grouped_as_the_same_records_in_a_file(tmp_path: Path) -> None:
+    """What 'corag index' takes is what can be grouped: Parquet folders, data sets of the hub."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    records = [{"text": "", **record, "links": record.get("links", [])} for record in RECORDS]
+    for number in range(2):
+        (folder / f"train-0000{number}-of-00002.parquet").write_bytes(
+            parquet(records[3 * number : 3 * number + 3])
+        )
+    out = tmp_path / "units.jsonl"
+    build_units(UnitsConfig([str(folder)], str(out)), ignore)
+    assert [json.loads(line)["passages"] for line in out.read_text().splitlines()] == grouped(
+        tmp_path, RECORDS
+    )[0]
 
 
 def test_titles_without_capitals_are_found_too(tmp_path: Path) -> None:
