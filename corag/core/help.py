@@ -228,7 +228,7 @@ def _ways_on(
     names = [each.name for each in sections if each.name not in left_out]
     if not names:
         return [yaml]
-    ways = [f"All of a section ({', '.join(names)}): {prog} --help SECTION. Everything: {prog} --help all"]
+    ways = [f"All of a section ({', '.join(names)}): {prog} --help SECTION ('all': everything)"]
     if left_out:
         option = config.section_choice()
         ways.append(f"The options of another {option}: {prog} --{option} {option.upper()} --help")

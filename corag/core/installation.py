@@ -25,6 +25,7 @@ EXTRAS = {
     "train": ("trl",),
     "ray": ("ray",),
     "zstd": ("zstandard",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "pyserini": ("pyserini",),
 }  # fmt: skip
 """The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""
@@ -43,6 +44,7 @@ SUMMARIES = {
     "train": "fine-tuning",
     "ray": "workers on several machines",
     "zstd": "files that are compressed with zstd",
+    "otel": "OpenTelemetry spans of what is answered",
     "pyserini": "Pyserini's prebuilt indexes",
 }
 """What each extra is for, in a few words."""
@@ -55,8 +57,15 @@ def clone_folder() -> Path | None:
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """Return those of some top-level modules that are not installed; nothing is imported."""
-    return [module for module in modules if importlib.util.find_spec(module) is None]
+    """Return those of some modules that are not installed; only packages around them are imported."""
+    return [module for module in modules if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it
+        return False
 
 
 def how_to_install(*extras: str) -> str:
@@ -115,7 +124,7 @@ def require(what: str, *modules: str, otherwise: str = "") -> None:
 
     Args:
         what: what needs them, at the beginning of a sentence.
-        modules: their top-level names.
+        modules: their names.
         otherwise: another way out, such as "choose --model.backend openai".
     """
     if lacking := missing(modules):

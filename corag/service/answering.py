@@ -37,6 +37,7 @@ from corag.service.metrics import Metrics
 from corag.service.options import Preset, Served
 from corag.service.records import Records, public_record
 from corag.service.searched import IndexWatch, SearchedIndex
+from eval.experiment.collector import Send, no_spans
 
 _PROBE_EVERY_S = 5.0
 _PROBE_MOST_S = 30.0  # per attempt: an engine that hangs is probed again
@@ -70,8 +71,9 @@ class AnswerService:
         retriever: Retriever | None,
         records: Records,
         log: Log = log_line,
+        send: Send = no_spans,
     ) -> None:
-        """Take what it needs. Whoever opened ``records``, model and index closes them."""
+        """Take what it needs. Whoever opened model, index, ``records`` and ``send`` closes them."""
         limits = options.limits
         self.options = options
         self.presets = presets
@@ -85,6 +87,7 @@ class AnswerService:
         self.index = SearchedIndex(retriever, records.runs)
         self.index_watch: IndexWatch | None = None
         self._generator = generator
+        self._send = send
         self._broken_since: float | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -303,6 +306,7 @@ class AnswerService:
         outcome = outcomes.get(row.error, "failed")
         self.metrics.outcome(preset.name, outcome)
         self.metrics.answered(row, ticket.waited_s)
+        self._send(request.job or preset.name, row, request.traceparent)
         usage = row.total_usage
         self.log(
             outcome,

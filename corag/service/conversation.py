@@ -39,6 +39,7 @@ class AnswerRequest:
         job: which job of a chat page's own it is, such as "title"; "" for a question.
         messages: of a job, the whole conversation, system messages included.
         max_tokens: of a job's reply; None for as many as such a reply has.
+        traceparent: the caller's header of this name, of which the answer's spans are then a part.
     """
 
     text: str
@@ -50,6 +51,7 @@ class AnswerRequest:
     job: str = ""
     messages: tuple[Turn, ...] = ()
     max_tokens: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from corag.service.options import Preset, Served, read_presets
 from corag.service.records import Records
 from corag.service.searched import IndexWatch, Places, find_places
 from eval.experiment.backends import open_backends, require_abilities, tell_taught_otherwise
+from eval.experiment.collector import sending_spans
 from retrieval.config import RetrieverConfig
 
 _LOOK_EVERY_S = 0.2
@@ -78,8 +79,9 @@ async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[An
         for name, preset in presets.items():
             require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
             tell_taught_otherwise(preset.config.of(preset.method), preset.config.model)
-        with Records(options, presets, generator, retriever) as records:
-            service = AnswerService(options, presets, generator, retriever, records, log)
+        spans = sending_spans(options.trace, opened.model, generator.fingerprint, opened.retriever)
+        with Records(options, presets, generator, retriever) as records, spans as send:
+            service = AnswerService(options, presets, generator, retriever, records, log, send)
             async with _watching_index(service, opened.retriever, folders):
                 try:
                     yield service

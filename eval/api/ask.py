@@ -26,6 +26,7 @@ from eval.api.drawing import Drawing
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import require_abilities, tell_taught_otherwise
+from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
 from eval.report.traces import computed_by
@@ -277,9 +278,11 @@ async def answered(
     tools: Tools,
     retriever: Retriever | None,
     drawing: Drawing,
+    send: Send = no_spans,
 ) -> Answered:
-    """Answer a question, and finish a drawing whose steps ``tools`` tells it."""
+    """Answer a question, and finish a drawing whose steps ``tools`` tells it; ``send`` its spans."""
     row = await answer_question(question, method, tools)
+    send(name, row)
     drawing.finish(row.answer)
     passages = await _look_up(row, retriever)
     collected, read = (

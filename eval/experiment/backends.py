@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from rich.console import Console
 
@@ -15,12 +15,14 @@ from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
+from corag.core.option_names import Mark
 from corag.core.own_objects import fingerprint_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
 from corag.generation.adapters import adapter_folder, read_training
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder
+from eval.experiment.collector import check_trace
 from eval.experiment.executor import Fingerprinted
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
@@ -43,6 +45,7 @@ class Setup(MethodOptions):
         retriever: the index or server to search.
         seed: random seed; all randomness is derived from it.
         budget: token budget per question, prompt plus generated; 0 for no limit.
+        trace: collector to send OpenTelemetry spans to, such as otlp://localhost:4318; "" for none.
     """
 
     method: list[str] = field(default_factory=lambda: ["ircot"])
@@ -50,6 +53,7 @@ class Setup(MethodOptions):
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
     budget: int = 0
+    trace: Annotated[str, Mark.ENVIRONMENT] = ""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
@@ -61,6 +65,7 @@ class Setup(MethodOptions):
         check_names(self.method, entries)
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
+        check_trace(self.trace)
 
     def settled_model(self) -> ModelConfig:
         """Return the model's options with an engine in the place of "auto"."""

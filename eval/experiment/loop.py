@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from corag.core.runner import answer_all
 from corag.core.runs.folder import RunFolder
@@ -24,6 +24,7 @@ async def answer_into(
     batch_size: int,
     shard: str = "",
     rate: Rate | None = None,
+    send: Callable[[Row], None] | None = None,
 ) -> None:
     """Run a task for the questions that a run has no answer to, write each row, and show the progress.
 
@@ -36,6 +37,7 @@ async def answer_into(
         batch_size: questions in flight with each engine.
         shard: such as "2/8" if the questions are a shard: their ids are then recorded in the folder.
         rate: what else of the rows to count in the line of progress.
+        send: sends the spans of each row that is written; see :mod:`eval.experiment.collector`.
 
     Raises:
         BackendError: if the engine or the index is gone; also what else :func:`answer_all` raises. Every row
@@ -68,6 +70,8 @@ async def answer_into(
             run.append(row)
             progress.advance(row)
             cost.add(row)
+            if send is not None:
+                send(row)
 
         await answer_all(waiting, answer, record, in_flight=in_flight)
     if planned:

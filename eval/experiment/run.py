@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +34,7 @@ from eval.experiment.backends import (
     require_abilities,
     tell_taught_otherwise,
 )
+from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
 from eval.experiment.gold import match_gold
 from eval.experiment.in_flight import questions_in_flight
@@ -143,7 +145,10 @@ async def answer_with(
         config.leave_out_self,
     )
     notes = executor.manifest_entry()
-    with open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run:
+    with (
+        open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run,
+        sending_spans(config.trace, config.model, executor.model.fingerprint, config.retriever) as send,
+    ):
         await answer_into(
             run,
             questions,
@@ -152,6 +157,7 @@ async def answer_with(
             title=cell or name,
             batch_size=config.batch_size,
             shard=config.shard,
+            send=partial(send, name),
         )
     return run.path
 

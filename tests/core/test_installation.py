@@ -41,6 +41,9 @@ COMMANDS = {
         "--model.backend", "openai", "--model.urls", "http://127.0.0.1:9",
     ],
     "zstd": ["index", "c.jsonl.zst", "--out", "made"],
+    "otel": [
+        "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--trace", "otlp://localhost",
+    ],
     "pyserini": [
         "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step",
         "--model.backend", "transformers",
@@ -76,10 +79,11 @@ def test_extras_are_those_of_the_project() -> None:
     names = {extra: {Requirement(line).name for line in asked[extra]} for extra in EXTRAS}
     for extra, modules in EXTRAS.items():
         asked_for = {name.replace("-", "_").removesuffix("_cpu") for name in names[extra]}
-        assert asked_for & set(modules), f"{extra} brings none of {modules}"
+        names_of_packages = {module.replace(".", "_") for module in modules}
+        assert asked_for & names_of_packages, f"{extra} brings none of {modules}"
     assert EXTRAS.keys() == SUMMARIES.keys()
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
-    assert everything == {"dense", "docs", "measures", "plots", "ray", "train", "zstd"}
+    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "zstd"}
 
 
 def test_no_extra_asks_for_what_would_be_compiled() -> None:

@@ -16,6 +16,7 @@ from corag.service.keys import Keys
 from corag.service.options import read_presets
 from corag.service.records import Records
 from corag.service.serve import AnswersOptions, serve_until_stopped
+from eval.experiment.collector import sending_spans
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 PASSAGES = [
@@ -97,10 +98,15 @@ async def served(
     model = generator or ScriptedGenerator(reply, pause)
     index = retriever or WordRetriever(passages)
     log: list[dict] = []
-    with Records(config, presets, model, index) as records, socket.create_server(("127.0.0.1", 0)) as port:
+    with (
+        Records(config, presets, model, index) as records,
+        socket.create_server(("127.0.0.1", 0)) as port,
+        sending_spans(config.trace, config.model, model.fingerprint, config.retriever) as send,
+    ):
         service = AnswerService(
-            config, presets, model, index, records, lambda event, **told: log.append({"event": event, **told})
-        )
+            config, presets, model, index, records,
+            lambda event, **told: log.append({"event": event, **told}), send,
+        )  # fmt: skip
         doors = AccessRules(
             keys or Keys(), allowed_hosts("127.0.0.1", config.hosts), frozenset(config.origins)
         )

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ from corag.generation.config import ModelConfig
 from eval.api.ask import Answered, answered
 from eval.api.drawing import Drawing, live
 from eval.experiment.backends import Setup, check_setup, open_backends, tell_taught_otherwise
+from eval.experiment.collector import Send, sending_spans
 from eval.experiment.registry import bind
 
 COLUMNS = 110  # where there is no terminal
@@ -108,10 +109,14 @@ async def _ask(config: AskOptions) -> CommandResult:
     piped = "" if config.question or sys.stdin.isatty() else next_line()
     if not (piped or config.question or sys.stdin.isatty()):
         raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
-    async with open_backends(config) as (generator, retriever):
+    async with AsyncExitStack() as stack:
+        generator, retriever = await stack.enter_async_context(open_backends(config))
+        send = stack.enter_context(
+            sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
+        )
         for question in questions(config.question, piped, console):
             for name in config.method:
-                result = await answer_and_show(name, question, config, console, generator, retriever)
+                result = await answer_and_show(name, question, config, console, generator, retriever, send)
                 answer = result.answer and asdict(result.answer)
                 records.append(
                     {"method": name, "question": question, "answer": answer, "error": result.error}
@@ -170,6 +175,7 @@ async def answer_and_show(
     console: Console,
     generator: Generator,
     retriever: Retriever | None,
+    send: Send,
 ) -> Answered:
     """Answer with one method; show its steps while it works, then its result."""
     options, sent = config.of(name), Question("asked", question)
@@ -178,7 +184,7 @@ async def answer_and_show(
         console.print(f"── {name}", style="bold")
     with show_steps(drawing, config, console) as watch:
         tools = Tools(sent, generator, retriever, config.seed, config.budget, watch=watch)
-        answer = await answered(name, sent, bind(name, config), tools, retriever, drawing)
+        answer = await answered(name, sent, bind(name, config), tools, retriever, drawing, send)
     show_result(console, answer, show_chain=config.verbose or _draws(console))
     return answer
 

@@ -147,6 +147,8 @@ class _Handlers:
 
         async def answer(request: Request) -> Response:
             chat = self._adapt(form.parse(await read_json_body(request), self._rules))
+            parent = request.headers.get("traceparent", "")
+            chat = replace(chat, question=replace(chat.question, traceparent=parent))
             self._service.check(chat.question)
             ticket = self._service.enter(request.state.caller, chat.question.preset)
             if chat.stream:

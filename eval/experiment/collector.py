@@ -1,0 +1,203 @@
+"""Sending the spans of answered questions to a collector, over OTLP/HTTP: what ``--trace`` asks for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from corag.core.errors import ConfigError
+from corag.core.installation import require
+from corag.core.runs.environment import installed_version
+from corag.core.runs.rows import Row
+from corag.core.servers import contain_credentials
+from corag.generation.config import ModelConfig
+from eval.experiment.spans import RowSpans
+from retrieval.config import RetrieverConfig
+
+_PORT, _PATH = 4318, "/v1/traces"  # OTLP over HTTP
+_GRPC_PORT = 4317
+_MOST_WAITING = 2**15  # spans: of a tree's question some hundred come at once
+_TIMEOUT_S = 5.0  # a run that has ended waits no longer for a collector
+_PAUSE_S = 30.0  # after a failure spans are dropped for so long, so that none pile up
+
+Send = Callable[..., None]
+"""Sends the spans of a finished question: :meth:`eval.experiment.spans.RowSpans.send`."""
+
+
+def check_trace(trace: str) -> None:
+    """Raise :class:`ConfigError` for a collector's address that cannot be, or without the packages."""
+    if trace:
+        endpoint(trace)
+        require("--trace", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+
+def endpoint(trace: str) -> str:
+    """Return the address that spans are posted to. Raises :class:`ConfigError` if it cannot be one.
+
+    >>> endpoint("otlp://localhost")
+    'http://localhost:4318/v1/traces'
+    >>> endpoint("https://cloud.langfuse.com/api/public/otel")
+    'https://cloud.langfuse.com/api/public/otel/v1/traces'
+    """
+    if contain_credentials([trace]):
+        raise ConfigError(
+            "the address in --trace holds a user name, a password or a query: give the address alone, and "
+            "the key in the environment variable OTEL_EXPORTER_OTLP_HEADERS."
+        )
+    parts = urlsplit(trace)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if parts.scheme not in ("otlp", "http", "https") or not host:
+        raise ConfigError(
+            f"--trace is '{trace}', which is no address of a collector: write otlp://HOST:PORT (OTLP over "
+            f"HTTP, usually port {_PORT}), or its whole address with http:// or https://."
+        )
+    name = f"[{host}]" if ":" in host else host
+    if parts.scheme == "otlp":
+        address = f"http://{name}:{port or _PORT}"
+    else:
+        address = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+    path = parts.path.rstrip("/").removesuffix(_PATH)
+    return f"{address}{path}{_PATH}"
+
+
+@contextmanager
+def sending_spans(
+    trace: str, model: ModelConfig, fingerprint: str, retriever: RetrieverConfig
+) -> Iterator[Send]:
+    """Yield what sends the spans of finished questions; send what is left at the end of the block.
+
+    A collector that cannot be reached stops nothing: one line on standard error says so.
+
+    Args:
+        trace: the collector's address; "" for none, and then there is nothing to send with.
+        model: the model that answers.
+        fingerprint: its identity, which says whether it has a chat template.
+        retriever: what is searched.
+
+    Yields:
+        What takes a workflow's name and a row (:meth:`RowSpans.send`); without a collector it does nothing.
+    """
+    if not trace:
+        yield no_spans
+        return
+    check_trace(trace)
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    address = endpoint(trace)
+    told = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"} & os.environ.keys()
+    timeout = None if told else _TIMEOUT_S
+    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+    with _library_log() as messages:
+        exporter = _Exporter(OTLPSpanExporter(endpoint=address, timeout=timeout), address, messages)
+        # Not the process's provider: that is another library's to set, and its spans are not ours to send.
+        provider.add_span_processor(
+            BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=1_000)
+        )
+        try:
+            yield RowSpans(provider.get_tracer("corag"), model, fingerprint, retriever).send
+        finally:
+            provider.shutdown()
+
+
+def no_spans(workflow: str, row: Row, parent: str = "") -> None:
+    """Send nothing: there is no collector."""
+
+
+def _resource() -> Any:
+    """Return what the spans are of: "corag", unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name it."""
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+
+    told = Resource.create()
+    if not str(told.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return told
+    return told.merge(Resource({SERVICE_NAME: "corag", SERVICE_VERSION: installed_version("corag")}))
+
+
+class _LastMessages(logging.Handler):
+    """Keeps what the library says of a failure, which it would print at every batch."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reason = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what a message is about: the status with its reason, or the error."""
+        # Among the arguments are what was sent ("spans") and the pause in seconds, too.
+        about = [
+            each for each in record.args or () if isinstance(each, Exception | str | int) and each != "spans"
+        ]
+        self.reason = " ".join(map(_describe, about)) or self.reason or record.getMessage().rstrip(".")
+
+
+def _describe(value: Exception | str | int) -> str:
+    """Return the part of a connection's error that a reader wants: requests nests three of them."""
+    if not isinstance(value, Exception):
+        return str(value)
+    system = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(value))
+    return system[1] if system else type(value).__name__
+
+
+@contextmanager
+def _library_log() -> Iterator[_LastMessages]:
+    """Keep the library from printing for the length of a block."""
+    logger, messages = logging.getLogger("opentelemetry"), _LastMessages()
+    propagates = logger.propagate
+    logger.addHandler(messages)
+    logger.propagate = False
+    try:
+        yield messages
+    finally:
+        logger.propagate = propagates
+        logger.removeHandler(messages)
+
+
+class _Exporter:
+    """OpenTelemetry's exporter, whose first failure is told in a line; it then gets nothing for a while."""
+
+    def __init__(self, exporter: Any, address: str, messages: _LastMessages) -> None:
+        self._exporter, self._address, self._messages = exporter, address, messages
+        self._again = 0.0
+        self._told = False
+
+    def export(self, spans: Sequence[Any]) -> Any:
+        """Send some spans."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        if time.monotonic() < self._again:
+            return SpanExportResult.FAILURE
+        result = self._exporter.export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            self._again = time.monotonic() + _PAUSE_S
+            self._tell()
+        return result
+
+    def _tell(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        grpc = f" ({_GRPC_PORT} is usually gRPC's port, and {_PORT} that of OTLP over HTTP)"
+        sys.stderr.write(
+            f"corag: the collector at {self._address} took no spans: {self._messages.reason}"
+            f"{grpc if urlsplit(self._address).port == _GRPC_PORT else ''}. Answering goes on; spans that it "
+            "does not take are lost.\n"
+        )
+
+    def shutdown(self) -> None:
+        """Close the connection."""
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Do nothing: nothing waits here."""
+        return True
