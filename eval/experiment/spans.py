@@ -56,7 +56,7 @@ class RowSpans:
         root = self._start(
             f"invoke_workflow {workflow}", row.begun, self._of_question(workflow, row), _context_of(parent)
         )
-        spans = {(): root}
+        spans: dict[tuple[str, ...], Any] = {(): root}
         for path, (began, ended) in _path_times(row.steps).items():
             spans[path] = self._start(
                 path[-1],
