@@ -42,11 +42,15 @@ Numbers = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A title as a text spells it, its hash, and the rows of the passages that have it, in order."""
+    """A title as a text spells it, its hash, and the rows of the passages that have it, in order.
+
+    ``start``: the character of the text at which it begins.
+    """
 
     text: str
     key: int
     rows: tuple[int, ...]
+    start: int = 0
 
 
 class TitleTable:
@@ -111,10 +115,11 @@ class TitleTable:
             if first < end:
                 continue
             length, place = longest[first]
-            spelling = text[words[first].start() : words[first + length - 1].end()]
+            start = words[first].start()
+            spelling = text[start : words[first + length - 1].end()]
             rows = self._rows_of(place)
             if rows and (not _has_case(spelling) or not _has_capital(text) or _has_capital(spelling)):
-                mentions.append(Mention(spelling, int(self._hashes[place]), rows))
+                mentions.append(Mention(spelling, int(self._hashes[place]), rows, start))
                 end = first + length
         return mentions
 

@@ -33,7 +33,7 @@ from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.progress import Rate
-from eval.experiment.questions import QuestionFile, with_gold_answers
+from eval.experiment.questions import QuestionFile, synthetic_note, with_gold_answers
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -130,7 +130,7 @@ async def sample_into(config: SampleRunConfig, questions: Sequence[Question], ex
     if config.sample.source == "thoughts":
         method = partial(collect_thoughts, ircot=config.ircot)
     settings = chain_settings(config, executor.model, executor.index)
-    notes = _run_notes(config) | dict(executor.manifest_entry())
+    notes = _run_notes(config) | dict(executor.manifest_entry()) | synthetic_note(questions)
     with RunFolder(config.folder, settings, notes) as run:
         await answer_into(
             run,

@@ -56,6 +56,9 @@ COMMANDS = {
     "sample": Command(
         "corag.cli.commands.sample", "sample chains for training and keep the best one per question"
     ),
+    "questions": Command(
+        "corag.cli.commands.questions", "make multi-hop questions from an index of your documents", "index"
+    ),
     "rows": Command("corag.cli.commands.rows", "convert sampled chains to training rows", "chains"),
     "pairs": Command(
         "corag.cli.commands.pairs",

@@ -112,8 +112,8 @@ class Question:
     passages that were retrieved for the question beforehand, best first, as corag/multihopqa brings them.
     ``pages``: where gold passages are known by their page only (KILT), the sets of pages that each bear an
     answer out; ``supporting`` then holds page ids too. ``titles``: of the pages that gold passages are of,
-    where the dataset names them, for corpora with other ids than ``supporting``. Raises :class:`DataError` if
-    the text is blank.
+    where the dataset names them, for corpora with other ids than ``supporting``. ``synthetic``: how a program
+    made the question, "" if a person asked it. Raises :class:`DataError` if the text is blank.
     """
 
     id: str
@@ -126,6 +126,7 @@ class Question:
     context_ids: tuple[str, ...] = ()
     pages: tuple[tuple[str, ...], ...] = ()
     titles: tuple[str, ...] = ()
+    synthetic: str = ""
 
     def __post_init__(self) -> None:
         if not self.text.strip():

@@ -44,6 +44,14 @@ def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool 
     return answered
 
 
+def synthetic_note(questions: Sequence[Question]) -> dict[str, str]:
+    """Return what a run's start records of questions that a program made; nothing where people asked all."""
+    makers = dict.fromkeys(each.synthetic for each in questions if each.synthetic)
+    made = sum(bool(each.synthetic) for each in questions)
+    share = "" if made == len(questions) else f" ({made:,} of {len(questions):,})"
+    return {"synthetic": f"{'; '.join(makers)}{share}"} if makers else {}
+
+
 @dataclass(frozen=True)
 class QuestionFile(Options):
     """Options that choose questions.

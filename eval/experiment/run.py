@@ -41,7 +41,7 @@ from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor
 from eval.experiment.opening import prepare_output
-from eval.experiment.questions import QuestionFile
+from eval.experiment.questions import QuestionFile, synthetic_note
 from eval.experiment.registry import bind, methods_of
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 
@@ -144,7 +144,7 @@ async def answer_with(
         config.keep_prompts,
         config.leave_out_self,
     )
-    notes = executor.manifest_entry()
+    notes = {**executor.manifest_entry(), **synthetic_note(questions)}
     with (
         open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run,
         sending_spans(config.trace, config.model, executor.model.fingerprint, config.retriever) as send,

@@ -36,7 +36,7 @@ class Conditions:
 def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
     """Return what runs were made with, by their names."""
     parts = {
-        "Questions": {name: f"{each.last.questions} ({each.dataset})" for name, each in manifests.items()},
+        "Questions": {name: _questions(each) for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
         "Retriever": {
             name: f"{each.settings.get('trec') or each.last.searched} ({each.retriever})"
@@ -88,6 +88,11 @@ def _demonstrations(manifest: Manifest) -> str:
     chosen = options.get("demonstration_ids")
     named = ", ".join(f"{file} ({digest[:8]})" for file, digest in files)
     return named + (f", {len(chosen)} of them chosen by id" if chosen else "")
+
+
+def _questions(manifest: Manifest) -> str:
+    synthetic = f"synthetic, {manifest.last.synthetic}: " if manifest.last.synthetic else ""
+    return f"{synthetic}{manifest.last.questions} ({manifest.dataset})"
 
 
 def _model(manifest: Manifest) -> str:

@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 """The format of a manifest and of the rows beside it. No other is read."""
 # What a folder that holds no answers names where a run names its method; no method may be called so.
-CHAINS, VERDICTS = "sample", "judge"
+CHAINS, VERDICTS, MADE_QUESTIONS = "sample", "judge", "questions"
 SERVED = "(served)"
 """What a run of served questions has where others name their question file."""
 
@@ -34,7 +34,8 @@ class Start:
     ``record``: all as JSON. ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are
     names and places: what they held is among the settings. ``trained_for``: the prompts that the model was
     fine-tuned for, by method. ``corpus``: what the index was made of.
-    ``aliases``: the hash of their file, "" for none, None if it was not recorded.
+    ``aliases``: the hash of their file, "" for none, None if it was not recorded. ``synthetic``: how a
+    program made the questions, "" if people asked them.
     """
 
     record: Mapping[str, Any]
@@ -54,6 +55,7 @@ class Start:
     platform: str
     cores: int | None
     gpus: tuple[str, ...]
+    synthetic: str = ""
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Start:
@@ -77,6 +79,7 @@ class Start:
             platform=machine.get("platform", ""),
             cores=machine.get("cores"),
             gpus=tuple(machine.get("gpus", ())),
+            synthetic=record.get("synthetic", ""),
         )
 
     @property

@@ -12,7 +12,8 @@ a question is answered all the same. An ``id`` is made of the question's text wh
 hop's answer, and where they are known ``passage_id`` and ``says``, both as one sentence. ``context_ids``
 names passages of the index that were retrieved for the question beforehand, best first: CoRAG then does not
 search for it. Passages themselves belong in an index. ``wikipedia_ids`` is a list of lists of page ids, for
-gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`).
+gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`). ``synthetic`` says what
+made a question that nobody asked, such as "made by corag questions with NAME": runs and tables repeat it.
 
 Files of others are read by the names that their fields usually have (:data:`NAMES`), and any other by
 ``--columns``. ``--strict`` takes the format as it stands here and nothing else.
@@ -49,6 +50,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "decomposition": ("decomposition",),
     "context_ids": ("context_ids", "context_doc_ids"),
     "wikipedia_ids": ("wikipedia_ids",),
+    "synthetic": ("synthetic",),
 }  # fmt: skip
 """What fields of our format are called in files of others; the first that holds anything is taken."""
 
@@ -67,6 +69,7 @@ _FIELDS = (
     "decomposition",
     "context_ids",
     "wikipedia_ids",
+    "synthetic",
 )
 _HOP_REQUIRED = ("question", "answer")
 _HOP_FIELDS = (*_HOP_REQUIRED, "passage_id", "says")
@@ -91,6 +94,7 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
         decomposition=_decomposition(record, where),
         context_ids=_texts(record, "context_ids", where),
         pages=_pages(record, where),
+        synthetic=_text(record, "synthetic", where) if record.get("synthetic") else "",
     )
 
 
@@ -154,6 +158,7 @@ def _with_types(values: dict[str, Any], aliases: list[Any], remark: Callable[[st
         "context_ids": flat_ids,
         "type": lambda value: ", ".join(flat_texts(value)),
         "hops": _whole_number,
+        "synthetic": lambda value: scalar_text(value).removeprefix("no"),
         "decomposition": lambda value: unpack(value, "decomposition", "record"),
         "wikipedia_ids": lambda value: [
             flat_ids(pages) for pages in unpack(value, "wikipedia_ids", "record")
@@ -226,6 +231,7 @@ def question_record(question: Question) -> dict[str, Any]:
         ],
         **({"context_ids": list(question.context_ids)} if question.context_ids else {}),
         **({"wikipedia_ids": [list(pages) for pages in question.pages]} if question.pages else {}),
+        **({"synthetic": question.synthetic} if question.synthetic else {}),
     }
 
 
@@ -290,7 +296,7 @@ DATASETS = (
         "our own format, and files of others with usual names of fields",
         parse_question,
         gold="answers",
-        optional=("supporting", "type", "hops", "decomposition", "context_ids", "wikipedia_ids"),
+        optional=("supporting", "type", "hops", "decomposition", "context_ids", "wikipedia_ids", "synthetic"),
         canonical=canonical,
         columns=tuple(NAMES),
     ),

@@ -1,0 +1,30 @@
+"""Make multi-hop questions, with answers and gold passages, from an index of your own documents.
+
+    corag questions indexes/mine --out made.jsonl --limit 50 --model.name Qwen/Qwen3-8B
+    corag run --questions made.jsonl --retriever.index indexes/mine --method one_step,corag
+
+A passage that mentions another one's title gives a question whose answer stands in the other one alone. Each
+is tried: without passages, with one, with both; what needs no second hop is left out, and what cannot be
+answered. The questions are synthetic, and every record, run and table says so: read some before you believe
+figures on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from corag.cli.result import CommandResult
+from eval.making.run import MakingConfig, make_questions
+
+
+def main(config: MakingConfig) -> CommandResult:
+    """Make the questions and print what came of the pairs. The status is 1 if none was kept."""
+    made = asyncio.run(make_questions(config))
+    for line in made.lines():
+        print(line)
+    kept = len(made.kept)
+    if kept < config.limit:
+        print(f"Fewer than {config.limit}: the pairs are used up. A larger model keeps more of them.")
+    print(f"Questions, synthetic: {config.out}. Every pair, with why it was left out: {config.folder}")
+    record = {"questions": config.out, "kept": kept, "tried": made.tried, "left_out": dict(made.left_out)}
+    return CommandResult(int(not kept), [record | {"synthetic": config.made_by}], made.failures)

@@ -1,0 +1,232 @@
+"""The run of ``corag questions``: pairs into a folder like that of any run, and what is kept into a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import orjson
+from annotated_types import Ge
+
+from corag.core.errors import ConfigError, DataError
+from corag.core.files import write_atomically
+from corag.core.folder_lock import refuse_if_locked
+from corag.core.options import Options
+from corag.core.protocols import Generator
+from corag.core.runs.environment import environment
+from corag.core.runs.failures import Failures
+from corag.core.runs.folder import ANOTHER_OUT, RunFolder, read_rows
+from corag.core.runs.manifest import MADE_QUESTIONS
+from corag.core.runs.rows import SavedRow
+from corag.core.seeds import derive_seed, stable_hash
+from corag.core.text import normalize_as_squad
+from corag.core.types import GoldHop, Question
+from corag.generation.config import ModelConfig
+from eval.datasets.corpora import index_manifest
+from eval.datasets.sets.jsonl import question_record
+from eval.experiment.executor import AnswerTask, LocalExecutor
+from eval.experiment.in_flight import questions_in_flight
+from eval.experiment.loop import answer_into
+from eval.experiment.opening import open_model_quietly, prepare_output
+from eval.making.procedure import FILTERS, KEPT, OTHERS, Compose, make_question, making_templates
+from retrieval.linked_pairs import LinkedPair, LinkedPassages
+
+REPEATED = "repeated"
+_PAIRS_PER_QUESTION = 40  # are tried at most: a small model fails at most of them
+
+
+@dataclass(frozen=True)
+class MakingConfig(Options):
+    """Options of 'corag questions'.
+
+    Attributes:
+        index: folder of an index over your documents that 'corag index' made.
+        out: question file to write, .jsonl; what was tried is kept beside it, in a folder named alike.
+        limit: how many questions to make.
+        compose: "model" has the language model make one question of the two hops, and falls back on the
+            template where it does not keep to the rules; "template" always quotes the sentence that links
+            them with a blank in it: for models too small to word it.
+        model: the language model that writes the questions and tries them, and its engine.
+        seed: which pairs of passages are tried first, and which answers.
+        batch_size: pairs in flight at the same time; 0 for as many as the engine's size wants.
+    """
+
+    index: str = ""
+    out: str = ""
+    limit: Annotated[int, Ge(1)] = 50
+    compose: Compose = "model"
+    model: ModelConfig = field(default_factory=ModelConfig)
+    seed: int = 0
+    batch_size: int = 0
+
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
+
+    def __post_init__(self) -> None:
+        if not self.index or not self.out:
+            raise ConfigError(
+                "name an index of your documents and the file to write: corag questions INDEX --out "
+                "mine.jsonl."
+            )
+        if Path(self.out).suffix != ".jsonl":
+            raise ConfigError(f"questions are written as JSON lines: give a file .jsonl, not '{self.out}'.")
+        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
+
+    @property
+    def folder(self) -> Path:
+        """Where every pair that was tried is kept, with why it gave no question."""
+        return Path(self.out).with_suffix(".pairs")
+
+    @property
+    def made_by(self) -> str:
+        """What every record says of its origin."""
+        adapter = f" with adapter {self.model.adapter}" if self.model.adapter else ""
+        return f"made by corag questions with {self.model.name}{adapter}"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeQuestions:
+    """What came of the pairs that were tried.
+
+    Attributes:
+        kept: the questions, at most as many as were asked for.
+        tried: the number of pairs.
+        left_out: by filter, in the order in which they are applied, how many pairs it left out.
+        failures: pairs at which the engine failed.
+    """
+
+    kept: Sequence[Question]
+    tried: int
+    left_out: Mapping[str, int]
+    failures: Failures
+
+    def lines(self) -> Iterator[str]:
+        """Yield the figures as text."""
+        kinds = Counter(each.kind for each in self.kept)
+        shown = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if kinds else ""
+        yield f"{len(self.kept):,} questions kept{shown} of {self.tried:,} pairs of linked passages tried."
+        for name, why in FILTERS.items():
+            if self.left_out[name]:
+                yield f"  {self.left_out[name]:,} left out: {why}"
+        if self.left_out[REPEATED]:
+            yield f"  {self.left_out[REPEATED]:,} left out: the same question, or the same fact, as another"
+
+
+async def make_questions(config: MakingConfig) -> MadeQuestions:
+    """Make questions until there are enough or no pairs are left; write them; return what came of the pairs.
+
+    The folder of pairs is a run folder: the same call goes on where it was. Raises :class:`ConfigError` for
+    an index that is not ours or that has no linked passages, before an engine opens.
+    """
+    passages = LinkedPassages(config.index)
+    try:
+        pairs = passages.pairs(config.seed)
+        first = next(pairs, None)
+        if first is None:
+            raise ConfigError(
+                f"no passage of the index '{config.index}' mentions another one's title, so there is nothing "
+                "to make questions of two hops from: give documents with headings or a corpus with titles."
+            )
+        refuse_if_locked(config.folder, advice=ANOTHER_OUT)
+        prepare_output(config.folder)
+        generator = await open_model_quietly(config.model)
+        try:
+            made = await _make(config, passages, _from(first, pairs), generator)
+        finally:
+            await generator.close()
+    finally:
+        passages.close()
+    records = (orjson.dumps(question_record(each)).decode() + "\n" for each in made.kept)
+    write_atomically(config.out, "".join(records))
+    return made
+
+
+async def _make(
+    config: MakingConfig, passages: LinkedPassages, pairs: Iterator[LinkedPair], generator: Generator
+) -> MadeQuestions:
+    """Try batch after batch: which pairs are tried depends on nothing but the settings and the limit."""
+    tried: list[Question] = []
+    texts: dict[str, tuple[LinkedPair, Sequence[Any]]] = {}
+    with RunFolder(config.folder, _settings(config, generator), environment() | _notes(config)) as run:
+        task = AnswerTask(partial(make_question, compose=config.compose, pairs=texts), config.seed)
+        while True:
+            step = max(config.limit, 16)
+            for pair in islice(pairs, min(step, config.limit * _PAIRS_PER_QUESTION - len(tried))):
+                name = stable_hash(f"{pair.first.id}\n{pair.second.id}")
+                texts[name] = pair, passages.others(pair, OTHERS, derive_seed("others", name))
+                ids = (pair.first.id, pair.second.id)
+                tried.append(Question(name, f"{pair.first.title} -> {pair.second.title}", supporting=ids))
+            executor = LocalExecutor(generator, None)
+            await answer_into(run, tried, task, executor, title="pairs", batch_size=config.batch_size)
+            rows = read_rows(config.folder)
+            made = _collect([rows[each.id] for each in tried], config)
+            if len(made.kept) >= config.limit or len(tried) % step or not _more(tried, config):
+                return made
+
+
+def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
+    """Count what came of pairs, in their order; the first of equal questions counts."""
+    left_out: Counter[str] = Counter()
+    kept: list[Question] = []
+    seen: set[str] = set()
+    for row in rows:
+        outcome = row.answer.stopped if row.answer else ""
+        if outcome == KEPT and len(kept) < config.limit:
+            question = _question(row, config.made_by)
+            second = question.supporting[-1], normalize_as_squad(question.answers[0])
+            keys = {normalize_as_squad(question.text), "\n".join(second)}
+            if keys & seen:
+                left_out[REPEATED] += 1
+            else:
+                kept.append(question)
+                seen |= keys
+        elif outcome in FILTERS:
+            left_out[outcome] += 1
+    return MadeQuestions(kept, len(rows), left_out, Failures.count(row.error for row in rows))
+
+
+def _question(row: SavedRow, made_by: str) -> Question:
+    further = row.further
+    return Question(
+        row.question.id,
+        row.text,
+        (further["gold"],),
+        row.question.supporting,
+        further["kind"],
+        hops=2,
+        decomposition=tuple(GoldHop(**hop) for hop in further["hops"]),
+        synthetic=made_by,
+    )
+
+
+def _settings(config: MakingConfig, generator: Generator) -> dict[str, Any]:
+    """Return what the pairs' questions depend on; ``limit`` is not among it: a file may grow."""
+    manifest = index_manifest(config.index)
+    if manifest is None:
+        raise DataError(f"the index '{config.index}' has no manifest: build it again with 'corag index'.")
+    return {
+        "method": MADE_QUESTIONS,
+        "options": {"compose": config.compose},
+        "prompts": [template.identity for template in making_templates()],
+        "questions": {"source": manifest.fingerprint, "dataset": "", "split": "", "subset": ""},
+        "model": generator.fingerprint,
+        "retriever": "",
+        "seed": config.seed,
+    }
+
+
+def _notes(config: MakingConfig) -> dict[str, Any]:
+    return {"model": asdict(config.model), "batch_size": config.batch_size, "index": config.index}
+
+
+def _from(first: LinkedPair, rest: Iterable[LinkedPair]) -> Iterator[LinkedPair]:
+    yield first
+    yield from rest
+
+
+def _more(tried: Sequence[Question], config: MakingConfig) -> bool:
+    return len(tried) < config.limit * _PAIRS_PER_QUESTION
