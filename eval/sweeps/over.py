@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from corag.core.errors import ConfigError
@@ -54,7 +54,7 @@ def combine(place: str, data: Any, sections: Collection[str], shorten: Any) -> l
     for option, values in data.items():
         if not isinstance(values, list | tuple) or not values:
             raise ConfigError(f"{place} has no list of values for {option}: {_EXAMPLE}.")
-        axes.append([_one(str(option), value, sections, shorten) for value in values])
+        axes.append(_axis(str(option), values, sections, shorten))
     return [
         Repetition(
             " ".join(each.name for each in chosen),
@@ -62,6 +62,33 @@ def combine(place: str, data: Any, sections: Collection[str], shorten: Any) -> l
         )
         for chosen in itertools.product(*axes)
     ]
+
+
+def _axis(option: str, values: Sequence[Any], sections: Collection[str], shorten: Any) -> list[Repetition]:
+    names = _names_of_paths(values, shorten)
+
+    def name(value: Any) -> str:
+        return str(names.get(value) or shorten(value)) if isinstance(value, str) else str(shorten(value))
+
+    return [_one(option, value, sections, name) for value in values]
+
+
+def _names_of_paths(values: Sequence[Any], shorten: Any) -> dict[Any, str]:
+    """Return by path, of paths too long for a name, the parts in which they differ; {} of others.
+
+    >>> _names_of_paths(["sets/a/x.txt", "sets/b/x.txt"], lambda path: path[-4:])
+    {'sets/a/x.txt': 'a', 'sets/b/x.txt': 'b'}
+    """
+    if len(values) < 2 or not all(isinstance(each, str) and "/" in each for each in values):
+        return {}
+    if all(shorten(each) == each for each in values):
+        return {}
+    parts = [each.split("/") for each in values]
+    while all(each[1:] for each in parts) and len({each[0] for each in parts}) == 1:
+        parts = [each[1:] for each in parts]
+    while all(each[1:] for each in parts) and len({each[-1] for each in parts}) == 1:
+        parts = [each[:-1] for each in parts]
+    return dict(zip(values, map("/".join, parts), strict=True))
 
 
 def _one(option: str, value: Any, sections: Collection[str], shorten: Any) -> Repetition:

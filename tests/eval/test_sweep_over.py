@@ -82,6 +82,14 @@ def test_a_bare_name_is_an_option_of_each_cells_method() -> None:
     }
 
 
+def test_long_paths_are_called_by_the_part_in_which_they_differ() -> None:
+    """A name has room for 40 characters, and these files of the authors differ in their folders alone."""
+    text = "method: [ircot]\nircot: {demonstrations: default}\ncells: {thinking: {}}\n"
+    file = "gold_with_1_distractors_context_cot_qa_codex.txt"
+    cells = cells_of(text, "--over", f"demonstrations=prompts/hotpotqa/{file},prompts/musique/{file}")
+    assert list(cells) == ["thinking demonstrations=hotpotqa", "thinking demonstrations=musique"]
+
+
 @pytest.mark.parametrize(
     "over", ["model", "model=", "{model: org/big}", "[a]", "modle=a,b", "model.name=a,b", "questions=a,b"]
 )
