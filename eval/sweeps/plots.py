@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -31,9 +32,8 @@ _INDEX = "retriever.index"
 _MOST_TICKS = 9
 _MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 # Where a point's name may stand, in points of 1/72 inch from it, the best place first.
-_OFFSETS = [
-    (side * 7, up, align) for up in (8, -8, 18, -18, 28, -28) for side, align in ((1, "left"), (-1, "right"))
-]
+_HEIGHTS = (8, -8, 18, -18, 28, -28)
+_NEAR = 0.4  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,18 @@ def _draw_labels(figure: Figure, axes: Axes, named: Sequence[Point], points: Seq
     occupied = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
     edge = axes.get_window_extent()
     for point in named:
-        for dx, dy, side in _OFFSETS:
+        x, y = axes.transData.transform((point.tokens, point.score))
+        near = [
+            other - x
+            for other, height in places
+            if other != x and abs(other - x) < _NEAR * figure.dpi > abs(height - y)
+        ]
+        # A name on its neighbour's side would be read as the neighbour's.
+        sides = ("right", "left") if near and min(near, key=abs) > 0 else ("left", "right")
+        for dy, side in itertools.product(_HEIGHTS, sides):
             text = axes.annotate(
-                point.label, (point.tokens, point.score), xytext=(dx, dy), textcoords="offset points",
-                ha=side, va="center", fontsize=7.5, color=_INK, zorder=6,
+                point.label, (point.tokens, point.score), xytext=(7 if side == "left" else -7, dy),
+                textcoords="offset points", ha=side, va="center", fontsize=7.5, color=_INK, zorder=6,
                 path_effects=[withStroke(linewidth=2.5, foreground="white")],
             )  # fmt: skip
             box = text.get_window_extent()
