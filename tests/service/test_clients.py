@@ -388,7 +388,7 @@ async def test_a_budget_is_the_callers_error_only_if_the_caller_set_it():
 
 def guide_table() -> str:
     """Return the guide's table of clients: what they send by themselves, and what becomes of it."""
-    lines = ["| client | honoured | passed over, named | refused |", "| --- | --- | --- | --- |"]
+    lines = ["| client | honoured | ignored and listed | refused |", "| --- | --- | --- | --- |"]
     for client in dict.fromkeys(each.client for each in BODIES):
         bodies = [each for each in BODIES if each.client == client]
         answered = [each for each in bodies if not each.refused]
