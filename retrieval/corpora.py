@@ -14,8 +14,7 @@ from corag.core.compression import open_bytes
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.installation import require
 from corag.core.types import Passage
-from retrieval.documents.files import ENDINGS, content_ending
-from retrieval.documents.readers import READERS
+from retrieval.documents.files import ENDINGS, content_ending, is_document
 from retrieval.documents.reading import DocumentCorpus
 from retrieval.record_files import (
     CorpusItem,
@@ -77,8 +76,8 @@ def read_corpus(
 def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     """Return the format of a corpus: the one that is named or, for "auto", that of the folders and endings.
 
-    A folder or a document among the files makes them documents. Raises :class:`DataError` for a path that is
-    not there, :class:`ConfigError` for an ending that no format has.
+    A folder or a document among the files makes them documents, tables too. Raises :class:`DataError` for a
+    path that is not there, :class:`ConfigError` for an ending that no format has.
     """
     if not paths:
         raise DataError("no corpus file was given: name at least one.")
@@ -87,7 +86,7 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     if missing := [path for path in map(Path, paths) if not path.exists()]:
         raise DataError(f"there is no file or folder '{missing[0]}': check the path.")
     files = [path for path in map(Path, paths) if not path.is_dir()]
-    if len(files) < len(paths) or any(content_ending(file) in READERS for file in files):
+    if len(files) < len(paths) or any(is_document(content_ending(file)) for file in files):
         return DOCUMENTS
     tables = [file for file in files if is_table(content_ending(file))]
     if strange := [

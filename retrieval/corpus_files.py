@@ -12,8 +12,7 @@ from corag.core.compression import content_name
 from corag.core.errors import ConfigError, DataError
 from corag.core.hub_files import HubFiles, is_hub_name
 from corag.core.installation import require
-from retrieval.documents.files import RECORDS, content_ending
-from retrieval.documents.readers import READERS
+from retrieval.documents.files import RECORDS, content_ending, is_document
 from retrieval.tables import ARROW_TABLES
 
 _SHARD = re.compile(r"(.*?)[-_.]?(\d{5})-of-(\d{5})")
@@ -57,7 +56,9 @@ def _tables_of(folder: Path) -> list[str]:
         if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )
     tables = [name for name in names if content_ending(Path(name)) in ARROW_TABLES]
-    documents = [name for name in names if content_ending(Path(name)) in {*READERS, RECORDS}]
+    documents = [
+        name for name in names if is_document(ending := content_ending(Path(name))) or ending == RECORDS
+    ]
     if not tables or not all(_ABOUT_FOLDER.fullmatch(PurePosixPath(name).name) for name in documents):
         return []
     sets = _sets_of_files(tables)

@@ -21,7 +21,7 @@ import regex
 from corag.core.errors import DataError
 from corag.core.files import open_text
 from corag.core.installation import require
-from retrieval.records import KNOWN_FIELDS, TEXT_FIELDS, Columns, OddRecordError
+from retrieval.records import KNOWN_FIELDS, NO_COLUMNS, TEXT_FIELDS, Columns, OddRecordError
 
 TEXT_TABLES = (".csv", ".tsv", ".tab")
 ARROW_TABLES = (".parquet", ".arrow", ".feather")
@@ -72,6 +72,16 @@ def read_table(
 
     table.rows = rows
     return table
+
+
+def split_table(lines: Sequence[str], *, tab_first: bool) -> Iterator[list[str]]:
+    """Return the rows of a text table whose columns may have any names; its layout is found out.
+
+    ``tab_first``: of two ways to cut it equally well, take tabs.
+    """
+    sample = [*filter(str.strip, lines[:_SAMPLE])]
+    delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if sample else ","
+    return _split(lines, delimiter, _is_quoted(sample, delimiter) if sample else True)
 
 
 @dataclass
@@ -178,7 +188,8 @@ def _refuse_unknown_header(path: Path, rows: Sequence[Sequence[str]], columns: C
         raise DataError(
             f"{path}: the first row, {_quoted_cells(first)}, seems to have the names of the columns: "
             f"expected {expected}. Name it, such as columns text={first[-1].strip()},id={first[0].strip()}, "
-            "or by numbers (columns id=1,text=2) if the first row is a passage."
+            "or by numbers (columns id=1,text=2) if the first row is a passage"
+            f"{'' if columns.given else '; with --format documents each row is one that names its columns'}."
         )
 
 

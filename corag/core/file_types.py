@@ -40,10 +40,14 @@ _PARQUET = FileType(
     "orient='records', lines=True)",
 )
 OLE = FileType("of an Office before 2007, or encrypted", f"{_SAVE}, without a password")
-_WORKBOOK = FileType("an Excel workbook", "save its sheet as .csv, or as .html")
+EXCEL = FileType("an Excel workbook", "save its sheet as .csv, or give it the ending .xlsx among documents")
+POWERPOINT = FileType("a PowerPoint presentation", "give it the ending .pptx")
+EPUB = FileType("an e-book (EPUB)", "give it the ending .epub")
+RTF = FileType("an RTF document", "give it the ending .rtf")
+MHTML = FileType("a web archive (MHTML)", "give it the ending .mht")
 _STARTS = (
     (b"%PDF-", PDF),
-    (rb"{\rtf", FileType("an RTF document", _SAVE)),
+    (rb"{\rtf", RTF),
     (b"%!PS", FileType("PostScript", "turn it into a PDF (ps2pdf)")),
     (b"PAR1", _PARQUET),
     (b"ARROW1", FileType("an Arrow table", _ROWS)),
@@ -72,10 +76,10 @@ _STARTS = (
 # By a file that is in the archive. Many formats are archives under a name of their own.
 _IN_ZIP = {
     "word/document.xml": WORD,
-    "xl/workbook.xml": _WORKBOOK,
-    "xl/workbook.bin": _WORKBOOK,
-    "ppt/presentation.xml": FileType("a PowerPoint presentation", "save it as .pdf"),
-    "META-INF/container.xml": FileType("an e-book (EPUB)", "turn it into .html (pandoc, Calibre)"),
+    "xl/workbook.xml": EXCEL,
+    "xl/workbook.bin": FileType("a binary Excel workbook (.xlsb)", "save it as .xlsx"),
+    "ppt/presentation.xml": POWERPOINT,
+    "META-INF/container.xml": EPUB,
     "content.xml": FileType("an OpenDocument file", "save it as .docx, or a sheet as .csv"),
 }
 _PAGE = re.compile(
@@ -108,7 +112,7 @@ def detect_file_type(data: bytes) -> FileType | None:
     if data.startswith(b"RIFF") and data[8:12] in (b"WEBP", b"WAVE", b"AVI "):
         return FileType("a picture, a sound or a film (RIFF)", _NO_TEXT)
     if _WEB_ARCHIVE.match(data):
-        return FileType("a web archive (MHTML)", "save the page as .html")
+        return MHTML
     return HTML if _PAGE.match(data[:START]) else None
 
 

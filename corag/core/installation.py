@@ -14,7 +14,7 @@ from corag.core.runs.environment import gpu_names, installed_version
 
 EXTRAS = {
     "plots": ("matplotlib",),
-    "docs": ("lxml", "pypdfium2"),
+    "docs": ("lxml", "pypdfium2", "pptx", "striprtf"),
     "datasets": ("datasets", "pyarrow", "pandas"),
     "transformers": (
         "torch", "transformers", "accelerate", "gguf", "peft", "safetensors", "huggingface_hub", "jinja2",
@@ -35,7 +35,7 @@ INCLUDES = {"train": ("datasets", "transformers"), "vllm": ("transformers",)}
 
 SUMMARIES = {
     "plots": "pictures of sweeps",
-    "docs": "HTML, Markdown, Word and PDF documents",
+    "docs": "documents: HTML, Markdown, Word, PowerPoint, PDF, e-books, mails, notebooks, RTF",
     "datasets": "Hugging Face datasets, Parquet and Arrow files, data frames",
     "transformers": "models in this process, on any machine",
     "dense": "dense indexes, encoders and re-rankers",

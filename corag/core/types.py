@@ -8,13 +8,17 @@ from dataclasses import asdict, dataclass, field
 from corag.core.errors import DataError
 from corag.core.seeds import stable_hash
 
+NAMED_PLACES = ("slide ", "sheet ", "row ")
+"""What a place in a file begins with that is no page of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """One retrievable piece of text.
 
     ``source``: the file that it was cut from, relative to what was indexed; "" for a record of a corpus.
-    ``page``: the page on which it begins, by its printed number or label ("iv"); 0 where there are no pages.
+    ``page``: the page on which it begins, by its printed number or label ("iv"), or a place that is no page
+    ("slide 3", "sheet Costs, row 12", "row 12"); 0 where there is none.
     """
 
     id: str
@@ -29,8 +33,13 @@ class Passage:
 
         >>> Passage("1", "Leave", "Thirty days.", "handbook.pdf", 3).origin
         'handbook.pdf, page 3'
+        >>> Passage("1", "Leave", "Thirty days.", "talk.pptx", "slide 3").origin
+        'talk.pptx, slide 3'
         """
-        return f"{self.source}, page {self.page}" if self.page else self.source
+        if not self.page:
+            return self.source
+        is_named = isinstance(self.page, str) and self.page.startswith(NAMED_PLACES)
+        return f"{self.source}, {self.page}" if is_named else f"{self.source}, page {self.page}"
 
     @property
     def citation(self) -> str:

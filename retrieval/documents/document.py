@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import PurePath
 
 from corag.core.words import count_words
@@ -42,7 +42,8 @@ class Block:
     Attributes:
         text: lines that belong together.
         headings: those above it, the outermost first.
-        page: where it begins: its printed number or label; 0 where there are no pages.
+        page: where it begins: a page's printed number or label, or a place with its name ("slide 3"); 0 where
+            there is none.
         whole: not to be cut unless it is longer than a passage, and then between its lines.
         linked: nearly all of it are links, so it leads to text rather than being some.
     """
@@ -85,17 +86,21 @@ class Writer:
         self._path: list[tuple[int, str]] = []
         self._levels: list[tuple[int, str]] = []
         self._bare = False  # whether nothing stands below the last heading yet
+        self._bare_page: int | str = 0
         self._no_words = 0
 
-    def heading(self, level: int, text: str) -> None:
-        """Begin a section: it ends the sections of its level and of deeper ones."""
+    def heading(self, level: int, text: str, *, page: int | str = 0) -> None:
+        """Begin a section: it ends the sections of its level and of deeper ones.
+
+        ``page``: where the heading stands.
+        """
         text = " ".join(clean(text).split())
         if len(text) > _LONGEST_HEADING:
-            self.block(text)
+            self.block(text, page=page)
         elif text:
             if self._bare and level <= self._path[-1][0]:
                 self._keep_bare_heading()
-            self._bare = True
+            self._bare, self._bare_page = True, page
             self._path = [(above, name) for above, name in self._path if above < level] + [(level, text)]
             self._levels.append((level, text))
 
@@ -115,29 +120,23 @@ class Writer:
         if words := count_words(clean(text)):
             self.left_out[what] += words
 
-    def table(self, rows: Sequence[Sequence[str]], *, header: bool) -> None:
+    def table(self, rows: Sequence[Sequence[str]], *, header: bool, page: int | str = 0) -> None:
         """Add a table: a block for each row.
 
         ``header``: its first row names the columns; then every row names them, so that a passage with the
-        hundredth row still tells what its figures are.
+        hundredth row still tells what its figures are. ``page``: where all of it stands.
         """
         cells = [[" ".join(clean(cell).split()) for cell in row] for row in rows]
         names = cells[0] if header and len(cells) > 1 else []
         if len(names) > 1 and len(set(names)) == 1:
             # One cell over all columns: it says what the table is about.
-            self.block(names[0])
+            self.block(names[0], page=page)
             names, cells = [], cells[1:]
         elif names and any(len(row) != len(names) for row in cells[1:] if any(row)):
             # Some rows cannot be named by it, so it would be lost to them.
-            self.block(" | ".join(name for name, _ in groupby(names) if name), whole=True)
+            self.block(" | ".join(name for name, _ in groupby(names) if name), whole=True, page=page)
         for row in cells[1:] if names else cells:
-            if len(row) == len(names):
-                texts = [
-                    f"{name}: {cell}" if name else cell for name, cell in zip(names, row, strict=True) if cell
-                ]
-            else:
-                texts = [cell for cell in row if cell]
-            self.block(" | ".join(texts), whole=True)
+            self.block(name_cells(names if len(row) == len(names) else (), row), whole=True, page=page)
 
     def count_words(self) -> int:
         """Return how many words have been taken so far, headings included."""
@@ -149,7 +148,7 @@ class Writer:
         # A heading with nothing below it says all that it says itself: a question, an entry of a list.
         *above, (_, text) = self._path
         if any(map(str.isalnum, text)):
-            self._blocks.append(Block(text, tuple(name for _, name in above)))
+            self._blocks.append(Block(text, tuple(name for _, name in above), self._bare_page))
         self._bare = False
 
     def document(self) -> Document:
@@ -186,6 +185,16 @@ class Writer:
                 "data, not words"
             )
         return Document(title, tuple(blocks), tuple(self.notes), dict(self.left_out))
+
+
+def name_cells(names: Sequence[str], row: Sequence[str]) -> str:
+    """Return a table's row as a line, each cell behind the name of its column if that has one.
+
+    >>> name_cells(["Grade", "Days"], ["junior", "25"]), name_cells([], ["junior", "", "25"])
+    ('Grade: junior | Days: 25', 'junior | 25')
+    """
+    named = zip_longest(names, row, fillvalue="")
+    return " | ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
 
 
 def _words(title: str) -> str:

@@ -14,6 +14,7 @@ from corag.core.compression import content_name
 from corag.core.errors import DataError
 from retrieval.documents.readers import READERS
 from retrieval.index_building import is_beside_an_index, is_ours
+from retrieval.tables import is_table
 
 RECORDS = ".jsonl"
 """The ending of files whose lines are passages as they stand, not documents."""
@@ -29,6 +30,11 @@ def content_ending(file: Path) -> str:
     ('.pdf', '.txt')
     """
     return Path(content_name(file)).suffix.lower()
+
+
+def is_document(ending: str) -> bool:
+    """Whether a file of this ending is a document though it is given alone: tables then hold passages."""
+    return ending in READERS and not is_table(ending)
 
 
 @dataclass(frozen=True, slots=True)

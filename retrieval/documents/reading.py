@@ -12,7 +12,19 @@ import orjson
 
 from corag.core.compression import content_name, find_packing, unpack
 from corag.core.errors import DataError, reason
-from corag.core.file_types import HTML, OLE, PDF, WORD, ZIP, detect_file_type
+from corag.core.file_types import (
+    EPUB,
+    EXCEL,
+    HTML,
+    MHTML,
+    OLE,
+    PDF,
+    POWERPOINT,
+    RTF,
+    WORD,
+    ZIP,
+    detect_file_type,
+)
 from corag.core.files import read_jsonl, write_atomically
 from corag.core.installation import require
 from corag.core.types import Passage
@@ -22,6 +34,7 @@ from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.quality import describe_quality
 from retrieval.documents.readers import READERS
 from retrieval.documents.site import Site, Sites
+from retrieval.documents.unread import advise, list_unread
 from retrieval.index_manifest import CorpusFile, hash_documents
 from retrieval.record_files import CorpusItem, read_passage_records
 from retrieval.records import OddRecordError
@@ -38,7 +51,11 @@ _REPORT_EVERY_S = 10.0
 _NAMED = 5  # files that a sentence names
 _LISTED = 20  # files that a list names, a line each
 _LARGEST_UNPACKED = 1_000_000_000  # bytes of a document that is compressed
-_ENDINGS = {PDF: ".pdf", WORD: ".docx", HTML: ".html"}  # of types that are read under any name
+_ENDINGS = {  # of types that are read under any name
+    PDF: ".pdf", WORD: ".docx", HTML: ".html", MHTML: ".mht", RTF: ".rtf",
+    POWERPOINT: ".pptx", EXCEL: ".xlsx", EPUB: ".epub",
+}  # fmt: skip
+_ZIPPED = (".docx", ".pptx", ".pptm", ".xlsx", ".xlsm", ".epub")
 
 
 Fit = Callable[[Sequence[CorpusItem]], Iterable[CorpusItem]]
@@ -151,7 +168,9 @@ class DocumentCorpus:
                 f"left out of the text of {len(shortened):,} file(s): {counts}; {FILES} "
                 "has the counts of each."
             )
-        return notes + ([f"{left_out}."] if (left_out := self.listing.describe_omissions()) else [])
+        if left_out := self.listing.describe_omissions():
+            notes.append(f"{left_out}.{list_unread(self.listing.skipped)}")
+        return notes
 
 
 def _listed(files: Sequence[FileReport]) -> str:
@@ -208,7 +227,7 @@ def _parse(data: bytes, ending: str, notes: Sequence[str], file: DocumentFile) -
 
 def _content(file: DocumentFile) -> tuple[bytes, str, list[str]]:
     if file.ending not in ENDINGS:
-        raise DataError(f"its ending is none of {', '.join(sorted(ENDINGS))}.")
+        raise DataError(f"its ending is none of {', '.join(sorted(ENDINGS))}: {advise(file.ending)}.")
     try:
         data = file.path.read_bytes()
     except OSError as error:
@@ -234,8 +253,8 @@ def _look_inside(data: bytes, file: DocumentFile) -> tuple[bytes, str, list[str]
         if content_name(file.path) == str(file.path):
             notes.append(f"it is compressed with {packing.name}, whatever its ending says: unpacked")
     file_type = detect_file_type(data)
-    if file_type is None or (file.ending == _ENDINGS[WORD] and file_type in (ZIP, OLE)):
-        return data, file.ending, notes  # Word's reader tells what is wrong with its own kind
+    if file_type is None or (file.ending in _ZIPPED and file_type in (ZIP, OLE)):
+        return data, file.ending, notes  # its reader tells what is wrong with its own kind
     ending = _ENDINGS.get(file_type)
     if ending is None:
         raise DataError(f"it is {file_type}, whatever its ending says: {file_type.advice}.")

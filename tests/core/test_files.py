@@ -194,7 +194,7 @@ def test_json_printed_for_people_is_read_under_the_name_of_lines(tmp_path):
     [
         (b"%PDF-1.7\n%\xe2\xe3", "a PDF: "),
         (b"PAR1\x15\x04", "a Parquet table: write its rows as JSON lines"),
-        (b"{\\rtf1\\ansi", "an RTF document: save it as"),
+        (b"{\\rtf1\\ansi", "an RTF document: give it the ending .rtf"),
         (b"PK\x03\x04\x14\0\0\0xl/workbook.xml", "an Excel workbook: save its sheet as .csv"),
         (b"SQLite format 3\0", "an SQLite database"),
         (b"\x89PNG\r\n\x1a\n", "a PNG picture"),

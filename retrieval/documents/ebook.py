@@ -1,0 +1,92 @@
+"""E-books (.epub): the pages of the book in their order, each under its heading."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+from zipfile import ZipFile
+
+from lxml import etree
+
+from corag.core.errors import DataError
+from retrieval.documents.archive import open_archive
+from retrieval.documents.document import Document, stated_title
+from retrieval.documents.markup import read_html
+
+_CONTAINER = "META-INF/container.xml"
+_ENCRYPTION = "META-INF/encryption.xml"
+_PAGES = ("application/xhtml+xml", "text/html")
+_BROKEN = "it is damaged, or no .epub: convert it with Calibre (ebook-convert FILE.epub NEW.epub)."
+
+
+def read_ebook(data: bytes, title: str) -> Document:
+    """Read an .epub (versions 2 and 3): the pages that its spine lists, without its table of contents.
+
+    Raises :class:`DataError` for what is no e-book, or protected against reading.
+    """
+    archive = open_archive(data, ".epub")
+    try:
+        package = _find_package(archive)
+        root = _parse(archive.read(package))
+        stated = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
+        pages = [(name, archive.read(name)) for name in _pages(root, posixpath.dirname(package))]
+    except (KeyError, etree.XMLSyntaxError):
+        raise DataError(_BROKEN) from None
+    _refuse_protected(archive, {name for name, _ in pages})
+    chapters = [
+        _under_title(read_html(content, ""), stated or title) for _, content in pages if content.strip()
+    ]
+    left_out: dict[str, int] = {}
+    for what, words in (item for chapter in chapters for item in chapter.left_out.items()):
+        left_out[what] = left_out.get(what, 0) + words
+    notes = tuple(dict.fromkeys(note for chapter in chapters for note in chapter.notes))
+    blocks = tuple(block for chapter in chapters for block in chapter.blocks)
+    return Document(stated or title, blocks, notes, left_out)
+
+
+def _find_package(archive: ZipFile) -> str:
+    """Return the name of the part that lists the others."""
+    root = _parse(archive.read(_CONTAINER))
+    return (
+        unquote(root.find(".//{*}rootfile").get("full-path"))
+        if root.find(".//{*}rootfile") is not None
+        else ""
+    )
+
+
+def _pages(root: Any, folder: str) -> Iterator[str]:
+    """Yield the names of the pages in reading order, but for the table of contents."""
+    items = {item.get("id"): item for item in root.iterfind(".//{*}manifest/{*}item")}
+    for reference in root.iterfind(".//{*}spine/{*}itemref"):
+        item = items[reference.get("idref")]
+        is_contents = "nav" in item.get("properties", "").split()
+        if item.get("media-type") in _PAGES and not is_contents:
+            yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href"))))
+
+
+def _parse(xml: bytes) -> Any:
+    # What a stranger's file names outside itself is not fetched.
+    return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True))
+
+
+def _refuse_protected(archive: ZipFile, pages: set[str]) -> None:
+    """Raise :class:`DataError` if pages are encrypted; fonts often are, which does not matter."""
+    if _ENCRYPTION in archive.namelist():
+        encrypted = _parse(archive.read(_ENCRYPTION)).iterfind(".//{*}CipherReference")
+        if pages & {unquote(reference.get("URI", "")) for reference in encrypted}:
+            raise DataError("it is protected against copying (DRM): get a copy without, or leave it out.")
+
+
+def _under_title(chapter: Document, book: str) -> Document:
+    """Put a page's title above its blocks, unless it is the book's."""
+    if not chapter.title or chapter.title.casefold() == book.casefold():
+        return chapter
+    above = (chapter.title,)
+    blocks = (
+        block if block.headings[:1] == above else replace(block, headings=(*above, *block.headings))
+        for block in chapter.blocks
+    )
+    return replace(chapter, blocks=tuple(blocks))

@@ -1,0 +1,60 @@
+"""Jupyter's notebooks, by way of Markdown: text, code and what it printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from corag.core.errors import DataError
+from retrieval.documents.document import Document
+from retrieval.documents.markdown import read_markdown
+
+_TICKS = re.compile("`{3,}")
+_TERMINAL = re.compile("\x1b\\[[0-9;]*m")  # colours
+
+
+def read_notebook(data: bytes, title: str) -> Document:
+    """Read an .ipynb of format 4: its cells in order, and their outputs as far as they are text.
+
+    Raises :class:`DataError` for what is no notebook, or an older one.
+    """
+    try:
+        notebook = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"it is damaged, or no notebook ({error}): save it again in Jupyter.") from None
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        raise DataError(
+            "it has no list of cells, so it is no notebook of format 4: run `jupyter nbconvert --to notebook "
+            "--nbformat 4 FILE`."
+        )
+    parts = [part for cell in cells if isinstance(cell, dict) for part in _parts(cell)]
+    return read_markdown("\n\n".join(parts).encode("utf-8", "replace"), title)
+
+
+def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
+    source = _text(cell.get("source"))
+    if cell.get("cell_type") == "markdown":
+        yield source
+        return
+    if source.strip():
+        yield _fenced(source)
+    for output in cell.get("outputs") or ():
+        data = output.get("data") or {}
+        # A table of pandas is there as HTML, too; its text is as the reader of a terminal sees it.
+        text = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
+        if text.strip():
+            yield text if "text/markdown" in data else _fenced(_TERMINAL.sub("", text))
+
+
+def _text(lines: Any) -> str:
+    """Return a text that may be stored as a list of lines."""
+    return "".join(map(str, lines)) if isinstance(lines, list) else lines if isinstance(lines, str) else ""
+
+
+def _fenced(code: str) -> str:
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in _TICKS.findall(code))])
+    return f"{fence}\n{code.rstrip()}\n{fence}"

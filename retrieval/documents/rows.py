@@ -1,0 +1,87 @@
+"""Rows of tables that are documents of their own (CSV, sheets of a workbook): each is cited by its number."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from corag.core.encodings import decode
+from retrieval.documents.document import Document, Writer, clean, name_cells
+from retrieval.tables import split_table
+
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
+_TITLE_LEVEL = 3  # below the document's title and the sheet's name
+
+
+def read_table_file(data: bytes, title: str) -> Document:
+    """Read a CSV or TSV file: each row is a block that names the columns, at the place "row N".
+
+    N is the number that a spreadsheet program shows; the first row names the columns unless it has numbers.
+    """
+    decoded = decode(data)
+    writer = Writer(title)
+    writer.notes += [decoded.note] if decoded.note else []
+    lines = clean(decoded.text).splitlines(keepends=True)
+    rows = split_table(lines, tab_first="\t" in "".join(lines[:1]))
+    write_rows(writer, rows, "row {}".format, header_by_words=True)
+    return writer.document()
+
+
+def write_rows(
+    writer: Writer,
+    rows: Iterable[Sequence[str]],
+    place: Callable[[int], str],
+    *,
+    header_by_words: bool,
+) -> None:
+    """Write a table's rows, each a block of its own place that names the columns.
+
+    Lines of one cell above the names of the columns are headings of the table.
+
+    Args:
+        writer: takes the blocks.
+        rows: all of them, empty ones too, since they count.
+        place: the place of a row by its number, which begins at 1.
+        header_by_words: two columns of words have a header, too; else their first row is one like the rest.
+    """
+    filled = [
+        (number, [" ".join(clean(cell).split()) for cell in row])
+        for number, row in enumerate(rows, 1)
+        if any(map(str.strip, row))
+    ]
+    if not filled:
+        return
+    width = statistics.median_high([_count_filled(row) for _, row in filled])
+    start = next(
+        (place for place, (_, row) in enumerate(filled) if 2 * _count_filled(row) > width), len(filled)
+    )
+    for number, row in filled[:start]:
+        cells = [cell for cell in row if cell]
+        if len(cells) == 1:
+            writer.heading(_TITLE_LEVEL, cells[0])
+        else:
+            writer.block(" | ".join(cells), page=place(number), whole=True)
+    names: Sequence[str] = ()
+    if _is_header([row for _, row in filled[start:]], header_by_words=header_by_words):
+        names = filled[start][1]
+        start += 1
+    for number, row in filled[start:]:
+        writer.block(name_cells(names, row), page=place(number), whole=True)
+
+
+def _count_filled(row: Sequence[str]) -> int:
+    return sum(map(bool, row))
+
+
+def _is_header(rows: Sequence[Sequence[str]], *, header_by_words: bool) -> bool:
+    """Whether the first of some rows names the columns: words, most of them different; a year may be one."""
+    first, *others = rows
+    names = [cell for cell in first if cell]
+    if not others or len(names) < 2 or 2 * len({*names}) <= len(names) or any(map(_NUMBER.fullmatch, names)):
+        return False
+    if header_by_words or len(names) > 2:
+        return True
+    # Of two columns the first may name what the second has, row by row.
+    last = max(column for column, cell in enumerate(first) if cell)
+    return all(_NUMBER.fullmatch(row[last]) for row in others if len(row) > last and row[last])

@@ -1,0 +1,93 @@
+"""Excel's workbooks: the rows of each sheet, by openpyxl."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from typing import Any
+
+from corag.core.errors import DataError, reason
+from retrieval.documents.archive import open_archive
+from retrieval.documents.document import Document, Writer
+from retrieval.documents.rows import write_rows
+
+_HIDDEN = "hidden sheets"
+
+
+def read_workbook(data: bytes, title: str) -> Document:
+    """Read an .xlsx: each row is a block that names the columns, at the place "sheet NAME, row N".
+
+    Hidden sheets are left out and counted; of a formula the stored value is read. Raises :class:`DataError`
+    for what is no workbook.
+    """
+    from openpyxl import load_workbook  # slow to import
+
+    open_archive(data, ".xlsx")
+    try:
+        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
+        raise DataError(f"it is damaged, or no .xlsx ({reason(error)}): open it and save it again.") from None
+    writer = Writer(title)
+    for sheet in book.worksheets:
+        rows, is_bold = _read_sheet(sheet)
+        if sheet.sheet_state != "visible":
+            writer.leave_out(_HIDDEN, "\n".join(" ".join(row) for row in rows))
+            continue
+        if len(book.worksheets) > 1:
+            writer.heading(2, sheet.title)
+        write_rows(writer, rows, f"sheet {sheet.title}, row {{}}".format, header_by_words=is_bold)
+    if count := _count_bare_formulas(data):
+        writer.notes.append(
+            f"{count:,} formula(s) have no stored value and are not read: open it in Excel or LibreOffice, "
+            "and save it"
+        )
+    return writer.document()
+
+
+def _read_sheet(sheet: Any) -> tuple[list[list[str]], bool]:
+    """Return the rows of a sheet, and whether the first one of several cells is bold, as headers are."""
+    sheet.reset_dimensions()  # some programs state too few
+    rows: list[list[str]] = []
+    is_bold: bool | None = None
+    for row in sheet.iter_rows():
+        rows.append([_show(cell.value, getattr(cell, "number_format", "")) for cell in row])
+        if is_bold is None and sum(map(bool, rows[-1])) > 1:
+            is_bold = all(cell.font.b for cell in row if cell.value is not None)
+    return rows, bool(is_bold)
+
+
+def _show(value: Any, number_format: str) -> str:
+    """Return a cell's value as a reader sees it, as far as that matters for words.
+
+    >>> _show(0.25, "0%"), _show(3.0, "General"), _show(datetime.datetime(2026, 1, 31), "General")
+    ('25%', '3', '2026-01-31')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | float) and "%" in number_format:
+        return f"{value * 100:.10g}%"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    return str(value)
+
+
+def _count_bare_formulas(data: bytes) -> int:
+    """Return how many cells have a formula whose value no program has stored, as pandas writes them."""
+    from openpyxl import load_workbook
+
+    with open_archive(data, ".xlsx") as archive:
+        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        if not any(b"<f>" in (xml := archive.read(name)) or b"<f " in xml for name in sheets):
+            return 0
+    values = load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets
+    formulas = load_workbook(io.BytesIO(data), read_only=True).worksheets
+    return sum(
+        cell.value is None and isinstance(formula.value, str) and formula.value.startswith("=")
+        for with_values, with_formulas in zip(values, formulas, strict=True)
+        for row, formula_row in zip(with_values.iter_rows(), with_formulas.iter_rows(), strict=False)
+        for cell, formula in zip(row, formula_row, strict=False)
+    )

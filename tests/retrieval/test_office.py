@@ -1,0 +1,260 @@
+"""Presentations, workbooks, tables, notebooks, mails, e-books, RTF: text, its order, places for citations."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from corag.core.errors import DataError
+from retrieval.corpora import detect_format, read_corpus
+from retrieval.documents.reading import DocumentCorpus
+from retrieval.sifting import CorpusReport
+from tests.retrieval.document_files import docx_bytes, pdf_bytes
+from tests.retrieval.office_files import eml_bytes, epub_bytes, ipynb_bytes, xlsx_bytes
+from tests.retrieval.test_documents import note_of, read
+
+
+def cited(file: Path, content: str | bytes = "") -> list[tuple[str, str]]:
+    """Return how an answer names each passage, and its text."""
+    return [(passage.citation, passage.text) for passage in read(file, content)]
+
+
+# Tables
+
+
+def test_a_row_of_a_csv_file_is_a_passage_that_names_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A document beside it.")
+    table = 'Name,Role,Since\nAda,mayor,1931\n\nBob,"clerk, and\nporter",\n'
+    (tmp_path / "town_staff.csv").write_text(table)
+    passages = list(read_corpus([tmp_path], "auto", CorpusReport()))
+    assert [(each.citation, each.text) for each in passages[1:]] == [
+        ("town staff (town_staff.csv, row 2)", "Name: Ada | Role: mayor | Since: 1931"),
+        ("town staff (town_staff.csv, row 4)", "Name: Bob | Role: clerk, and porter"),
+    ]
+    assert detect_format([tmp_path / "town_staff.csv"]) == "table", "alone it is passages as they stand"
+
+
+@pytest.mark.parametrize(
+    ("table", "texts"),
+    [
+        (b"Region;2023;2024\nAlby;5,5;7\n", ["Region: Alby | 2023: 5,5 | 2024: 7"]),
+        (b"Region\t2023\nAlby\t5\n", ["Region: Alby | 2023: 5"]),
+        (b"1,2\n3,4\n", ["1 | 2", "3 | 4"]),
+        ("Ort;Größe\nKöln;groß\n".encode("cp1252"), ["Ort: Köln | Größe: groß"]),
+        (b"just one column\nof words\n", ["just one column", "of words"]),
+    ],
+)
+def test_the_layout_of_a_table_is_found_out(tmp_path: Path, table: bytes, texts: list[str]) -> None:
+    file = tmp_path / "t.csv"
+    file.write_bytes(table)
+    assert [passage.text for passage in read_corpus([file], "documents", CorpusReport())] == texts
+    assert ("cp1252" in note_of(file)) == (b"\xf6" in table), "a guess of the encoding is told"
+
+
+def test_a_workbook_gives_the_rows_of_its_sheets(tmp_path: Path) -> None:
+    sheets = {
+        "Costs": [
+            ["Bridges of the county"],
+            [],
+            ["Town", 2023, 2024],
+            ["Alby", 3.0, 0.25],
+            ["Corford", "=B4", None],
+        ],
+        "Staff": [["Ada", "mayor"], ["Bob", "clerk"]],
+    }
+    file = tmp_path / "book.xlsx"
+    assert cited(file, xlsx_bytes(sheets)) == [
+        (
+            "book > Costs > Bridges of the county (book.xlsx, sheet Costs, row 4)",
+            "Town: Alby | 2023: 3 | 2024: 0.25",
+        ),
+        ("book > Costs > Bridges of the county (book.xlsx, sheet Costs, row 5)", "Town: Corford"),
+        ("book > Staff (book.xlsx, sheet Staff, row 1)", "Ada | mayor"),
+        ("book > Staff (book.xlsx, sheet Staff, row 2)", "Bob | clerk"),
+    ]
+    assert "1 formula(s) have no stored value" in note_of(file)
+    bold = xlsx_bytes({"Sheet1": [["Name", "Role"], ["Ada", "mayor"]]}, bold=True)
+    assert cited(tmp_path / "one.xlsx", bold) == [
+        ("one (one.xlsx, sheet Sheet1, row 2)", "Name: Ada | Role: mayor")
+    ]
+
+
+def test_values_of_a_workbook_are_as_a_reader_sees_them_and_hidden_sheets_are_counted(tmp_path: Path) -> None:
+    import datetime
+
+    from openpyxl import load_workbook
+
+    day = datetime.datetime(2026, 1, 31)
+    book = load_workbook(
+        io.BytesIO(xlsx_bytes({"A": [["Day", "Share", "Done"], [day, 0.25, True]], "B": [["secret"]]}))
+    )
+    book["A"]["B2"].number_format = "0%"
+    book["B"].sheet_state = "hidden"
+    book.save(tmp_path / "b.xlsx")
+    (passage,) = read(tmp_path / "b.xlsx")
+    assert passage.text == "Day: 2026-01-31 | Share: 25% | Done: TRUE"
+    report = CorpusReport()
+    list(read_corpus([tmp_path / "b.xlsx"], "auto", report))
+    assert report.files[0].left_out == {"hidden sheets": 1}
+
+
+# Presentations
+
+
+def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx", reason="corag[docs] brings it")
+    inches = pptx.util.Inches
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[0])
+    slide.shapes.title.text, slide.placeholders[1].text = "Bridges of Alby", "A talk"
+    slide = deck.slides.add_slide(deck.slide_layouts[1])
+    slide.shapes.title.text = "History"
+    frame = slide.placeholders[1].text_frame
+    frame.text = "Built in 1931."
+    frame.add_paragraph().text = "Red at first."
+    frame.paragraphs[1].level = 1
+    slide.notes_slide.notes_text_frame.text = "Say who paid."
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    table = slide.shapes.add_table(2, 2, inches(1), inches(3), inches(4), inches(1)).table
+    for cell, text in zip(table.iter_cells(), ("Year", "Cost", "1931", "2 million"), strict=True):
+        cell.text = text
+    for text, left in (("right", 5), ("left", 1)):
+        slide.shapes.add_textbox(inches(left), inches(1), inches(2), inches(1)).text_frame.text = text
+    deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Questions?"
+    hidden = deck.slides.add_slide(deck.slide_layouts[5])
+    hidden.shapes.title.text = "Old figures"
+    hidden.element.set("show", "0")
+    deck.save(tmp_path / "deck.pptx")
+    assert cited(tmp_path / "deck.pptx") == [
+        ("deck > Bridges of Alby (deck.pptx, slide 1)", "A talk"),
+        ("deck > History (deck.pptx, slide 2)", "Built in 1931.\n- Red at first.\nSay who paid."),
+        ("deck > Slide 3 (deck.pptx, slide 3)", "left\nright\nYear: 1931 | Cost: 2 million"),
+        ("deck (deck.pptx, slide 4)", "Questions?"),
+    ]
+    report = CorpusReport()
+    list(read_corpus([tmp_path / "deck.pptx"], "auto", report))
+    assert report.files[0].left_out == {"hidden slides": 2}
+
+
+# Notebooks, mails, e-books, RTF
+
+
+def test_a_notebook_gives_text_code_and_what_was_printed(tmp_path: Path) -> None:
+    cells = [
+        ("markdown", "# Study\n\nWe count *bridges*.", []),
+        ("code", 'n = 2\nprint("```", n)', [{"output_type": "stream", "text": ["``` 2\n"]}]),
+        ("markdown", "## Result", []),
+        ("code", "n * 2", [{"data": {"text/plain": "4", "image/png": "iVBOR"}}]),
+    ]
+    assert cited(tmp_path / "study.ipynb", ipynb_bytes(cells)) == [
+        ("Study (study.ipynb)", 'We count bridges.\nn = 2\nprint("```", n)\n``` 2'),
+        ("Study > Result (study.ipynb)", "n * 2\n4"),
+    ]
+
+
+def test_a_mail_gives_who_wrote_what_and_names_its_attachments(tmp_path: Path) -> None:
+    text, page = "Dear Bob,\n\nthirty days are fine.\n", "<p>Dear Bob,</p><p>thirty days are fine.</p>"
+    mail = eml_bytes("Leave für Åse", text, page=page, attached=["form.pdf"])
+    (passage,) = read(tmp_path / "mail.eml", mail)
+    assert passage.citation == "Leave für Åse (mail.eml)"
+    assert passage.text.splitlines() == [
+        "From: Ada <ada@example.org>", "To: Bob <bob@example.org>", "Date: Mon, 02 Feb 2026 10:00:00 +0000",
+        "Dear Bob,", "thirty days are fine.",
+    ]  # fmt: skip
+    assert note_of(tmp_path / "mail.eml") == "attachments are not read: form.pdf: save them beside it"
+    fuller = eml_bytes(
+        "News", "See the page.", page=f"<h2>Bridges</h2><p>{'Many words stand here. ' * 5}</p>"
+    )
+    assert "See the page" not in " ".join(each.text for each in read(tmp_path / "news.eml", fuller))
+    assert read(tmp_path / "news.eml")[1].title == "News > Bridges"
+    (latin,) = read(tmp_path / "latin.eml", eml_bytes("Maß", "Straße", charset="iso-8859-1"))
+    assert latin.text.endswith("Straße")
+
+
+def test_a_saved_page_is_read_as_a_page(tmp_path: Path) -> None:
+    saved = (
+        b"From: <Saved by Blink>\nSubject: Towns\nMIME-Version: 1.0\n"
+        b'Content-Type: multipart/related; boundary="x"\n\n--x\nContent-Type: text/html; charset=utf-8\n\n'
+        b"<nav>Home</nav><h1>Alby</h1><p>It is old.</p>\n--x\nContent-Type: image/png\n\nabc\n--x--\n"
+    )
+    passage = read(tmp_path / "towns.mhtml", saved)[-1]
+    assert (passage.citation, passage.text) == ("Towns > Alby (towns.mhtml)", "It is old.")
+
+
+def test_an_e_book_gives_its_pages_in_their_order(tmp_path: Path) -> None:
+    pages = {
+        "zwei": "<body><h1>Chapter 1</h1><p>It began.</p></body>",
+        "eins": "<body><h1>Chapter 2</h1><h2>The end</h2><p>It ended.</p></body>",
+    }
+    file = tmp_path / "bridge.epub"
+    assert cited(file, epub_bytes("The Bridge", pages)) == [
+        ("The Bridge > Chapter 1 (bridge.epub)", "It began."),
+        ("The Bridge > Chapter 2 > The end (bridge.epub)", "It ended."),
+    ]
+    assert cited(file, epub_bytes("The Bridge", pages, encrypted="OEBPS/font.ttf")), "fonts often are"
+
+
+def test_rtf_gives_paragraphs_and_characters_of_its_code_page(tmp_path: Path) -> None:
+    pytest.importorskip("striprtf", reason="corag[docs] brings it")
+    start = rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\info{\title T}}"
+    text = rb"Stra\'dfe \u8364? \u-10179?\u-8704?.\par "
+    (passage,) = read(tmp_path / "a.rtf", start + text + rb"Second.\par \trowd Alby\cell 3\cell\row}")
+    assert passage.text == "Straße € \U0001f600.\nSecond.\nAlby | 3"
+    assert "headings" in note_of(tmp_path / "a.rtf")
+
+
+# What cannot be read, and what is left out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.xlsx", b"PK\3\4 and no more", "it is damaged, or no .xlsx"),
+        ("a.xlsx", docx_bytes([("Normal", "x")])[:300], "it is damaged, or no .xlsx"),
+        ("a.epub", b"words", "it is damaged, or no .epub"),
+        (
+            "a.epub",
+            epub_bytes("T", {"a": "<p>x</p>"}, encrypted="OEBPS/a.xhtml"),
+            "it is protected against copying",
+        ),
+        ("a.ipynb", b"{", "it is damaged, or no notebook"),
+        ("a.ipynb", orjson.dumps({"worksheets": []}), "no notebook of format 4"),
+        ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of an Office before 2007"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    with pytest.raises(DataError, match=reason):
+        read(tmp_path / name, content)
+
+
+def test_a_file_under_another_name_is_read_as_what_it_is(tmp_path: Path) -> None:
+    (passage,) = read(
+        tmp_path / "a.pdf", xlsx_bytes({"S": [["Town", "Made", "Sold"], ["Alby", "salt", "ink"]]})
+    )
+    assert passage.text == "Town: Alby | Made: salt | Sold: ink"
+    assert note_of(tmp_path / "a.pdf") == "it is an Excel workbook, whatever its ending says: read as such"
+
+
+def test_files_that_are_left_out_are_listed_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf_bytes([["Words."]]))
+    for name in ("old.doc", "map.PNG", "plan.dwg", "note.odt", "post.msg"):
+        (tmp_path / name).write_bytes(b"x")
+    corpus, report = DocumentCorpus([tmp_path]), CorpusReport()
+    list(corpus.passages(report))
+    first, *lines = corpus.notes(report)[-1].splitlines()
+    assert first == "left out: 5 by their ending (1 .doc, 1 .dwg, 1 .msg, 1 .odt, 1 .png)."
+    assert lines == [
+        "  .doc, .odt: open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx",
+        "  .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
+        "  .msg: save the mails as .eml",
+        "  .png: a picture: recognise its text (OCR)",
+    ]
+    os.rename(tmp_path / "old.doc", tmp_path / "named.rst")
+    with pytest.raises(DataError, match=r"its ending is none of .*: turn it into \.html \(pandoc"):
+        list(read_corpus([tmp_path / "named.rst"], "documents", CorpusReport()))
