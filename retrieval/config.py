@@ -34,9 +34,10 @@ class IndexConfig(Options):
     """How to turn a corpus into an index folder.
 
     Attributes:
-        corpus: Folders and documents (.txt, .md, .html, .pdf, .docx), or files that hold passages as they
-            stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way); folders of Parquet
-            files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it), fetched if need be.
+        corpus: Folders and documents (.txt, .md, .html, .pdf, .docx, .pptx, .xlsx, ...), or files that hold
+            passages as they stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way);
+            folders of Parquet files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it),
+            fetched if need be.
         out: Output folder of the index. An existing index of documents that have changed is updated.
         format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
             (.jsonl files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow,

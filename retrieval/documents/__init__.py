@@ -1,4 +1,4 @@
-"""Documents of one's own: text, Markdown, HTML, PDF and Word files, read and cut into passages.
+"""Documents of one's own: text, Markdown, HTML, PDF, Office and other files, read and cut into passages.
 
 ``files`` finds them, a reader for each kind turns one into a :class:`Document` (a title, and blocks of text
 under their headings), ``passages`` cuts it, and ``reading`` does all that for a whole folder, takes over what
