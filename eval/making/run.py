@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +25,7 @@ from corag.core.runs.manifest import MADE_QUESTIONS
 from corag.core.runs.rows import SavedRow
 from corag.core.seeds import derive_seed, stable_hash
 from corag.core.text import normalize_as_squad
-from corag.core.types import GoldHop, Question
+from corag.core.types import GoldHop, Passage, Question
 from corag.generation.config import ModelConfig
 from eval.datasets.corpora import index_manifest
 from eval.datasets.sets.jsonl import question_record
@@ -38,6 +38,7 @@ from retrieval.linked_pairs import LinkedPair, LinkedPassages
 
 REPEATED = "repeated"
 _PAIRS_PER_QUESTION = 40  # are tried at most: a small model fails at most of them
+_FEWEST_AT_ONCE = 16  # pairs between two looks at how many have been kept
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ async def make_questions(config: MakingConfig) -> MadeQuestions:
         prepare_output(config.folder)
         generator = await open_model_quietly(config.model)
         try:
-            made = await _make(config, passages, _from(first, pairs), generator)
+            made = await _make(config, passages, chain([first], pairs), generator)
         finally:
             await generator.close()
     finally:
@@ -150,22 +151,24 @@ async def _make(
 ) -> MadeQuestions:
     """Try batch after batch: which pairs are tried depends on nothing but the settings and the limit."""
     tried: list[Question] = []
-    texts: dict[str, tuple[LinkedPair, Sequence[Any]]] = {}
+    texts: dict[str, tuple[LinkedPair, Sequence[Passage]]] = {}
+    step, most = max(config.limit, _FEWEST_AT_ONCE), config.limit * _PAIRS_PER_QUESTION
+    made = _collect([], config)
     with RunFolder(config.folder, _settings(config, generator), environment() | _notes(config)) as run:
         task = AnswerTask(partial(make_question, compose=config.compose, pairs=texts), config.seed)
-        while True:
-            step = max(config.limit, 16)
-            for pair in islice(pairs, min(step, config.limit * _PAIRS_PER_QUESTION - len(tried))):
+        executor = LocalExecutor(generator, None)
+        while batch := list(islice(pairs, min(step, most - len(tried)))):
+            for pair in batch:
                 name = stable_hash(f"{pair.first.id}\n{pair.second.id}")
                 texts[name] = pair, passages.others(pair, OTHERS, derive_seed("others", name))
                 ids = (pair.first.id, pair.second.id)
                 tried.append(Question(name, f"{pair.first.title} -> {pair.second.title}", supporting=ids))
-            executor = LocalExecutor(generator, None)
             await answer_into(run, tried, task, executor, title="pairs", batch_size=config.batch_size)
             rows = read_rows(config.folder)
             made = _collect([rows[each.id] for each in tried], config)
-            if len(made.kept) >= config.limit or len(tried) % step or not _more(tried, config):
-                return made
+            if len(made.kept) >= config.limit:
+                break
+    return made
 
 
 def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
@@ -221,12 +224,3 @@ def _settings(config: MakingConfig, generator: Generator) -> dict[str, Any]:
 
 def _notes(config: MakingConfig) -> dict[str, Any]:
     return {"model": asdict(config.model), "batch_size": config.batch_size, "index": config.index}
-
-
-def _from(first: LinkedPair, rest: Iterable[LinkedPair]) -> Iterator[LinkedPair]:
-    yield first
-    yield from rest
-
-
-def _more(tried: Sequence[Question], config: MakingConfig) -> bool:
-    return len(tried) < config.limit * _PAIRS_PER_QUESTION

@@ -185,15 +185,15 @@ def test_each_filter_leaves_a_question_out_and_says_so(
 def test_what_has_been_tried_is_not_tried_again_and_the_file_is_the_same(tmp_path: Path) -> None:
     songs = [
         Passage(f"s{n}", f"Song Number{n}", f"It was sung by the band Copper Kettle{n} in a barn.")
-        for n in range(6)
+        for n in range(16)
     ]
     bands = [
         Passage(f"b{n}", f"Copper Kettle{n}", f"Copper Kettle{n} is a band that was formed in {1900 + n}.")
-        for n in range(6)
+        for n in range(16)
     ]
-    config = config_of(tmp_path, "knows", [*songs, *bands])
+    config = config_of(tmp_path, "knows", [*songs, *bands], limit=16)
     first = asyncio.run(make_questions(config))
-    assert first.tried == 6
+    assert first.tried == 16
     written, asked = (tmp_path / "made.jsonl").read_bytes(), (tmp_path / "asked").read_text()
     asyncio.run(make_questions(config))
     assert (tmp_path / "asked").read_text() == asked, "nothing is left to ask"
