@@ -1,6 +1,6 @@
 """The conventions of the authors' inference code, where they differ from ours: preset "released_code".
 
-The table in docs/methods.md has a line for each; tests/chains/test_released_code.py compares all of them with
+The table in docs/methods/corag.md has a line for each; tests/chains/test_released_code.py compares all with
 what their agent did. The names in parentheses are theirs.
 """
 

@@ -153,9 +153,13 @@ async def test_every_method_reports_a_failed_search_as_a_failed_question(name):
         assert row.answer is not None
 
 
-def test_every_method_stands_in_the_table_of_methods_with_its_options():
-    page = Path(__file__).parents[2].joinpath("docs/methods.md").read_text()
-    assert [name for name in METHODS if f"\n| `{name}` |" not in page] == []
+def test_every_method_has_a_page_with_its_options():
+    folder = Path(__file__).parents[2] / "docs/methods"
+    pages = {page.stem: page.read_text() for page in folder.glob("*.md")}
+    index = pages.pop("index")
+    assert pages.keys() == METHODS.keys()
+    assert [name for name in METHODS if f"\n| [`{name}`]({name}.md) |" not in index] == []
+    assert [name for name, text in pages.items() if f"\n<!-- options: {name} -->\n" not in text] == []
     assert all(fields(entry.config) for entry in METHODS.values())
 
 

@@ -40,9 +40,18 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = [README, *sorted(ROOT.glob("docs/guides/*.md"))]
 RESULTS = sorted(ROOT.glob("docs/results/*.md"))
-PAGES = [*GUIDES, *sorted(ROOT.glob("docs/*.md")), *RESULTS, ROOT / "training/experimental/README.md"]
+METHODS = sorted(ROOT.glob("docs/methods/*.md"))
+HELP = sorted(ROOT.glob("docs/help/*.md")) + sorted(ROOT.glob("docs/reference/*.md"))
+PAGES = [
+    *GUIDES,
+    *sorted(ROOT.glob("docs/*.md")),
+    *RESULTS,
+    *METHODS,
+    *HELP,
+    ROOT / "training/experimental/README.md",
+]
 NAMES = ROOT / "docs/guides/option_names.md"
-SHORT = [*GUIDES, *RESULTS]
+SHORT = [*GUIDES, *RESULTS, *METHODS, *HELP]
 
 LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
@@ -207,7 +216,7 @@ def check_command(words: list[str]) -> None:
         assert (ROOT / arguments[0]).is_file(), f"there is no {arguments[0]}"
 
 
-@every(GUIDES)
+@every([*GUIDES, *METHODS, *HELP])
 def test_commands_parse(page: Path, folder: Path):
     write_files(page, folder)
     for block in blocks(page):

@@ -1,0 +1,22 @@
+"""What is said otherwise in docstrings here than mkdocstrings reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import griffe
+from site_reference import plain_roles
+
+
+class Ours(griffe.Extension):
+    """Roles of Sphinx become code; functions that wait for their result are no coroutines."""
+
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Change an object after it was read."""
+        if obj.docstring:
+            obj.docstring.value = plain_roles(obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
+        """Take the label off what ``waits`` decorates: whoever calls it gets the result."""
+        if any("waits" in str(each.value) for each in func.decorators):
+            func.labels.discard("async")

@@ -1,0 +1,198 @@
+"""The documentation as a site: built without a warning, complete, and what one looks for is found."""
+
+from __future__ import annotations
+
+import functools
+import html
+import http.server
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import fields
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import corag
+from corag.cli.main import COMMANDS
+from eval.experiment.registry import METHODS
+from tests.messages import messages
+
+pytest.importorskip("material", reason="the site wants mkdocs-material: pip install 'corag[dev]'")
+pytest.importorskip("mkdocstrings", reason="the site wants mkdocstrings: pip install 'corag[dev]'")
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 30  # of one core; 6 were seen
+
+
+class Page(HTMLParser):
+    """What a page of the site refers to, and the places in it that can be referred to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag in ("script", "img", "iframe", "source") and "src" in given:
+            self.loaded.append(given["src"])
+        elif tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loaded.append(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr, built.stderr
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert seconds < SECONDS, f"the site took {seconds:.0f} s of a core"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    return {file: Page(file.read_text()) for file in site.rglob("*.html")}
+
+
+@pytest.fixture(scope="module")
+def searched(site: Path) -> list[dict[str, str]]:
+    """What the site's search reads: a record for each heading of each page."""
+    return json.loads((site / "search/search_index.json").read_text())["docs"]
+
+
+@pytest.mark.slow
+def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for file, page in pages.items():
+        if file.name == "404.html":  # its links are those of a server's root
+            continue
+        for link in page.links:
+            parts = urlsplit(link)
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            if parts.scheme or parts.netloc:
+                continue
+            if target.suffix == ".html" and parts.fragment and parts.fragment not in ("__skip",):
+                known = pages[target].ids if target in pages else set()
+                if unquote(parts.fragment) not in known:
+                    broken.append((str(file.relative_to(site)), link))
+            elif not target.exists():
+                broken.append((str(file.relative_to(site)), link))
+    assert len(pages) > 60 and broken == []
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
+    assert {each for page in pages.values() for each in page.loaded if urlsplit(each).netloc} == set()
+
+
+@pytest.mark.slow
+def test_every_name_of_the_front_door_has_an_entry(site: Path, pages: dict[Path, Page]) -> None:
+    ids = pages[site / "reference/python.html"].ids
+    assert {name for name in corag.__all__ if f"corag.{name}" not in ids} == set()
+
+
+@pytest.mark.slow
+def test_every_command_and_every_option_of_a_method_has_a_line(site: Path) -> None:
+    commands = (site / "reference/commands.md").read_text()
+    assert [name for name in COMMANDS if f"\n## corag {name}\n" not in commands] == []
+    assert "| `--retriever.index` |" in commands and "| `--batch_size` |" in commands
+    for name, method in METHODS.items():
+        page = (site / f"methods/{name}.md").read_text()
+        assert [
+            each.name for each in fields(method.config) if f"| `--{name}.{each.name}` |" not in page
+        ] == []
+
+
+@pytest.mark.slow
+def test_every_message_on_file_is_found_by_search(searched: list[dict[str, str]]) -> None:
+    texts = [
+        html.unescape(each["text"]) for each in searched if each["location"].startswith("help/errors.html#m-")
+    ]
+    everything = "\n".join(" ".join(text.split()) for text in texts)
+    stored = [each for tests in messages().values() for test in tests.values() for each in test]
+    lacking = {each for each in stored if " ".join(each.partition(": ")[2].split()) not in everything}
+    assert len(stored) > 500 and lacking == set()
+
+
+@pytest.mark.slow
+def test_llms_txt_lists_every_page_as_markdown(site: Path) -> None:
+    text = (site / "llms.txt").read_text()
+    assert text.startswith("# corag\n\n> ")
+    listed = {line.split("](")[1].split(")")[0] for line in text.splitlines() if line.startswith("- [")}
+    written = {str(file.relative_to(site)) for file in site.rglob("*.md")}
+    assert listed == written and all((site / each).with_suffix(".html").exists() for each in listed)
+
+
+LOOKED_FOR = {
+    "own retriever": "guides/own_retriever_and_model.html",
+    "what does L mean": "help/faq.html",
+    "HTTP 429": "help/troubleshooting.html",
+    "multi-GPU": "guides/clusters.html",
+    "EM of CoRAG on 2Wiki": "results/training_two_wiki.html",
+    "gold passages": "help/faq.html",
+    "resume": "help/faq.html",
+    "Qwen3 thinking": "guides/models_and_engines.html",
+    "licence of models": "help/faq.html",
+    "cost of tree search": "help/faq.html",
+    "expected a whole number of at least": "help/errors.html",
+    "CUDA out of memory": "help/troubleshooting.html",
+}
+"""What somebody types who never saw the code, and the page that must be among the first three."""
+
+
+@pytest.fixture
+def address(site: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *words: object) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.drill
+def test_what_one_looks_for_is_among_the_first_three(address: str, tmp_path: Path) -> None:
+    """Typed into the search of the page itself."""
+    from tests.eval.browser import CHROMIUM, DRIVER, Browser
+
+    if not CHROMIUM.exists() or not DRIVER.exists():
+        pytest.skip(f"no browser: '{CHROMIUM}' and '{DRIVER}' are needed")
+    browser = Browser(tmp_path)
+    try:
+        missed = {}
+        for words, wanted in LOOKED_FOR.items():
+            browser.driver.get(f"{address}/index.html?q={'+'.join(words.split())}")
+            hits = "[...document.querySelectorAll('.md-search-result__item > a')].map((each) => each.href)"
+            browser.until(f"return {hits}.length > 0", seconds=60)
+            found = dict.fromkeys(urlsplit(each).path.lstrip("/") for each in browser.run(f"return {hits}"))
+            first = list(found)[:3]
+            if wanted not in first:
+                missed[words] = first
+        assert missed == {}
+    finally:
+        browser.driver.quit()
