@@ -40,9 +40,10 @@ class CoRAGConfig(MethodConfig, section="corag"):
     Attributes:
         preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
             quirks, except those listed in docs/methods/corag.md; requires the checkpoint's own prompts as
-            files, and questions with ``context_ids``); "small_model" (few passages and short replies, for models of
-            a few hundred million parameters on CPUs; used by the shipped adapter); or "lean" (fewest tokens:
-            "small_model" with pruned passages, evidence-only context and the learned stop).
+            files, and questions with ``context_ids``); "small_model" (few passages and short replies, for
+            models of a few hundred million parameters on CPUs; used by the shipped adapter); or "lean"
+            (fewest tokens: "small_model" with pruned passages, evidence-only context and the learned
+            stop).
         strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first search with
             rollouts), or "adaptive" (samples chains until the majority vote is decided: requires ``rank_by``
             "vote").
