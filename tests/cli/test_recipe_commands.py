@@ -225,7 +225,14 @@ def test_a_rehearsal_ends_in_a_table(recipe: str, tmp_path: Path) -> None:
 
 def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:
     """A GPU, a cluster, servers that run; and two that are parts of others."""
-    elsewhere = {"gpu_check", "slurm_ray", "slurm_stages", "three_servers", "batch_inference", "training_table"}
+    elsewhere = {
+        "gpu_check",
+        "slurm_ray",
+        "slurm_stages",
+        "three_servers",
+        "batch_inference",
+        "training_table",
+    }
     parts = {"pooled_indexes", "world_indexes"}
     recipes = {each.stem for each in (ROOT / "scripts/recipes").glob("*.sh")}
     assert recipes == {recipe for recipe, _, _ in RECIPES} | elsewhere | parts

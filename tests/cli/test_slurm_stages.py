@@ -64,7 +64,9 @@ def test_every_job_asks_for_what_it_needs(folder: Path) -> None:
         names = {name for name, _ in asked[stage]}
         assert {"cpus-per-task", "mem", "time", "signal", "output"} <= names and "--requeue" in text
     assert ("gpus-per-node", "2") in asked["sample"] and ("array", "1-8") in asked["run"]
-    assert not any(name == "gpus-per-node" for stage in ("index", "rows", "table") for name, _ in asked[stage])
+    assert not any(
+        name == "gpus-per-node" for stage in ("index", "rows", "table") for name, _ in asked[stage]
+    )
     noted = (folder / "noted").read_text()
     assert noted.count("--model.tensor_parallel 2") == 2, "sampling and decoding"
     assert "rows results/slurm/chains.shard-1-of-8 " in noted
@@ -75,7 +77,14 @@ def test_each_job_waits_for_the_one_before(folder: Path) -> None:
     done = stages(folder, SBATCH="--account=me")
     assert done.returncode == 0, done.stderr
     submitted = (folder / "submitted").read_text().splitlines()
-    assert [re.findall(r"afterok:(\d+)", line) for line in submitted] == [[], ["1"], ["2"], ["3"], ["4"], ["5"]]
+    assert [re.findall(r"afterok:(\d+)", line) for line in submitted] == [
+        [],
+        ["1"],
+        ["2"],
+        ["3"],
+        ["4"],
+        ["5"],
+    ]
     assert all("--account=me" in line for line in submitted) and not (folder / "noted").exists()
 
 
