@@ -85,6 +85,15 @@ def _limits_of(group: Path) -> Iterator[float]:
             yield quota_us / int((group / "cpu.cfs_period_us").read_text())
 
 
+def available_memory() -> int:
+    """Return the bytes of memory that the system says can be taken without swapping."""
+    with suppress(OSError), (_ROOT / "proc/meminfo").open(encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
 def has_gpu(root: Path = _ROOT) -> bool:
     """Whether an NVIDIA GPU is here, by its driver's files or program. ``root``: of the file system."""
     files = (*root.glob("proc/driver/nvidia/gpus/*"), *root.glob("dev/nvidia[0-9]*"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from corag.core.runner import answer_all
 from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
-from eval.experiment.estimate import FEWEST, RunCost, estimate
+from eval.experiment.estimate import FEWEST, RunCost, RunEstimate, estimate
 from eval.experiment.executor import Executor, QuestionTask
 from eval.experiment.progress import Rate, RunProgress, Work, print_progress
 
@@ -50,11 +51,7 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
-    judged_by = len(run.answered)  # a folder may hold further questions
-    planned = estimate(run.path, len(waiting), judged_by) if min(len(waiting), judged_by) >= FEWEST else None
-    cost = RunCost()
-    if planned:
-        print_progress(f"{title}: about {planned}, judged by {planned.judged_by:,} that are answered")
+    foresight = _Foresight(run, title, len(waiting), max(2 * FEWEST, in_flight))
     with RunProgress(
         title,
         total=len(questions),
@@ -69,10 +66,49 @@ async def answer_into(
             # Written before it is counted: what a person is shown as finished survives a kill.
             run.append(row)
             progress.advance(row)
-            cost.add(row)
+            foresight.add(row)
             if send is not None:
                 send(row)
 
         await answer_all(waiting, answer, record, in_flight=in_flight)
-    if planned:
-        print_progress(f"{title}: {cost.beside(planned)}")
+    foresight.compare()
+
+
+@dataclass
+class _Foresight:
+    """Says what a start's questions will take, and at its end how far off that was.
+
+    That is before the first of them if the folder has answers to judge by, else once ``enough`` are answered.
+    """
+
+    run: RunFolder
+    title: str
+    left: int
+    enough: int
+    planned: RunEstimate | None = None
+    cost: RunCost = field(default_factory=RunCost)
+
+    def __post_init__(self) -> None:
+        if len(self.run.answered) >= FEWEST:  # a folder may hold further questions
+            self._judge()
+
+    def add(self, row: Row) -> None:
+        """Count a finished question, which is in the folder already."""
+        self.cost.add(row)
+        self.left -= 1
+        if self.planned is None and len(self.run.answered) == self.enough:
+            self._judge()
+
+    def compare(self) -> None:
+        """Print what it took, if something was expected."""
+        if self.planned:
+            print_progress(f"{self.title}: {self.cost.beside(self.planned)}")
+
+    def _judge(self) -> None:
+        if self.left < FEWEST or not (planned := estimate(self.run.path, self.left, len(self.run.answered))):
+            return
+        self.planned, self.cost = planned, RunCost()
+        print_progress(
+            f"{self.title}: about {planned} for {self.left:,} questions, judged by "
+            f"{planned.judged_by:,} that are answered"
+        )

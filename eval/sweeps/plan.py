@@ -1,9 +1,14 @@
-"""What a run or a sweep will take, judged by a pilot of some of its questions, which it then goes on from."""
+"""What a run or a sweep will take, judged by a pilot of some of its questions, which it then goes on from.
+
+A dry plan asks no model: by the methods' own code it tells what they ask for at most.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +18,12 @@ from annotated_types import Ge
 from corag.core.machine import visible_gpus
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
+from eval.experiment.backends import open_searched, require_index
+from eval.experiment.dry import check_fixed, open_dry
 from eval.experiment.estimate import FEWEST, RunEstimate, estimate
-from eval.experiment.run import RunConfig, answer_dataset
+from eval.experiment.executor import LocalExecutor
+from eval.experiment.run import RunConfig, answer_dataset, answer_with
+from eval.experiment.workers.config import WorkersConfig
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
 from eval.tables.ledger import read_ledger
 
@@ -28,9 +37,12 @@ class PlanConfig(SweepConfig):
     Attributes:
         pilot: questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the
             number in flight.
+        dry: run without a model: counts prompts with the passages that the index returns and takes every reply
+            at its longest. Gives an upper bound of tokens, searches and disk, and no time.
     """
 
     pilot: Annotated[int, Ge(0)] = 0
+    dry: bool = False
 
     @property
     def pilot_size(self) -> int:
@@ -71,6 +83,8 @@ def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
 
     They are answered in the very folders of the run or sweep, which keeps them. Raises as 'corag run' does.
     """
+    if config.dry:
+        return _plan_dry(config)
     if config.is_sweep:
         return _plan_sweep(SweepConfig(**config.options_of(SweepConfig)), config.pilot_size, openers)  # type: ignore[arg-type]
     run = RunConfig(**config.options_of(RunConfig))  # type: ignore[arg-type]
@@ -86,6 +100,41 @@ def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[Plann
     asyncio.run(answer_cells(pilots, openers))
     names = [cell.name for cell in test_cells] + [f"dev: {cell.name}" for cell in dev_cells]
     return [_planned(name, cell.folder, cell.questions) for name, cell in zip(names, cells, strict=True)]
+
+
+def _plan_dry(config: PlanConfig) -> list[PlannedRun]:
+    """Count what all questions ask for at most, by some of them, in folders that are thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = replace(config, out=folder, workers=WorkersConfig(kind="none"))
+        if config.is_sweep:
+            sweep = SweepConfig(**here.options_of(SweepConfig))  # type: ignore[arg-type]
+            check_fixed([cell.method for cells in plan_cells(sweep) for cell in cells])
+            planned = _plan_sweep(sweep, config.pilot_size, Openers(generator=open_dry))
+        else:
+            check_fixed(config.method)
+            run = RunConfig(**here.options_of(RunConfig))  # type: ignore[arg-type]
+            questions = run.load()
+            folders = asyncio.run(_answer_dry(run, draw_evenly(questions, config.pilot_size)))
+            planned = [_planned(name, path, questions) for name, path in folders.items()]
+        return [_all_of(each, config.folder) for each in planned]
+
+
+async def _answer_dry(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
+    for name in config.method:
+        config.of(name).check_files()
+    if config.searches:
+        require_index(config.retriever)
+    async with AsyncExitStack() as stack:
+        index = await stack.enter_async_context(open_searched(config.retriever)) if config.searches else None
+        executor = LocalExecutor(await stack.enter_async_context(open_dry(config.model)), index)
+        return {name: await answer_with(config, name, questions, executor) for name in config.method}
+
+
+def _all_of(planned: PlannedRun, folder: Path) -> PlannedRun:
+    """Return a dry plan's run with all of its questions before it, and no time."""
+    answered = {id_ for id_, line in read_lines(planned.folder).items() if not line.failed}
+    rest = estimate(planned.folder, planned.questions, len(answered)) if answered else None
+    return replace(planned, folder=folder, rest=rest and replace(rest, seconds=None), searching=0.0)
 
 
 def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]:

@@ -6,7 +6,6 @@ the bound it knows when nothing can be missing (:class:`retrieval.dense.search.F
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError
 from corag.core.lazy import importing
+from corag.core.machine import available_memory
 
 _BLOCK_ROWS = 1 << 16  # vectors that are multiplied at once
 _SCORE_BYTES = 256 << 20  # most that the scores of a block take
@@ -173,16 +173,4 @@ def _free_bytes(device: Any, sharers: int) -> float:
 
     if device.type == "cuda":
         return float(_GPU_SHARE * torch.cuda.mem_get_info(device)[0] / sharers)
-    return _CPU_SHARE * _available_bytes() / sharers
-
-
-def _available_bytes() -> int:
-    """Return the memory that the system says can be taken without swapping."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return _CPU_SHARE * available_memory() / sharers

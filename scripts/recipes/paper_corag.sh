@@ -24,9 +24,9 @@ if [ "${SMOKE:-}" ]; then
     out=results/paper_corag_smoke
     corpus=$out/world/corpus.jsonl index=$out/index encode=() sets=(world) learn=(world)
     model=default engine=(--model.backend transformers) few=(--limit 12)
-    corag=(--corag.preset small_model) rows=(--rows.max_length 768)
+    corag=(--corag.preset small_model) rows=(--rows.max_length 512)
     decoding=(--config scripts/configs/paper_corag_smoke.yaml) train=(--config training/configs/cpu.yaml
-        --tuning full --learning_rate 2e-5 --batch_size 2 --max_steps 4 --save_steps 2)
+        --tuning full --learning_rate 2e-5 --batch_size 2 --max_steps 2 --save_steps 1)
     export PARTS=${PARTS:-1}
 else
     out=results/paper_corag
@@ -64,7 +64,7 @@ tuned() { # FOLDER: how a model is named that was trained there
 cost() { python -m benchmarks.paper_costs corag; }
 index() {
     if [ "${SMOKE:-}" ]; then
-        corag world "$out/world" --passages 500 --train 40 --dev 16 --test 16 >&2
+        corag world "$out/world" --passages 500 --train 12 --dev 1 --test 12 >&2
         python scripts/recipes/as_multihopqa.py "$out/world/train.jsonl" "$out/world/learn.multihopqa.jsonl"
         python scripts/recipes/as_multihopqa.py "$out/world/test.jsonl" "$out/world/decode.multihopqa.jsonl"
     fi

@@ -15,7 +15,7 @@ bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 if [ "${SMOKE:-}" ]; then
     dataset=smoke out=results/paper_ircot/smoke questions=results/paper_ircot/smoke/dev.jsonl
-    corpus=("$out/corpus.jsonl") form=auto index=$out/index dev=(--limit 10) test=(--skip 10 --limit 12)
+    corpus=("$out/corpus.jsonl") form=auto index=$out/index dev=(--limit 4) test=(--skip 4 --limit 6)
     config=(--config eval/configs/paper_ircot.yaml --config scripts/configs/paper_ircot_smoke.yaml)
     sets=scripts/configs/paper_ircot_smoke_sets.yaml
 else
@@ -41,7 +41,7 @@ options=("${config[@]}" --questions "$questions" --retriever.index "$index")
 cost() { python -m benchmarks.paper_costs ircot; }
 index() {
     if [ "${SMOKE:-}" ]; then
-        corag world "$out" --passages 500 --train 40 --dev 22 --test 10 >&2
+        corag world "$out" --passages 500 --train 4 --dev 10 --test 1 >&2
     elif [ ! -d prompts-of-ircot/prompts ]; then
         git clone --depth 1 https://github.com/StonyBrookNLP/ircot prompts-of-ircot >&2
     fi

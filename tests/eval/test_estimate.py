@@ -82,11 +82,24 @@ def test_a_run_that_goes_on_tells_what_is_left_and_then_how_far_off_that_was(
 
     assert "judged by" not in start(12)
     told = start(24)
-    assert re.search(r"^mine: about .* computed tokens .*, judged by 12 that are answered$", told, re.M)
+    planned = r"^mine: about .* computed tokens .* for 12 questions, judged by 12 that are answered$"
+    assert re.search(planned, told, re.M)
     assert re.search(
-        r"^mine: it took 0:00 and .* computed tokens, .* and [\d.]+ times what was exp", told, re.M
+        r"^mine: it took \d:\d\d and .* computed tokens, .* and [\d.]+ times what was exp", told, re.M
     )
     assert "judged by" not in start(24), "nothing is left"
+
+
+def test_a_new_run_tells_it_once_twenty_are_answered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executor = LocalExecutor(ScriptedGenerator(lambda request: "Town"), None)
+    many = [Question(f"{number}", "Where?", ("Town",)) for number in range(50)]
+    with RunFolder(tmp_path / "run", SETTINGS, START) as run:
+        asyncio.run(answer_into(run, many, answer, executor, title="mine", batch_size=4))
+    told = capsys.readouterr().err
+    assert len(re.findall(r"^mine: about .* for 30 questions, judged by 20 that are", told, re.M)) == 1
+    assert len(re.findall(r"^mine: it took .* times what was expected$", told, re.M)) == 1
 
 
 def test_a_plan_answers_a_pilot_in_the_folders_of_the_sweep(

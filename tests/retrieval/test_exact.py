@@ -43,7 +43,7 @@ def test_exact_search_is_the_obvious_one(
     seed: int, devices: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch_search, "_BLOCK_ROWS", 37)
-    monkeypatch.setattr(torch_search, "_available_bytes", lambda: 2_000 * seed)  # some stay in the file
+    monkeypatch.setattr(torch_search, "available_memory", lambda: 2_000 * seed)  # some stay in the file
     chance = np.random.default_rng(seed)
     rows, dimension = int(chance.integers(1, 400)), int(chance.choice([1, 3, 24, 200]))
     vectors = chance.standard_normal((rows, dimension)).astype(np.float32)

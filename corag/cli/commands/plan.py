@@ -4,7 +4,8 @@
     corag plan --config eval/configs/world.yaml
 
 A pilot of some questions, drawn evenly from all, is answered by every method or cell. 'corag run' or 'corag
-sweep' with the same options goes on from there, so nothing is asked twice.
+sweep' with the same options goes on from there, so nothing is asked twice. With --dry true no model is asked:
+the plan then tells what tokens and searches are at most.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from corag.cli.result import CommandResult
-from corag.core.machine import count_cores
+from corag.core.machine import available_memory, count_cores
 from corag.core.runs.environment import gpu_names
-from eval.experiment.estimate import FEWEST, short
+from eval.experiment.estimate import FEWEST, RunEstimate, short
 from eval.experiment.progress import clock
 from eval.sweeps.plan import PlanConfig, PlannedRun, plan_runs
 from eval.sweeps.sweep import Openers
@@ -57,31 +58,54 @@ def main(config: PlanConfig) -> CommandResult:
 
 def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
     """Yield what the table does not show: sums, the bottleneck, what is there, and how to go on."""
-    rests = [each.rest for each in planned if each.rest]
-    if len(rests) < len(planned):
-        yield f"Fewer than {FEWEST} questions were answered where there is no figure: nothing to judge by."
-    if rests:
-        seconds, size = sum(rest.seconds or 0.0 for rest in rests), sum(rest.bytes for rest in rests)
-        yield (
-            f"In all {clock(seconds)} with engine and index open, "
-            f"{short(sum(rest.computed for rest in rests))} computed tokens; judged by {rests[0].judged_by} "
-            "questions each. Caches were cold for the first of them, so longer runs are rather quicker."
-        )
+    if rests := [each.rest for each in planned if each.rest]:
+        yield from (at_most if config.dry else in_all)(rests)
+        size = sum(rest.bytes for rest in rests)
         free = shutil.disk_usage(existing(config.folder)).free
         enough = "" if free > 2 * size else ": too little"
         yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
+    if len(rests) < len(planned):
+        yield f"Fewer than {FEWEST} questions were answered where there is no figure: nothing to judge by."
+    memory = available_memory()
     for folder in map(Path, config.retriever.index):
         if folder.is_dir():
             size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            yield f"Index {folder}: {size / 1e9:,.2f} GB, best in the system's page cache."
-    if slow := [each.name for each in planned if each.searching > _MOSTLY]:
+            fits = "fits" if size < memory else "does not fit, so searches will read the disk: it should fit"
+            yield f"Index {folder}: {size / 1e9:,.2f} GB, which {fits} into the memory that is free."
+    if not config.dry and (slow := [each.name for each in planned if each.searching > _MOSTLY]):
         yield f"Bottleneck: the searches of {', '.join(slow)}. More search servers or a smaller index help."
-    elif rests:
+    elif rests and not config.dry:
         yield "Bottleneck: the engine."
     gpus = gpu_names()
-    yield f"Machine: {count_cores()} cores, {f'{len(gpus)} GPUs ({gpus[0]})' if gpus else 'no GPU'}."
-    command = "sweep" if config.is_sweep else "run"
-    yield f"'corag {command}' with the same options goes on from these answers."
+    kinds = f"{len(gpus)} GPUs ({gpus[0]})" if gpus else "no GPU"
+    yield f"Machine: {count_cores()} cores, {memory / 1e9:,.0f} GB of memory free, {kinds}."
+    if not config.dry:
+        command = "sweep" if config.is_sweep else "run"
+        yield f"'corag {command}' with the same options goes on from these answers."
+
+
+def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
+    """Yield the sums of a plan by a pilot, and how quick the pilot was."""
+    seconds, computed = sum(rest.seconds or 0.0 for rest in rests), sum(rest.computed for rest in rests)
+    yield (
+        f"In all {clock(seconds)} with engine and index open, {short(computed)} computed tokens; judged by "
+        f"{rests[0].judged_by} questions each. Caches were cold for the first of them, so longer runs are "
+        "rather quicker."
+    )
+    if seconds:
+        searches = sum(rest.searches for rest in rests) / seconds
+        pace = f"{computed / seconds:,.0f} computed tokens and {searches:,.1f} searches a second"
+        yield f"Pace of the pilot: {pace}."
+
+
+def at_most(rests: Sequence[RunEstimate]) -> Iterator[str]:
+    """Yield the sums of a dry plan, and what they leave out."""
+    tokens, searches = sum(rest.tokens for rest in rests), sum(rest.searches for rest in rests)
+    yield (
+        f"At most {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} questions each: "
+        "no model was asked. Replies have their longest length, no chain ends early, and nothing is in a "
+        "cache: an order of magnitude. Seconds are told by a pilot (without --dry)."
+    )
 
 
 def existing(folder: Path) -> Path:
