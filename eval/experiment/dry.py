@@ -1,4 +1,4 @@
-"""A model that computes nothing: by it a method's own code tells what it asks for at most.
+"""A model that computes nothing, with which a method's own code counts the tokens it needs at most.
 
 Prompts are counted with the real model's tokenizer and the passages that are really found. Every reply has
 its longest length and no chain ends early, so the sum is an upper bound, but for methods whose steps depend

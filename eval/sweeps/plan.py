@@ -1,6 +1,6 @@
 """What a run or a sweep will take, judged by a pilot of some of its questions, which it then goes on from.
 
-A dry plan asks no model: by the methods' own code it tells what they ask for at most.
+A dry plan runs the methods' own code without a model, for an upper bound.
 """
 
 from __future__ import annotations

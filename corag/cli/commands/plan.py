@@ -4,8 +4,8 @@
     corag plan --config eval/configs/world.yaml
 
 A pilot of some questions, drawn evenly from all, is answered by every method or cell. 'corag run' or 'corag
-sweep' with the same options goes on from there, so nothing is asked twice. With --dry true no model is asked:
-the plan then tells what tokens and searches are at most.
+sweep' with the same options goes on from there, so nothing is asked twice. --dry true runs no model and gives
+an upper bound of tokens, searches and disk.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def at_most(rests: Sequence[RunEstimate]) -> Iterator[str]:
     tokens, searches = sum(rest.tokens for rest in rests), sum(rest.searches for rest in rests)
     yield (
         f"At most {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} questions each: "
-        "no model was asked. Replies have their longest length, no chain ends early, and nothing is in a "
-        "cache: an order of magnitude. Seconds are told by a pilot (without --dry)."
+        "no model was run. Every reply has its longest length, no chain ends early and no cache helps: read it "
+        "as an order of magnitude. For seconds run a pilot (without --dry)."
     )
 
 
