@@ -37,8 +37,8 @@ class PlanConfig(SweepConfig):
     Attributes:
         pilot: questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the
             number in flight.
-        dry: run without a model: counts prompts with the passages that the index returns and takes every reply
-            at its longest. Gives an upper bound of tokens, searches and disk, and no time.
+        dry: run without a model: counts prompts with the passages that the index returns and takes every
+            reply at its longest. Gives an upper bound of tokens, searches and disk, and no time.
     """
 
     pilot: Annotated[int, Ge(0)] = 0
