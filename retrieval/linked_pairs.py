@@ -102,12 +102,13 @@ class LinkedPassages:
     def _pair(self, first: Passage, mention: Mention) -> LinkedPair | None:
         named = [self._store.row(row) for row in mention.rows]
         second, stop = named[0], mention.start + len(mention.text)
-        name = passage_name(second)
+        # Below a heading its words need not be repeated; an article that lacks its title is a part of one.
+        is_part = not second.source and not _has_name(second.text, mention.text)
         if (
             len({each.title for each in named}) > 1  # of two films of one name, which is meant?
-            or not mentions([second.text], [name])  # another article's part, or a list
-            or mentions([first.title], [name])
-            or mentions([second.text], [passage_name(first)])
+            or is_part
+            or _has_name(first.title, mention.text)
+            or _has_name(second.text, passage_name(first))
             or not _stands_alone(first.text, mention.start, stop)
             or not _brackets_fit(second.title, first.text)
         ):
@@ -115,11 +116,19 @@ class LinkedPassages:
         return LinkedPair(first, second, mention.start, stop)
 
 
-def _stands_alone(text: str, start: int, stop: int) -> bool:
-    """Whether a mention is no part of a longer name: no word with a capital stands right beside it.
+def _has_name(text: str, name: str) -> bool:
+    """Whether a text has a name; a single word counts as one if it is written as such."""
+    return mentions([text], [name]) and (name in text or not name[:1].isupper() or " " in name)
 
-    One word at the beginning of a sentence may be any word.
+
+def _stands_alone(text: str, start: int, stop: int) -> bool:
+    """Whether a mention is a name, and no part of a longer one: no word with a capital stands beside it.
+
+    Its own first word has a capital; one word at the beginning of a sentence may be any word.
     """
+    word = re.sub(r"^the\s+", "", text[start:stop], flags=re.IGNORECASE).split(" ")[0]
+    if word == word.lower() != word.upper():
+        return False
     before, after = text[:start].split(" ")[-2:], text[stop:].split(" ", 2)
     if text[stop : stop + 1] == " " and len(after) > 1 and after[1][:1].isupper():
         return False

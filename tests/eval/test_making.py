@@ -120,6 +120,8 @@ def test_a_passage_is_paired_with_what_it_names_and_not_with_what_only_looks_lik
     assert not named_in("It is by Copper Kettle.", replace(BAND, text="A band from Tessmark.")), (
         "another part"
     )
+    part = Passage("part", "Handbook > Copper Kettle", "Formed in 1963.", "handbook.md")
+    assert named_in("More in Copper Kettle.", part), "a heading's words are not repeated below it"
     back = replace(BAND, text="Copper Kettle is the band of Harbour Song.")
     assert not named_in("It is by Copper Kettle.", back), "a search for the first finds the second"
 
