@@ -153,7 +153,7 @@ LOOKED_FOR = {
     "EM of CoRAG on 2Wiki": "results/training_two_wiki.html",
     "gold passages": "help/faq.html",
     "resume": "help/faq.html",
-    "Qwen3 thinking": "guides/models_and_engines.html",
+    "Qwen3 thinking": "guides/models.html",
     "licence of models": "help/faq.html",
     "cost of tree search": "help/faq.html",
     "expected a whole number of at least": "help/errors.html",
