@@ -86,7 +86,7 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     if missing := [path for path in map(Path, paths) if not path.exists()]:
         raise DataError(f"there is no file or folder '{missing[0]}': check the path.")
     files = [path for path in map(Path, paths) if not path.is_dir()]
-    if len(files) < len(paths) or any(is_document(content_ending(file)) for file in files):
+    if len(files) < len(paths) or any(map(is_document, files)):
         return DOCUMENTS
     tables = [file for file in files if is_table(content_ending(file))]
     if strange := [

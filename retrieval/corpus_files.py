@@ -57,7 +57,7 @@ def _tables_of(folder: Path) -> list[str]:
     )
     tables = [name for name in names if content_ending(Path(name)) in ARROW_TABLES]
     documents = [
-        name for name in names if is_document(ending := content_ending(Path(name))) or ending == RECORDS
+        name for name in names if is_document(folder / name) or content_ending(Path(name)) == RECORDS
     ]
     if not tables or not all(_ABOUT_FOLDER.fullmatch(PurePosixPath(name).name) for name in documents):
         return []

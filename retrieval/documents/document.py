@@ -62,12 +62,14 @@ class Document:
     Attributes:
         notes: what a user should know of the reading.
         left_out: words of its text that are in no block, by what they are, such as "navigation".
+        source: the name of the file that this one was converted from; "" if it is itself the source.
     """
 
     title: str
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    source: str = ""
 
 
 class Writer:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from corag.core.compression import content_name
 from corag.core.errors import DataError
+from retrieval.documents import docling
 from retrieval.documents.readers import READERS
 from retrieval.index_building import is_beside_an_index, is_ours
 from retrieval.tables import is_table
@@ -32,9 +33,16 @@ def content_ending(file: Path) -> str:
     return Path(content_name(file)).suffix.lower()
 
 
-def is_document(ending: str) -> bool:
-    """Whether a file of this ending is a document though it is given alone: tables then hold passages."""
-    return ending in READERS and not is_table(ending)
+def is_readable(file: Path) -> bool:
+    """Whether a file among documents is one, or holds records; of .json files only docling's exports do."""
+    ending = content_ending(file)
+    return ending in ENDINGS and (ending != docling.ENDING or docling.is_export(file))
+
+
+def is_document(file: Path) -> bool:
+    """Whether a file is a document though it is given alone: tables then hold passages."""
+    ending = content_ending(file)
+    return ending in READERS and not is_table(ending) and is_readable(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +146,7 @@ class _FolderWalk:
                 file = Path(folder, name)
                 if name.startswith("."):
                     continue
-                if content_ending(file) in ENDINGS:
+                if is_readable(file):
                     files += self.file(file)
                 else:
                     self.skipped[file.suffix.lower() or "without an ending"] += 1
@@ -161,7 +169,7 @@ class _FolderWalk:
 def find_document(folder: Path) -> Path | None:
     """Return a file of a folder, or below it, that can be indexed; None if there is none."""
     files = (Path(above, name) for above, _, names in os.walk(folder) for name in sorted(names))
-    return next((file for file in files if content_ending(file) in ENDINGS), None)
+    return next((file for file in files if is_readable(file)), None)
 
 
 def _absolute(path: Path) -> str:

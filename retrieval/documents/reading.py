@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import orjson
 
@@ -210,7 +210,8 @@ def read_file(
     if not document.blocks:
         beside = ", ".join(f"{what} ({count:,} words)" for what, count in document.left_out.items())
         raise DataError(f"there is no text in it{f' but {beside}' if beside else ''}.")
-    passages = list(cut(document, file.name, cutting))
+    source = str(PurePosixPath(file.name).with_name(document.source)) if document.source else file.name
+    passages = list(cut(document, source, cutting))
     notes = [*document.notes, *describe_quality(block.text for block in document.blocks)]
     return FileReading(passages, "; ".join(notes), document.left_out)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _OFFICE = "open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx"
-_PICTURE = "a picture: recognise its text (OCR)"
+_PICTURE = "a picture: recognise its text (OCR), such as with docling"
 _CODE = "no text of a document: if it is to be searched, copy it to a .txt file"
 _NO_TEXT = "no text"
 _PANDOC = "turn it into .html (pandoc FILE -o FILE.html)"

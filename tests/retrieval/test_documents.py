@@ -813,7 +813,7 @@ async def test_a_folder_is_indexed_searched_changed_and_brought_up_to_date(
         "notes on 1 file(s):\n  latin1.txt: not UTF-8: read as cp1252 (Latin-1), a guess from few letters",
         "left out of the text of 38 file(s): navigation (38 words); documents.jsonl has the counts of each.",
         "left out: 3 by their ending (2 .png, 1 .dwg), 2 hidden.\n"
-        "  .png: a picture: recognise its text (OCR)\n"
+        "  .png: a picture: recognise its text (OCR), such as with docling\n"
         "  .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
     ]
     (hit,) = await search(tmp_path / "bm25", "Esmouth number 172 glass", 1)

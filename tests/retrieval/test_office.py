@@ -207,6 +207,76 @@ def test_rtf_gives_paragraphs_and_characters_of_its_code_page(tmp_path: Path) ->
     assert "headings" in note_of(tmp_path / "a.rtf")
 
 
+# What docling has read
+
+
+def docling_export(source: str, mimetype: str, items: list[dict[str, object]]) -> bytes:
+    """Return an export of docling 2 (schema 1.10): its texts, tables and pictures, of which pages."""
+    parts: dict[str, list[dict[str, object]]] = {"texts": [], "tables": [], "pictures": []}
+    body = []
+    for item in items:
+        kind = "tables" if "data" in item else "pictures" if item["label"] == "picture" else "texts"
+        reference = {"$ref": f"#/{kind}/{len(parts[kind])}"}
+        prov = [{"page_no": item.pop("page")}] if "page" in item else []
+        parts[kind].append({"content_layer": "body", "children": [], "prov": prov, **item})
+        if not item.get("inside"):
+            body.append(reference)
+    origin = {"filename": source, "mimetype": mimetype}
+    return orjson.dumps(
+        {
+            "schema_name": "DoclingDocument",
+            "version": "1.10.0",
+            "origin": origin,
+            **parts,
+            "body": {"children": body},
+        }
+    )
+
+
+def test_what_docling_exported_is_cited_by_the_file_that_it_was_made_of(tmp_path: Path) -> None:
+    def row(*texts: str, header: bool = False) -> list[dict[str, object]]:
+        return [{"text": text, "column_header": header} for text in texts]
+
+    items: list[dict[str, object]] = [
+        {"label": "page_header", "content_layer": "furniture", "text": "ACME confidential", "page": 1},
+        {"label": "title", "text": "Bridges", "page": 1},
+        {"label": "section_header", "level": 1, "text": "History", "page": 1},
+        {"label": "text", "text": "Built in 1931.", "page": 1},
+        {"label": "list_item", "marker": "1.", "text": "Red at first.", "page": 1},
+        {"label": "caption", "text": "Table 1: costs", "page": 2, "inside": True},
+        {"label": "table", "page": 2, "captions": [{"$ref": "#/texts/5"}],
+         "data": {"grid": [row("Year", "Cost", header=True), row("1931", "2 million")]}},
+        {"label": "text", "text": "a label within it", "page": 2, "inside": True},
+        {"label": "picture", "page": 2, "children": [{"$ref": "#/texts/6"}]},
+    ]  # fmt: skip
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "scans" / "tr9.json").write_bytes(docling_export("tr9.pdf", "application/pdf", items))
+    (tmp_path / "settings.json").write_text("{}")
+    (tmp_path / "a.txt").write_text("Beside it.")
+    report = CorpusReport()
+    passages = list(read_corpus([tmp_path], "auto", report))
+    assert [(each.citation, each.text) for each in passages[1:]] == [
+        ("Bridges > History (scans/tr9.pdf, page 1)", "Built in 1931.\n1. Red at first."),
+        ("Bridges > History (scans/tr9.pdf, page 2)", "Table 1: costs\nYear: 1931 | Cost: 2 million"),
+    ]
+    assert report.files[-1].left_out == {"page headers and footers": 2, "words in drawings": 4}
+    assert detect_format([tmp_path / "settings.json"]) == "jsonl"
+    assert detect_format([tmp_path / "scans" / "tr9.json"]) == "documents"
+
+
+def test_slides_that_docling_read_are_cited_as_slides(tmp_path: Path) -> None:
+    kind = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+    items: list[dict[str, object]] = [
+        {"label": label, "text": text, "page": page}
+        for page in (1, 2)
+        for label, text in (("title", f"Part {page}"), ("paragraph", f"Text {page}."))
+    ]
+    assert cited(tmp_path / "deck.json", docling_export("deck.pptx", kind, items)) == [
+        ("deck > Part 1 (deck.pptx, slide 1)", "Text 1."),
+        ("deck > Part 2 (deck.pptx, slide 2)", "Text 2."),
+    ]
+
+
 # What cannot be read, and what is left out
 
 
@@ -223,6 +293,8 @@ def test_rtf_gives_paragraphs_and_characters_of_its_code_page(tmp_path: Path) ->
         ),
         ("a.ipynb", b"{", "it is damaged, or no notebook"),
         ("a.ipynb", orjson.dumps({"worksheets": []}), "no notebook of format 4"),
+        ("a.json", b'{"schema_name": "DoclingDocument"', "it is damaged, or no export of docling"),
+        ("a.json", b'{"a": "DoclingDocument"}', "it is JSON, but no export of docling"),
         ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of an Office before 2007"),
     ],
 )
@@ -253,7 +325,7 @@ def test_files_that_are_left_out_are_listed_with_what_to_do(tmp_path: Path) -> N
         "  .doc, .odt: open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx",
         "  .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
         "  .msg: save the mails as .eml",
-        "  .png: a picture: recognise its text (OCR)",
+        "  .png: a picture: recognise its text (OCR), such as with docling",
     ]
     os.rename(tmp_path / "old.doc", tmp_path / "named.rst")
     with pytest.raises(DataError, match=r"its ending is none of .*: turn it into \.html \(pandoc"):
