@@ -60,7 +60,9 @@ PROGRAMS: dict[str, type] = {
     "training/experimental/dpo.py": DpoConfig,
     "training/experimental/grpo.py": GrpoConfig,
 }
-OTHERS = tuple("source vllm sbatch export cd git hf pip uv docling podman useradd install sudo systemctl".split())
+OTHERS = tuple(
+    "source vllm sbatch export cd git hf pip uv docling podman useradd install sudo systemctl".split()
+)
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --multi_gpu --config_file --no-deps --help --print_config --config --json --my_method.k "
