@@ -104,6 +104,13 @@ def fill_in(text: str) -> str:
     return re.sub(rf"^<!-- ({'|'.join(MADE)})(?:: (.*?))? -->$", made, text, flags=re.MULTILINE)
 
 
+def on_page_context(context: Any, page: Page, config: MkDocsConfig, nav: Navigation) -> None:
+    """Leave the messages out of the table of contents: they are many, and search finds them."""
+    if page.file.src_uri == "help/errors.md":
+        for heading in (each for top in page.toc for each in top.children):
+            heading.children.clear()
+
+
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
     """Keep the navigation for llms.txt."""
     _nav[:] = [nav]

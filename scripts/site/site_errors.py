@@ -44,5 +44,6 @@ def _part(messages: list[str]) -> str:
     shown = re.sub(r"([\\`*_{}\[\]()#+\-.!])", r"\\\1", html.escape(title, quote=False))
     anchor = hashlib.sha256(messages[0].encode()).hexdigest()[:10]
     wordings = [" ".join(each.partition(": ")[2].split()) for each in messages]
-    body = "".join(f"<p>{html.escape(each, quote=False)}</p>\n" for each in wordings)
+    further = [each for each in wordings if each != title]  # a short message is its heading
+    body = "".join(f"<p>{html.escape(each, quote=False)}</p>\n" for each in further)
     return f"### {shown} {{ #m-{anchor} }}\n\n<div>\n<p><code>{kind}</code></p>\n{body}</div>\n"

@@ -16,6 +16,13 @@ class Ours(griffe.Extension):
         if obj.docstring:
             obj.docstring.value = plain_roles(obj.docstring.value)
 
+    def on_attribute(self, *, attr: griffe.Attribute, **kwargs: Any) -> None:
+        """Name an option's type without its bounds, which its text tells."""
+        kind = attr.annotation
+        if isinstance(kind, griffe.ExprSubscript) and kind.canonical_name == "Annotated":
+            inner = kind.slice
+            attr.annotation = inner.elements[0] if isinstance(inner, griffe.ExprTuple) else inner
+
     def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
         """Take the label off what ``waits`` decorates: whoever calls it gets the result."""
         if any("waits" in str(each.value) for each in func.decorators):

@@ -127,9 +127,8 @@ def test_every_command_and_every_option_of_a_method_has_a_line(site: Path) -> No
 
 @pytest.mark.slow
 def test_every_message_on_file_is_found_by_search(searched: list[dict[str, str]]) -> None:
-    texts = [
-        html.unescape(each["text"]) for each in searched if each["location"].startswith("help/errors.html#m-")
-    ]
+    records = [each for each in searched if each["location"].startswith("help/errors.html#m-")]
+    texts = [html.unescape(f"{each['title']} {each['text']}") for each in records]
     everything = "\n".join(" ".join(text.split()) for text in texts)
     stored = [each for tests in messages().values() for test in tests.values() for each in test]
     lacking = {each for each in stored if " ".join(each.partition(": ")[2].split()) not in everything}
