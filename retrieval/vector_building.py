@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from corag.core.pace import pace
 from corag.core.types import Passage
 from retrieval.config import IndexConfig
 from retrieval.corpora import DOCUMENTS
@@ -90,13 +91,13 @@ def _finished(store: PassageStore, folder: Path, cut_note: str, recall_note: str
 
 def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
     """Read passages that are being stored to their end, list their ids, open the store."""
-    reported = time.monotonic()
+    began = reported = time.monotonic()
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         for rows, passage in enumerate(passages, 1):
             ids.write(f"{passage.id}\n")
             if time.monotonic() - reported >= _REPORT_EVERY_S:
                 reported = time.monotonic()
-                report(f"{rows:,} passages read")
+                report(f"{rows:,} passages read, {pace(rows, reported - began)}")
     return PassageStore(folder)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,6 +48,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repositories = dict(repositories)
         self.torn: dict[str, int] = {}
+        self.pause = 0.0  # between the tenths of a file
         self.sent: list[str] = []
 
     @property
@@ -143,7 +145,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content[: len(content) // 2] if torn else content)
+            sent = content[: len(content) // 2] if torn else content
+            part = len(sent) // 10 + 1 if self.server.pause else len(sent) or 1
+            for start in range(0, len(sent), part):
+                time.sleep(self.server.pause)
+                self.wfile.write(sent[start : start + part])
         if torn:
             self.close_connection = True
             self.wfile.flush()

@@ -14,7 +14,8 @@ from typing import Any
 from transformers import TrainerCallback
 
 from corag.core.files import write_atomically
-from eval.experiment.progress import clock
+from corag.core.pace import clock
+from training.expected import describe_expected
 
 METRICS = "metrics.jsonl"
 _FEWEST_LINES = 10  # of a training, if it has so many steps
@@ -34,8 +35,13 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._start_time, self._start_step, self._start_tokens = time.monotonic(), 0, 0.0
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count from the step that a resumed training starts at, and log a short one often enough."""
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, train_dataloader: Any = None, **_: Any
+    ) -> None:
+        """Say what is to come; count from a resumed training's step, and log a short one often enough."""
+        if state.is_world_process_zero:
+            expected = describe_expected(args, state, model, getattr(train_dataloader, "dataset", None))
+            sys.stderr.write(f"corag: {expected}\n")
         self._start_time, self._start_step = time.monotonic(), state.global_step
         # Tokens are counted anew in each process, but for GRPO's.
         self._start_tokens = float(state.num_input_tokens_seen)
@@ -51,7 +57,7 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
         remaining = f", about {clock(seconds_left)} left" if seconds_left >= 1 else ""
         reward = f", reward {logs['reward']:.3f}" if logs.get("reward") is not None else ""
         tokens = float(logs.get("num_tokens", 0)) - self._start_tokens
-        speed = f", {tokens / seconds:,.0f} tokens/s" if tokens > 0 else ""
+        speed = f", {tokens / seconds:,.0f} tokens/s" if tokens > 0 else f", {steps / seconds:,.2f} steps/s"
         sys.stderr.write(
             f"corag: step {state.global_step} of {state.max_steps}, loss {float(logs['loss']):.3f}{reward}"
             f"{speed}{remaining}\n"

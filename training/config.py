@@ -91,7 +91,8 @@ class LoopOptions(Options):
         eval_steps: steps between evaluations of the loss, one per task; 0 for the end only.
         save_steps: steps between checkpoints, from which an interrupted training resumes; 0 for none.
         logging_steps: steps between log lines of the loss.
-        report_to: experiment tracker: "none", "tensorboard", "wandb" or any other that transformers supports.
+        report_to: experiment tracker: "none", "tensorboard", "wandb", "trackio" or another that transformers
+            supports; its package must be installed.
         seed: seed of the adapter's initialisation and of the order of the rows.
         trainer: any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a
             mapping, such as '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'.

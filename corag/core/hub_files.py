@@ -21,6 +21,7 @@ from typing import Literal, Self
 
 from corag.core.errors import ConfigError, reason
 from corag.core.installation import require
+from corag.core.pace import bytes_pace
 
 PREFIX = "hub:"
 _NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")
@@ -177,7 +178,7 @@ class HubFiles:
                 f"{self} needs {file_size(missing)}, but '{place}' has {file_size(free)} left: make room, or "
                 "set HF_HOME to a folder on a larger disk."
             )
-        paths, done, told = [], 0, 0.0
+        paths, done, told, began = [], 0, 0.0, time.monotonic()
         for number, name in enumerate(names, 1):
             try:
                 path = hf_hub_download(
@@ -192,9 +193,8 @@ class HubFiles:
             done += sizes[name] if name not in cached else 0
             if missing and (number == len(names) or time.monotonic() - told > _PAUSE):
                 told = time.monotonic()
-                report(
-                    f"{self}: {number:,} of {len(names):,} files, {file_size(done)} of {file_size(missing)}"
-                )
+                speed = bytes_pace(done, told - began, missing)
+                report(f"{self}: {number:,} of {len(names):,} files, {speed}")
         return paths
 
 

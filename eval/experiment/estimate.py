@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from corag.core.pace import clock
 from corag.core.runs.folder import TRACES, read_attempts
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import TokenUsage
-from eval.experiment.progress import clock
 
 FEWEST = 10
 """Questions by which others can be judged at all."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column
 
+from corag.core.pace import clock
 from corag.core.runs.rows import Row
 
 LINE_SECONDS = 15.0  # least, between lines
@@ -154,14 +155,3 @@ def _bar(console: Console) -> progress.Progress:
 def print_progress(line: str) -> None:
     """Print a line where progress is shown: on standard error."""
     Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
-
-
-def clock(seconds: float) -> str:
-    """Write a time as hours, minutes and seconds.
-
-    >>> clock(3725.4), clock(59)
-    ('1:02:05', '0:59')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.machine import count_threads
+from corag.core.pace import pace
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.dense.build import INDEX, VectorSource
 from retrieval.dense.compressed import RANGE_ROWS, REFINE, measure_recall, write_codes
@@ -73,12 +74,13 @@ def _build_in_memory(
     shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> None:
     index = _hnsw(shards, config) if config.faiss in GRAPHS else _trained_ivfpq(shards, config)
-    reported = time.monotonic()
+    began = reported = time.monotonic()
     for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
         if time.monotonic() - reported >= _REPORT_EVERY_S:
             reported = time.monotonic()
-            report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index")
+            speed = pace(index.ntotal, reported - began, shards.rows)
+            report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index, {speed}")
     write_index(index, folder)
 
 

@@ -7,6 +7,7 @@ Pyserini's users expect. An index that ``corag index`` built also has a passage 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +19,7 @@ import orjson
 
 from corag.core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
 from corag.core.machine import count_threads
+from corag.core.pace import pace
 from corag.core.prompting.shorten import longest_beginning
 from corag.core.types import Hit, Passage
 from corag.core.words import count_words, word_spans
@@ -69,7 +71,7 @@ def build_lucene(
         options += ["-language", language]
     with writing_lucene(folder):
         indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
-        stream, count = iter(passages), 0
+        stream, count, began = iter(passages), 0, time.monotonic()
         try:
             while chunk := [_document(passage, language) for passage in islice(stream, _INDEX_CHUNK)]:
                 added = indexer.addRawDocuments(chunk)
@@ -79,7 +81,8 @@ def build_lucene(
                         f"{count + len(chunk):,}: is there space left for '{folder}'?"
                     )
                 if count // 100_000 < (count + added) // 100_000:
-                    report(f"{count + added:,} passages indexed")
+                    speed = pace(count + added, time.monotonic() - began)
+                    report(f"{count + added:,} passages indexed, {speed}")
                 count += added
         except BaseException:
             indexer.close(False)  # nobody will search it, and merging may take minutes

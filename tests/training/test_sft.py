@@ -360,7 +360,13 @@ def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
 ) -> None:
     config = options(max_steps=4, save_steps=2, logging_steps=10)
     main(config)
-    assert "corag: begins: float32, 4 rows a step, attention" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "corag: begins: float32, 4 rows a step, attention" in said
+    before, _, after = said.partition("corag: step 1 of 4")
+    assert re.search(
+        r"corag: 4 steps of 4 rows to go, about [\d,]+ tokens: roughly [\d:]+, judged by", before
+    )
+    assert after and "of 4 rows to go" not in after
     out = Path(config.out)
     shutil.rmtree(out / "checkpoints/checkpoint-4")
     manifest = json.loads((out / "training.json").read_text())
@@ -368,6 +374,7 @@ def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
     main(config)
     said = capfd.readouterr().err
     assert "corag: goes on from checkpoint-2: float32" in said and "step 2 of" not in said
+    assert "corag: 2 steps of 4 rows to go" in said
     # Few steps are all told, however seldom the loss is logged.
     assert re.findall(r"step (\d) of 4, loss [\d.]+, [\d,]+ tokens/s", said) == ["3", "4"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.machine import available_memory, count_cores
+from corag.core.pace import clock
 from corag.core.runs.environment import gpu_names
 from eval.experiment.estimate import FEWEST, RunEstimate, short
-from eval.experiment.progress import clock
 from eval.sweeps.plan import PlanConfig, PlannedRun, plan_runs
 from eval.sweeps.sweep import Openers
 from eval.tables.printing import figures_table, wide_console

@@ -1,0 +1,69 @@
+"""How fast some work goes and how long the rest of it takes: the end of every line of progress."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+def clock(seconds: float) -> str:
+    """Write a time as hours, minutes and seconds.
+
+    >>> clock(3725.4), clock(59)
+    ('1:02:05', '0:59')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def pace(done: float, seconds: float, total: float = 0) -> str:
+    """Write how many things are done in a second and, where their number is known, the time that is left.
+
+    >>> pace(12_000, 60), pace(12, 60, 24)
+    ('200/s', '0.20/s, 1:00 left')
+    """
+    rate = done / max(seconds, 1e-6)
+    words = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2f}/s"
+    return f"{words}{_left(done, rate, total)}"
+
+
+def bytes_pace(done: float, seconds: float, total: float = 0) -> str:
+    """Write the same of bytes.
+
+    >>> bytes_pace(3e9, 30, 16e9)
+    '3.0 of 16.0 GB, 100.0 MB/s, 2:10 left'
+    """
+    rate = done / max(seconds, 1e-6)
+    size, unit = (1e9, "GB") if max(done, total) >= 1e9 else (1e6, "MB")
+    of = f" of {total / size:,.1f}" if total else ""
+    return f"{done / size:,.1f}{of} {unit}, {rate / 1e6:,.1f} MB/s{_left(done, rate, total)}"
+
+
+def _left(done: float, rate: float, total: float) -> str:
+    # Of less than a hundredth nobody can judge the rest.
+    return f", {clock((total - done) / rate)} left" if total > done >= max(0.01 * total, 1) else ""
+
+
+@contextmanager
+def reporting(line: Callable[[float], str], report: Callable[[str], None], every: float) -> Iterator[None]:
+    """Report a line every so many seconds for the length of a block, from another thread.
+
+    ``line``: makes it, from the seconds since the beginning; of an empty one nothing is reported.
+    """
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(every):
+            if text := line(time.monotonic() - began):
+                report(text)
+
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        telling.join()
