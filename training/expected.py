@@ -42,7 +42,7 @@ def describe_expected(args: Any, state: Any, model: Any, dataset: Any) -> str:
     learns = sum(each.numel() for each in model.parameters() if each.requires_grad)
     per_weight = 4 + 2 * (learns > 0.5 * weights) + 2 * bool(args.gradient_checkpointing)
     micro_batch = max(1, round(tokens / args.gradient_accumulation_steps))
-    speed = _SHARE * _multiplications(*(min(_MOST, each) for each in (micro_batch, width, inner)), args)
+    speed = _SHARE * _multiplications(micro_batch, width, inner, args)
     seconds = steps * tokens * per_weight * weights / speed
     all_tokens = steps * tokens * args.world_size
     return (
@@ -75,6 +75,7 @@ def _matrices(model: Any) -> tuple[int, int, int]:
 
 def _multiplications(rows: int, width: int, inner: int, args: Any) -> float:
     """Return how many operations a second a product of such matrices does here, by timing some."""
+    rows, width, inner = (min(_MOST, each) for each in (rows, width, inner))
     kind = torch.bfloat16 if args.bf16 else torch.float32
     # Not random numbers: the training's own must not depend on whether something was timed before it.
     left = torch.full((rows, width), 0.5, dtype=kind, device=args.device)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError  # the error alone: torch reads such files with a reader of its own
+from typing import Any
 
 from corag.core.errors import ConfigError, reason
 from corag.core.pace import bytes_pace, reporting
@@ -91,7 +92,7 @@ def _weights_size(name: str) -> int:
     """Return the bytes of a model's weights on the hub, in the format that is fetched; 0 if not known."""
     from huggingface_hub import HfApi
 
-    siblings = []
+    siblings: list[Any] = []
     with suppress(Exception):  # it is for people only, and the download itself tells what is wrong
         siblings = HfApi().model_info(name, files_metadata=True, timeout=10).siblings or []
     for ending in (".safetensors", ".bin"):
