@@ -21,7 +21,7 @@ from corag.core.types import CandidateAnswer, Question, TokenUsage
 from eval.datasets.corpora import index_aliases
 from eval.scoring.rows import ScoredRow, Scores, strip_unscored
 from eval.scoring.scorers import Scorer
-from eval.statistics.comparisons import Against, against_each_other
+from eval.statistics.comparisons import Against, Leading, against_each_other
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import pareto_set
 from eval.tables.adapters import MARK
@@ -29,6 +29,7 @@ from eval.tables.candidates import METRICS, candidate_set, list_candidates
 from eval.tables.columns import ReportColumn, Summary, report_columns
 from eval.tables.results import ResultsTable, table_of_scored
 from eval.tables.runs import Run, ScoredRuns, read_manifests, score_runs
+from eval.tables.verdicts import leading_of, verdict
 
 SHOWN_MEASURES = ("em", "f1")
 Candidates = Mapping[str, Sequence[CandidateAnswer]]
@@ -166,7 +167,8 @@ class Overview:
         dataset: its dataset.
         scorer: the scorer's title.
         n: how many questions all runs have.
-        verdict: which run is the best and how sure that is, in a sentence.
+        verdict: which run is the best and whether that is sure, in a sentence.
+        leading: what that is made of; None where nothing was tested.
         notes: what a reader must know beside the figures, such as which questions are left out.
         paired: whether all runs have the same questions.
         recall_at: recall is over so many passages.
@@ -184,6 +186,7 @@ class Overview:
     scorer: str
     n: int
     verdict: str
+    leading: Leading | None
     notes: Sequence[str]
     paired: bool
     recall_at: int
@@ -218,7 +221,8 @@ def describe(runs: ReportRuns) -> Described:
         dataset=first.dataset,
         scorer=scored.scoring,
         n=len(scored.questions),
-        verdict=table.verdict,
+        verdict=verdict(table.summaries, table.leaders, brief=True),
+        leading=leading_of(table.leaders),
         notes=table.sentences,
         paired=scored.paired,
         recall_at=scored.recall_at,

@@ -11,14 +11,20 @@ from eval.tables.columns import Summary, percent
 _NAMED = 3  # runs that are named one by one
 
 
-def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str:
+def leading_of(leaders: Mapping[str, Leading]) -> Leading | None:
+    """Return who leads by F1; by EM, or else the first measure that there is, without F1."""
+    return leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()), None)
+
+
+def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, brief: bool = False) -> str:
     """Return which run is the best by F1 and how sure that is; "" for one run, or without gold answers.
 
-    ``leaders``: of the runs of these summaries. By EM, or else the first measure that there is, without F1.
+    ``leaders``: of the runs of these summaries. ``brief``: without how it was tested and what so many
+    questions can show, for a page that shows both beside it.
     """
-    if len(summaries) < 2 or not leaders:
+    leading = leading_of(leaders)
+    if len(summaries) < 2 or not leading:
         return ""
-    leading = leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()))
     by_name = {each.method: each for each in summaries}
     title = measure_title(leading.measure, summaries[0].recall_at)
     top = percent(by_name[leading.best[0]].measured[leading.measure])
@@ -26,19 +32,20 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str
     on = f"on {count_questions(*leading.sizes)}"
     if not others:
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
-    how = f"paired sign-flip tests, Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
-    if not leading.worse and not leading.even:
-        return f"{_list(leading.best)} {_have(leading)} the highest {title}, {top}. {_untested(leading)}"
-    if not leading.worse:
-        sentence = f"No difference in {title} is significant {on} ({how})."
-        highest = f"The highest is {_list(leading.best)}, {top}."
-        return " ".join(filter(None, [sentence, highest, _power(leading), _untested(leading)]))
+    tests = f"paired sign-flip tests, Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
+    how = "" if brief else f" ({tests})"
     first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
+    if not leading.worse and not leading.even:
+        return f"{first[:-1]}. {_untested(leading)}"
+    if not leading.worse:
+        sentence = f"{first} but no difference is significant {on}{how}."
+        power = "" if brief else _power(leading)
+        return " ".join(filter(None, [sentence, power, _untested(leading)]))
     if len(others) == len(leading.worse):
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
-        return f"{first} significantly above {which} {on} ({how})."
+        return f"{first} significantly above {which} {on}{how}."
     even = f" but not above {_list(leading.even)}" if leading.even else ""
-    sentence = f"{first} significantly above {_list(leading.worse)}{even} {on} ({how})."
+    sentence = f"{first} significantly above {_list(leading.worse)}{even} {on}{how}."
     return " ".join(filter(None, [sentence, _untested(leading)]))
 
 

@@ -1,10 +1,13 @@
 """Headless Chromium, driven by the tests of the report."""
 
+import base64
+import importlib.util
 import os
 import time
 from pathlib import Path
 from urllib.parse import urlencode
 
+import pypdfium2
 import pytest
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -94,6 +97,33 @@ class Browser:
             Path(folder).mkdir(parents=True, exist_ok=True)
             time.sleep(0.3)
             self.driver.save_screenshot(str(Path(folder) / f"report-{name}.png"))
+
+    def serious(self, **options):
+        """Return the serious violations that axe-core finds in each theme."""
+        spec = importlib.util.find_spec("axe_playwright_python")
+        if spec is None or spec.origin is None:
+            pytest.skip("axe-core is not installed: it comes with the package axe-playwright-python")
+        axe = (Path(spec.origin).parent / "axe.min.js").read_text()
+        found = []
+        for theme in ("light", "dark"):
+            self.run("document.documentElement.dataset.theme = arguments[0]", theme)
+            self.run(f"if (!window.axe) {{ {axe} }}")
+            self.run("window.found = null; axe.run(arguments[0]).then((each) => { window.found = each; })", options)
+            result = self.until("return window.found", seconds=120)
+            assert len(result["passes"]) > 10, "it has looked"
+            found += [
+                (theme, each["id"], [node["target"] for node in each["nodes"]])
+                for each in result["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+        return found
+
+    def printed(self):
+        """Return the texts of the pages that are printed on A4, without backgrounds."""
+        sheet = {"printBackground": False, "paperWidth": 8.27, "paperHeight": 11.69}
+        data = base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", sheet)["data"])
+        pages = pypdfium2.PdfDocument(data)
+        return [page.get_textpage().get_text_range() for page in pages]
 
     def errors(self):
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]

@@ -302,14 +302,20 @@ def test_the_first_screen_says_what_was_measured_and_how_sure_it_is(browser, sma
     browser.width(1280, 900)
     browser.open(small)
     assert browser.text("#title") == "5 runs on test.jsonl"
-    assert re.match("No difference in F1 is significant|\\w+ has the highest F1", browser.text("#lead"))
+    best = browser.text("#lead").partition(" has the highest F1, ")[0]
+    glance = [part.split("\n") for part in browser.texts("#glance > div")]
+    assert [part[0] for part in glance] == [
+        "Highest F1", "Not significantly worse", "Cost per question", "Minimum detectable difference",
+    ]  # fmt: skip
+    assert glance[0][1] == best and best not in glance[1]
+    assert "tokens, " in glance[2][1] and " points" in glance[3][1]
     facts = dict(zip(browser.texts("#facts dt"), browser.texts("#facts dd"), strict=True))
     assert facts["Model"] == "default" and facts["n"] == "60 questions" and "pytest" in facts["Command"]
     wide = (
         "const table = document.querySelector('#results-table'); return table.scrollWidth - table.clientWidth"
     )
     assert browser.run(wide) <= 0, "no column is cut off"
-    assert browser.find("#results-table tbody").location["y"] < 500
+    assert browser.find("#results-table tbody").location["y"] < 600
     browser.picture("first-screen")
 
 
@@ -376,6 +382,56 @@ def test_runs_of_a_service_stand_side_by_side(browser, tmp_path):
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
     assert "This run was not asked this question." in browser.text("#trace")
     browser.picture("served")
+
+
+def test_a_report_is_printed_whole_with_its_open_question_behind_it(browser, small):
+    browser.open(small, question="world0-test-7", run="greedy", **{"with": "tree"})
+    browser.until("return document.querySelectorAll('#trace .column').length === 2")
+    browser.run("document.documentElement.dataset.theme = 'dark'")
+    pages = browser.printed()
+    assert len(set(pages)) == len(pages) >= 3, "nothing stands on every page"
+    assert "Searches" in pages[0] and "Minimum detectable difference" in pages[0]
+    whole = " ".join(" ".join(pages).split())
+    for part in ("Where the tokens went", "sub-query", "Trained for".lower(), "hop 1", "Gold answer"):
+        assert part in whole, part
+    for part in ("Skip to", "Baseline", "LaTeX", "Back to the list", "Search questions"):
+        assert part not in whole, part
+    browser.open(small)
+    assert "Gold answer" not in " ".join(browser.printed())
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_no_serious_violation(browser, small, width):
+    browser.width(width, 800, mobile=width < 600)
+    browser.open(small)
+    browser.run("document.querySelectorAll('.fold').forEach((each) => { each.open = true; })")
+    assert browser.serious() == []
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    browser.open(small, question="world0-test-7", run="greedy")
+    browser.until("return document.querySelectorAll('#trace .column').length === 1")
+    assert browser.serious() == []
+
+
+def test_tab_goes_through_the_page_in_its_order_and_out_again(browser, small):
+    browser.width(360, 740, mobile=True)
+    browser.open(small)
+    seen = []
+    while len(seen) < 80:
+        browser.press(Keys.TAB)
+        place = browser.run(
+            "const each = document.activeElement; return each === document.body ? null : "
+            "[each.innerText?.slice(0, 30) || each.id, each.matches(':focus-visible') && "
+            "(getComputedStyle(each).outlineStyle !== 'none' || each.classList.contains('point') || "
+            "each.id === 'list')]"
+        )
+        if place is None:
+            break
+        seen.append(place)
+    else:
+        raise AssertionError("Tab does not leave the page")
+    assert [name for name, _ in seen[:2]] == ["Skip to the results", "Skip to the questions"]
+    assert all(visible for _, visible in seen), seen
+    assert seen[-1][0].startswith("What") or seen[-1][0] == "list" or seen[-1][1]
 
 
 @pytest.mark.parametrize("name", ["tree", "best_of_4", "ircot"])

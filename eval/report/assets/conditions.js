@@ -17,11 +17,10 @@ function drawConditions() {
   const shared = names.filter(same).map((name) => [h("dt", {}, name), h("dd", {}, runs[0].conditions[name])]);
   replace(
     at("conditions"),
-    h(
-      "div",
-      {class: "card conditions"},
-      h("h3", {}, runs.length > 1 ? "Conditions of all runs" : "Conditions"),
+    folded(
+      runs.length > 1 ? "Shared by all runs" : "Conditions",
       h("dl", {class: "pairs"}, shared),
+      runs.length === 1,
     ),
     rows.length && runs.length > 1
       ? folded(`What differs between the runs (${rows.length})`, settingsTable(rows), rows.length <= 12)
@@ -36,7 +35,7 @@ function drawConditions() {
 }
 
 const folded = (title, content, open = false) =>
-  h("details", {class: "card fold", open}, h("summary", {}, title), h("div", {class: "scroller"}, content));
+  h("details", {class: "card fold", open}, h("summary", {}, title), h("div", {class: "scroller", role: "region", "aria-label": title, tabindex: 0}, content));
 
 function settingsTable(rows) {
   return h(

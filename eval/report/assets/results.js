@@ -40,6 +40,7 @@ function figure(run, name) {
   return runs[run].summary[name];
 }
 
+const GLANCE_RUNS = 4; // that are named one by one
 const comparable = runs.length > 1 && overview.paired;
 const mean = (run, measure) => figure(run, measure)?.mean ?? -1;
 const difference = (run, measure) => overview.differences[measure][state.baseline][run];
@@ -200,6 +201,44 @@ function drawNote() {
   );
 }
 
+// Which run, how sure, at what cost: nothing where no run is compared with another one.
+function glance() {
+  const {leading} = overview;
+  if (!leading || !(leading.measure in measureTitle)) return [];
+  const {measure, best, even, worse, tests, detectable} = leading;
+  const title = measureTitle[measure];
+  const places = (names) => names.map((name) => runs.findIndex((run) => run.name === name));
+  const named = (names) => names.map((run) => h("dd", {class: "glance-run"}, runName(run)));
+  const cost = (run) => `${number(figure(run, "tokens"))} tokens, ${fewDigits(figure(run, "seconds")?.[0] ?? 0)} s`;
+  const [first] = places(best);
+  const cheapest = places(even).sort((a, b) => figure(a, "tokens") - figure(b, "tokens"))[0];
+  const saves = cheapest !== undefined && figure(cheapest, "tokens") < figure(first, "tokens");
+  return [
+    h("div", {}, h("dt", {}, `Highest ${title}`), named(places(best)), h("dd", {}, h("span", {class: "glance-figure"}, percent(mean(first, measure))), " ", range(figure(first, measure)))),
+    h(
+      "div",
+      {},
+      h("dt", {}, "Not significantly worse"),
+      even.length ? named(places(even).slice(0, GLANCE_RUNS)) : h("dd", {class: "glance-run"}, worse.length ? "none" : "not tested"),
+      even.length > GLANCE_RUNS ? h("dd", {}, `and ${even.length - GLANCE_RUNS} more`) : null,
+    ),
+    h(
+      "div",
+      {},
+      h("dt", {}, "Cost per question"),
+      h("dd", {class: "glance-figure"}, cost(first)),
+      saves ? h("dd", {}, `The cheapest that is not significantly worse, ${runs[cheapest].name}: ${cost(cheapest)}`) : null,
+    ),
+    h(
+      "div",
+      {},
+      h("dt", {}, "Minimum detectable difference"),
+      h("dd", {class: "glance-figure"}, detectable === null ? "not known" : detectable > 1 ? "none" : `${percent(detectable)} points`),
+      h("dd", {}, `${counted(leading.sizes[1], "question")}, 80% power; paired sign-flip tests, Holm\u2019s rule over ${counted(tests, "test")}, level 0.05`),
+    ),
+  ];
+}
+
 // What runs have in this condition, each once: of many the first.
 function values(name, most = 2) {
   const every = [...new Set(runs.map((run) => run.conditions[name]))].filter(
@@ -233,6 +272,7 @@ function drawIntro() {
   replace(at("title"), title);
   replace(at("lead"), lead);
   replace(at("caveat"), overview.training_note);
+  replace(at("glance"), glance());
   at("caveat").hidden = !overview.training_note;
   const joined = ([some, rest]) => (some.length ? [...some, rest].filter(Boolean).join(", ") : "none");
   const adapters = values("adapter")[0].length ? `, adapter ${joined(values("adapter"))}` : "";
@@ -243,16 +283,15 @@ function drawIntro() {
     ["n", counted(overview.n, "question")],
     ["Questions", `${overview.questions} (${overview.dataset})`],
     ["Scorer", overview.scorer],
-    ["Made", overview.made],
   ];
   replace(
     at("facts"),
     facts.map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text))),
     commands.length
-      ? h("div", {class: "command"}, h("dt", {}, "Command"), h("dd", {}, h("code", {}, commands[0]), others ? ` ${others}` : ""))
+      ? h("div", {class: "command"}, h("dt", {}, "Command"), h("dd", {}, h("code", {tabindex: 0}, commands[0]), others ? ` ${others}` : ""))
       : null,
   );
-  replace(at("foot"), "Everything in this report is in this one file: it loads nothing and sends nothing.");
+  replace(at("foot"), `Made ${overview.made}. Everything in this report is in this one file: it loads nothing and sends nothing.`);
   at("baseline-field").hidden = !comparable;
   replace(
     at("baseline"),

@@ -264,13 +264,13 @@ function hideTip() {
 
 let plotted = 0;
 
-function drawPlot() {
+function drawPlot(outer = at("plot").clientWidth) {
   hideTip();
   const figure = at("plot");
   const style = getComputedStyle(figure);
   const width = Math.max(
     280,
-    figure.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight),
+    outer - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight),
   );
   plotted = figure.clientWidth;
   const height = width < 560 ? 300 : 400;

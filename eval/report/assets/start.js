@@ -116,6 +116,20 @@ function turnTheme() {
   document.documentElement.dataset.theme = dark ? "light" : "dark";
 }
 
+// On paper nothing can be opened or scrolled: what is folded away prints open, and the chart has its width. Texts
+// and prompts print where a reader has opened them, and so does the long list of every setting.
+const PAPER_WIDTH = 680; // CSS pixels between the margins of A4 and Letter
+const FOLDS = ".fold:not(:last-child), .node, .usage";
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll(`details:is(${FOLDS}):not([open])`)];
+  for (const each of unfolded) each.open = true;
+  if (plotted) drawPlot(PAPER_WIDTH);
+});
+addEventListener("afterprint", () => {
+  for (const each of unfolded) each.open = false;
+  if (plotted) drawPlot();
+});
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   hideTip();

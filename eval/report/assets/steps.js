@@ -138,7 +138,7 @@ function drawNode(node, view) {
   );
   const body = [
     found ? drawExchange(found, told, view) : null,
-    shown.map((step) => drawStep(step, view)),
+    inPairs(shown).map(([step, second]) => (second ? drawDecision(step, second) : drawStep(step, view))),
     nested.length
       ? h(
           "div",
@@ -221,6 +221,38 @@ function drawNotes(step, before = "") {
   return notes.length ? h("p", {class: "warning"}, before, notes.join("; ")) : null;
 }
 
+// Yes is scored first, then No: both are one decision.
+function inPairs(steps) {
+  const groups = [];
+  for (const step of steps) {
+    const last = groups.at(-1);
+    const decides = (each) => each.kind === "score" && each.role === "stop_check";
+    if (last?.length === 1 && decides(step) && decides(last[0])) last.push(step);
+    else groups.push([step]);
+  }
+  return groups;
+}
+
+function drawDecision(yes, no) {
+  const mean = (step) => step.mean.toFixed(2).replace("-", "\u2212");
+  const [prompt, generated] = [1, 2].map((each) => (yes.usage?.[each] ?? 0) + (no.usage?.[each] ?? 0));
+  return drawLine(
+    yes,
+    h("p", {}, h("span", {class: "muted"}, "log P: "), `Yes ${mean(yes)}, No ${mean(no)}`),
+    [drawNotes(yes), drawNotes(no)],
+    h("p", {class: "cost"}, `${number(prompt)} + ${number(generated)} tokens`, spent(yes.seconds + no.seconds)),
+  );
+}
+
+const spent = (time) => (time >= 0.005 ? ` \u00b7 ${seconds(time)}` : "");
+const drawLine = (step, ...parts) =>
+  h(
+    "div",
+    {class: `step step-${step.kind}`},
+    h("span", {class: "role"}, ROLE_TITLES[step.role] ?? step.role ?? step.kind),
+    h("div", {class: "said"}, parts),
+  );
+
 const drawPrompt = (step) =>
   step.prompt ? h("details", {class: "prompt"}, h("summary", {}, "prompt"), h("pre", {}, step.prompt)) : null;
 
@@ -234,17 +266,11 @@ const ROLE_TITLES = {
 
 function drawStep(step, view) {
   if (step.kind === "search") {
-    return h(
-      "div",
-      {class: "step"},
-      h("span", {class: "role"}, "search"),
-      h(
-        "div",
-        {class: "said"},
-        h("p", {}, step.query || "an empty query, not asked"),
-        step.note ? h("p", {class: "note"}, step.note) : null,
-        drawHits(step.hits, view),
-      ),
+    return drawLine(
+      step,
+      h("p", {}, step.query || "an empty query, not asked"),
+      step.note ? h("p", {class: "note"}, step.note) : null,
+      drawHits(step.hits, view),
     );
   }
   const texts = step.texts ?? [];
@@ -267,22 +293,16 @@ function drawStep(step, view) {
           ]
         : [h("p", {}, texts[0]?.trim() || "(nothing)")];
   const [calls, prompt, generated, computed] = step.usage ?? [0, 0, 0, 0];
-  return h(
-    "div",
-    {class: `step step-${step.kind}`},
-    h("span", {class: "role"}, ROLE_TITLES[step.role] ?? step.role),
+  return drawLine(
+    step,
+    said,
+    drawNotes(step),
+    drawPrompt(step),
     h(
-      "div",
-      {class: "said"},
-      said,
-      drawNotes(step),
-      drawPrompt(step),
-      h(
-        "p",
-        {class: "cost", title: `${counted(calls, "call")}, ${number(computed)} tokens computed`},
-        `${number(prompt)} + ${number(generated)} tokens`,
-        step.seconds >= 0.005 ? ` \u00b7 ${seconds(step.seconds)}` : "",
-      ),
+      "p",
+      {class: "cost", title: `${counted(calls, "call")}, ${number(computed)} tokens computed`},
+      `${number(prompt)} + ${number(generated)} tokens`,
+      spent(step.seconds),
     ),
   );
 }
