@@ -108,7 +108,9 @@ class Browser:
         for theme in ("light", "dark"):
             self.run("document.documentElement.dataset.theme = arguments[0]", theme)
             self.run(f"if (!window.axe) {{ {axe} }}")
-            self.run("window.found = null; axe.run(arguments[0]).then((each) => { window.found = each; })", options)
+            self.run(
+                "window.found = null; axe.run(arguments[0]).then((each) => { window.found = each; })", options
+            )
             result = self.until("return window.found", seconds=120)
             assert len(result["passes"]) > 10, "it has looked"
             found += [

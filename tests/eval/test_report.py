@@ -65,7 +65,10 @@ def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
     base = page.run_names.index("tree")
     assert page.overview["tests"][base] == len(record["against"]) == 3 * (len(page.run_names) - 1)
     assert re.sub(r" \(paired[^)]*\)", "", record["verdict"]).startswith(page.overview["verdict"])
-    assert page.overview["leading"]["best"] == record["leaders"]["f1"]["best"] and page.overview["notes"] == record["notes"]
+    assert (
+        page.overview["leading"]["best"] == record["leaders"]["f1"]["best"]
+        and page.overview["notes"] == record["notes"]
+    )
     for expected in (one for one in record["against"] if one["measure"] != "recall"):
         found = page.overview["differences"][expected["measure"]][base][page.run_names.index(expected["run"])]
         assert found["interval"]["mean"] == pytest.approx(expected["difference"], abs=1e-4)
