@@ -53,6 +53,8 @@ RIGHT = 0.5
 _ANSWERS_TRIED = 3  # of a pair
 OTHERS = 4  # passages beside the second one, so that there is something to choose from
 _MAX_QUESTION_TOKENS = 48
+_MAX_ANSWER_TOKENS = 32  # an answer that goes on for longer is no short one, whatever it holds
+_STOP = ("\n\n",)  # small models go on with an example of their own
 _MAX_SHOWN_WORDS = 350  # of a passage in a prompt, as the reader's
 _ORDER = (*FILTERS, KEPT)
 
@@ -123,6 +125,7 @@ async def _write_question(passage: Passage, answer: str, tools: Tools) -> str:
         template.render({"paragraphs": shown, "answer": answer}),
         role="question",
         max_tokens=_MAX_QUESTION_TOKENS,
+        stop=_STOP,
     )
     written = clean_question(reply.text)
     return "" if mentions([written], [answer]) else written
@@ -137,7 +140,9 @@ async def _composed(pair: LinkedPair, second: str, answer: str, tools: Tools) ->
         return None
     template = load_prompt("composed", "composed", PROMPTS)
     values = {"first": first, "name": pair.second_name, "second": second}
-    reply = await tools.generate(template.render(values), role="compose", max_tokens=_MAX_QUESTION_TOKENS)
+    reply = await tools.generate(
+        template.render(values), role="compose", max_tokens=_MAX_QUESTION_TOKENS, stop=_STOP
+    )
     text = clean_question(reply.text)
     if not mentions([text], [pair.first_name]) or mentions([text], [answer, passage_name(pair.second)]):
         return None
@@ -164,6 +169,7 @@ async def _filter(text: str, pair: LinkedPair, others: Sequence[Passage], answer
 
 
 async def _right(text: str, passages: Sequence[Passage], answer: str, tools: Tools) -> bool:
-    config = OneStepConfig() if passages else ClosedBookConfig()
+    options = OneStepConfig if passages else ClosedBookConfig
+    config = options(max_answer_tokens=_MAX_ANSWER_TOKENS)
     reply = await read(Question("", text), passages, tools, config)
     return SCORERS["squad"].score(reply, [answer]).f1 >= RIGHT
