@@ -121,13 +121,16 @@ def test_a_chain_draws_itself_while_it_grows_and_two_presets_stand_side_by_side(
     assert states(page) == ["answered", "answered"] and page.texts(".answer") == ["Ada Orm", "Ada Orm"]
     assert "chain 2" in page.text("article[aria-label='corag-best-of-3'] .chain")
     assert "Karlen" in page.texts(".sources")[0]
+    searches = page.texts(".chain .chain .search, .chain li li .search")
+    assert searches and all("passages: " in each for each in searches)
+    assert not any("Where was" in each for each in searches), "the sub-query stands just above it"
     page.run("document.querySelector('.search details').open = true")
     page.run("document.querySelector('.hits details').open = true")
     page.until("return document.querySelector('.passage-text').textContent.includes('Karlen is a town')")
     picture(page, "compared")
-    page.width(390, 844, mobile=True)
+    page.width(360, 780, mobile=True)
     wide = """return [...document.querySelectorAll('body *')].filter((each) =>
-        each.getBoundingClientRect().right > 391).map((each) => each.tagName + '.' + each.className)"""
+        each.getBoundingClientRect().right > 361).map((each) => each.tagName + '.' + each.className)"""
     assert page.run(wide) == [], "nothing is wider than a phone"
     picture(page, "phone")
     assert page.errors() == []
@@ -143,6 +146,8 @@ def test_a_link_shows_the_answer_again_after_a_reload(page):
     assert page.run("return document.querySelector('#question').value") == QUESTION
     page.run("document.documentElement.dataset.theme = 'dark'")
     picture(page, "dark")
+    paper = " ".join(page.printed())
+    assert "Ada Orm" in paper and "hop 2" in paper and "Enter asks" not in paper
     page.run("location.hash = 'answers=unknown'")
     page.until("return document.querySelector('#status').textContent.includes('no answer under this link')")
 

@@ -79,14 +79,18 @@ function addStep(lane, step) {
     lane.tokens += step.usage.prompt + step.usage.generated;
     lane.computed += step.usage.computed_prompt + step.usage.computed_generated;
   }
-  placeOf(lane, step.path).append(h("li", {class: step.kind}, drawStep(step)));
+  // A search for the sub-query that stands just above it need not repeat it.
+  const place = placeOf(lane, step.path);
+  const repeated = step.kind === "search" && step.query === place.dataset.asked;
+  if (step.role === "sub_query") place.dataset.asked = step.texts[0]?.trim() ?? "";
+  place.append(h("li", {class: step.kind}, drawStep(step, repeated)));
   lane.state.textContent = "thinking";
   showCost(lane);
 }
 
-function drawStep(step) {
+function drawStep(step, repeated) {
   const role = (name) => h("span", {class: "role"}, name.replaceAll("_", " "));
-  if (step.kind === "search") return drawSearch(step, role);
+  if (step.kind === "search") return drawSearch(step, role, repeated);
   if (step.kind === "score") {
     // Minus infinity is null in JSON.
     const mean = step.log_likelihood === null ? "impossible" : `${(step.log_likelihood / Math.max(1, step.tokens)).toFixed(3)} a token`;
@@ -95,12 +99,16 @@ function drawStep(step) {
   return step.texts.map((text) => h("div", {}, role(step.role), h("span", {class: "said"}, text.trim() || "(nothing)")));
 }
 
-function drawSearch(step, role) {
-  const found = counted(step.hits.length, "passage");
+const TITLES = 3; // of passages that are named before the list is opened
+
+function drawSearch(step, role, repeated) {
+  const names = step.hits.slice(0, TITLES).map((hit) => hit.title || hit.id);
+  const more = step.hits.length > TITLES ? " \u2026" : "";
+  const found = [counted(step.hits.length, "passage"), names.join(", ")].filter(Boolean).join(": ") + more;
   return h(
     "details",
     {},
-    h("summary", {}, role("searched"), h("span", {class: "said"}, step.query || "(nothing)"), " ", h("span", {class: "cost"}, found)),
+    h("summary", {}, role("searched"), repeated ? null : [h("span", {class: "said"}, step.query || "(nothing)"), " "], h("span", {class: "cost"}, found)),
     h("ol", {class: "hits"}, step.hits.map((hit) => h("li", {}, drawHit(hit)))),
   );
 }
