@@ -157,6 +157,12 @@ LOOKED_FOR = {
     "cost of tree search": "help/faq.html",
     "expected a whole number of at least": "help/errors.html",
     "CUDA out of memory": "help/troubleshooting.html",
+    "confidence interval": "help/faq.html",
+    "Chinese documents": "help/faq.html",
+    "fine-tune LoRA": "help/faq.html",
+    "run without GPU": "help/faq.html",
+    "SLURM": "guides/clusters.html",
+    "push adapter to hub": "help/faq.html",
 }
 """What somebody types who never saw the code, and the page that must be among the first three."""
 
