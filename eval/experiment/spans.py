@@ -52,30 +52,30 @@ class RowSpans:
             parent: the ``traceparent`` header of whoever asked (W3C Trace Context); "" for a trace of its
                 own.
         """
-        ends = [row.begun + row.seconds, *(row.begun + step.started + step.seconds for step in row.steps)]
+        begun = round(row.begun * 1e9)
+
+        def at(seconds: float) -> int:
+            # Nanoseconds since 1970 as a float would be exact to some hundreds of them only.
+            return begun + round(seconds * 1e9)
+
         root = self._start(
-            f"invoke_workflow {workflow}", row.begun, self._of_question(workflow, row), _context_of(parent)
+            f"invoke_workflow {workflow}", begun, self._of_question(workflow, row), _context_of(parent)
         )
         spans: dict[tuple[str, ...], Any] = {(): root}
         for path, (began, ended) in _path_times(row.steps).items():
-            spans[path] = self._start(
-                path[-1],
-                row.begun + began,
-                {"openinference.span.kind": "CHAIN", "corag.path": "/".join(path)},
-                _below(spans[path[:-1]]),
-            )
-            spans[path].end(_nanoseconds(row.begun + ended))
+            attributes = {"openinference.span.kind": "CHAIN", "corag.path": "/".join(path)}
+            spans[path] = self._start(path[-1], at(began), attributes, _below(spans[path[:-1]]))
+            spans[path].end(at(ended))
         for step in row.steps:
-            began = row.begun + step.started
             name, attributes = self._of_step(step)
-            span = self._start(name, began, attributes, _below(spans[_parts(step)]), client=True)
-            span.end(_nanoseconds(began + step.seconds))
+            span = self._start(name, at(step.started), attributes, _below(spans[_parts(step)]), client=True)
+            span.end(at(step.started + step.seconds))
         if row.error:
             _mark_failed(root, row.error)
-        root.end(_nanoseconds(max(ends)))
+        root.end(at(max([row.seconds, *(step.started + step.seconds for step in row.steps)])))
 
     def _start(
-        self, name: str, began: float, attributes: Mapping[str, Any], context: Any, *, client: bool = False
+        self, name: str, began: int, attributes: Mapping[str, Any], context: Any, *, client: bool = False
     ) -> Any:
         from opentelemetry.trace import SpanKind
 
@@ -84,7 +84,7 @@ class RowSpans:
             context=context,
             kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
             attributes=attributes,
-            start_time=_nanoseconds(began),
+            start_time=began,
         )
 
     def _of_question(self, workflow: str, row: Row) -> dict[str, Any]:
@@ -172,10 +172,6 @@ def _path_times(steps: Sequence[Step]) -> dict[tuple[str, ...], tuple[float, flo
             began, ended = times.get(parts[:length], (step.started, 0.0))
             times[parts[:length]] = min(began, step.started), max(ended, step.started + step.seconds)
     return dict(sorted(times.items(), key=lambda each: len(each[0])))
-
-
-def _nanoseconds(seconds: float) -> int:
-    return round(seconds * 1e9)
 
 
 def _below(span: Any) -> Any:
