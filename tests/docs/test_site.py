@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import html
 import http.server
+import importlib
 import json
 import os
 import resource
@@ -142,6 +144,40 @@ def test_llms_txt_lists_every_page_as_markdown(site: Path) -> None:
     listed = {line.split("](")[1].split(")")[0] for line in text.splitlines() if line.startswith("- [")}
     written = {str(file.relative_to(site)) for file in site.rglob("*.md")}
     assert listed == written and all((site / each).with_suffix(".html").exists() for each in listed)
+
+
+@pytest.mark.parametrize(
+    ("link", "repository", "mended"),
+    [
+        ("[guide](docs/guides/corag.md#budget)", "", "[guide](guides/corag.md#budget)"),
+        ("[changes](CHANGELOG.md)", "", "[changes](changelog.md)"),
+        ("![picture](docs/images/a.png)", "", "![picture](images/a.png)"),
+        ("[examples](examples)", "", "examples"),
+        (
+            "[examples](examples)",
+            "https://host/me/corag/",
+            "[examples](https://host/me/corag/blob/main/examples)",
+        ),
+        ("[other](https://host/x.md)", "", "[other](https://host/x.md)"),
+    ],
+)
+def test_links_of_the_readme_suit_the_site(
+    monkeypatch: pytest.MonkeyPatch, link: str, repository: str, mended: str
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts/site"))
+    hooks = importlib.import_module("hooks")
+    assert hooks.mend_links(link, "README.md", "index.md", repository.rstrip("/")) == mended
+    assert (
+        hooks.mend_links("[readme](../../README.md)", "docs/guides/a.md", "guides/a.md", "")
+        == "[readme](../index.md)"
+    )
+
+
+def test_examples_in_what_makes_the_site_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts/site"))
+    for name in ("site_errors", "site_reference"):
+        tried = doctest.testmod(importlib.import_module(name))
+        assert tried.attempted and not tried.failed
 
 
 LOOKED_FOR = {
