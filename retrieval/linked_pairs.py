@@ -81,10 +81,14 @@ class LinkedPassages:
         uses: dict[str, int] = {}
         for row in rows:
             first = self._store.row(row)
+            seconds: set[str] = set()
             for mention in self._titles.find(first.text) if first.title else ():
                 pair = self._pair(first, mention)
-                if pair is None or max(uses.get(each.id, 0) for each in (first, pair.second)) >= _MOST_USES:
+                if pair is None or pair.second.id in seconds:
                     continue
+                if max(uses.get(each.id, 0) for each in (first, pair.second)) >= _MOST_USES:
+                    continue
+                seconds.add(pair.second.id)
                 for each in (first, pair.second):
                     uses[each.id] = uses.get(each.id, 0) + 1
                 yield pair
@@ -103,10 +107,13 @@ class LinkedPassages:
         named = [self._store.row(row) for row in mention.rows]
         second, stop = named[0], mention.start + len(mention.text)
         # Below a heading its words need not be repeated; an article that lacks its title is a part of one.
-        is_part = not second.source and not _has_name(second.text, mention.text)
+        is_other = not second.source and (
+            not _has_name(second.text, mention.text)
+            or _plain(passage_name(second)) != _plain(mention.text)  # "Tokyo!" is no city
+        )
         if (
             len({each.title for each in named}) > 1  # of two films of one name, which is meant?
-            or is_part
+            or is_other
             or _has_name(first.title, mention.text)
             or _has_name(second.text, passage_name(first))
             or not _stands_alone(first.text, mention.start, stop)
@@ -119,6 +126,10 @@ class LinkedPassages:
 def _has_name(text: str, name: str) -> bool:
     """Whether a text has a name; a single word counts as one if it is written as such."""
     return mentions([text], [name]) and (name in text or not name[:1].isupper() or " " in name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"^the\s+", "", name.casefold().replace("\u2019", "'")).strip("\"'")
 
 
 def _stands_alone(text: str, start: int, stop: int) -> bool:

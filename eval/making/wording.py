@@ -14,13 +14,16 @@ _MONTH = r"(?:January|February|March|April|May|June|July|August|September|Octobe
 _NAME = r"[^\W\d_a-z][\w'’\-]*\w"
 _ANSWERS = re.compile(
     rf"\b(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}|\d[\d,.]*\d|\d"
-    rf"|{_NAME}(?: (?:(?:of|de|von|van|the|and) (?:the )?)?{_NAME}){{0,4}})(?![\w-])"
+    rf"|{_NAME}(?: (?:(?:of|de|von|van|the) (?:the )?)?{_NAME}){{0,4}})(?![\w-])"
 )
+_OPENS = re.compile(r"(?:^|[.!?:;]|[\"\u201c])\s*$")  # where any word has a capital
 _MOST_WORDS = 25  # of a sentence with a blank: more is cut off at its ends
 _BEFORE = 17  # of these, before the blank
 _PRONOUNS = frozenset(
     "it he she they this that these those his her its their there in on at as after before when while since "
-    "during the an and but for from with by both other some many most all one two three under over".split()
+    "during the an and but for from with by both other some many most all one two three under over "
+    "january february march april may june july august september "
+    "october november december monday tuesday wednesday thursday friday saturday sunday".split()
 )
 _KIND = re.compile(
     r"\b(?:is|was|are|were)\s+(?:an?|the|one of the)\s+(?P<words>(?:[^\W_][\w'’\-]*\s*){1,9})", re.UNICODE
@@ -39,13 +42,19 @@ def find_answers(pair: LinkedPair, seed: int) -> list[str]:
     al., TACL 2021, section 3.2), there by a model, here by their form. None has a word of a title.
     """
     titles = {word for title in (pair.first.title, pair.second.title) for word in _words(title)}
-    found = dict.fromkeys(match[0] for match in _ANSWERS.finditer(pair.second.text))
+    text = pair.second.text
+    found = dict.fromkeys(
+        match[0]
+        for match in _ANSWERS.finditer(text)
+        if " " in match[0] or match[0][0].isdigit() or not _OPENS.search(text[: match.start()])
+    )
     usable = [
         each
         for each in found
         if not titles.intersection(_words(each))
         and _words(each)[0] not in _PRONOUNS
         and len(each) > 1
+        and not any(each != other and mentions([other], [each]) for other in found)  # a part of it
         and not mentions([pair.first.contents], [each])
     ]
     random.Random(seed).shuffle(usable)

@@ -120,6 +120,9 @@ def test_a_passage_is_paired_with_what_it_names_and_not_with_what_only_looks_lik
     assert not named_in("It is by Copper Kettle.", replace(BAND, text="A band from Tessmark.")), (
         "another part"
     )
+    assert len(named_in("It is by Copper Kettle. They left Copper Kettle in 1970.")) == 1, "once a pair"
+    loud = replace(BAND, title="Copper Kettle!")
+    assert not named_in("It is by Copper Kettle.", loud), "a title of another spelling"
     part = Passage("part", "Handbook > Copper Kettle", "Formed in 1963.", "handbook.md")
     assert named_in("More in Copper Kettle.", part), "a heading's words are not repeated below it"
     back = replace(BAND, text="Copper Kettle is the band of Harbour Song.")
@@ -128,7 +131,8 @@ def test_a_passage_is_paired_with_what_it_names_and_not_with_what_only_looks_lik
 
 def test_answers_are_dates_numbers_and_names_that_only_the_second_passage_has() -> None:
     text = (
-        "Copper Kettle was formed on 3 May 1963 in Tessmark by Ida Brandt. They sold 1,200 records in 1970."
+        "Copper Kettle was formed on 3 May 1963 in Tessmark by Ida Brandt. Originally they sold 1,200 "
+        "records in 1970. In May Brandt left."
     )
     pair = LinkedPair(SONG, replace(BAND, text=text), SONG.text.index("Copper"), len(SONG.text) - 1)
     assert sorted(find_answers(pair, 0)) == ["1,200", "3 May 1963", "Ida Brandt", "Tessmark"]
