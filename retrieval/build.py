@@ -18,7 +18,7 @@ from corag.core.machine import count_threads
 from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
-from retrieval.config import GRAPHS, IndexConfig
+from retrieval.config import GRAPHS, MAIN, IndexConfig
 from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
 from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
@@ -107,7 +107,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         if encoder and config.fits_encoder:
             cutting = Cutting(fitting_words(encoder, prompt), config.passage_overlap)
             fit = partial(fitted, encoder=encoder, prompt=prompt)
-        documents = DocumentCorpus(config.corpus, cutting, fit)
+        documents = DocumentCorpus(config.corpus, cutting, fit, main=config.html == MAIN)
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
     given = _given_vectors(config, encoder)
@@ -294,6 +294,11 @@ def _save_aliases(folder: Path, corpus: CorpusReport, part: range | None) -> Non
 
 def _refuse_cutting(config: IndexConfig) -> None:
     """Raise :class:`ConfigError` if passages that are taken as they stand are to be cut."""
+    if config.format != DOCUMENTS and config.html == MAIN:
+        raise ConfigError(
+            f"html is for documents, but the corpus is read as '{config.format}', whose passages are taken "
+            "as they stand: leave it out."
+        )
     if config.format != DOCUMENTS and (config.cutting != Cutting() or config.fits_encoder):
         raise ConfigError(
             "passage_words and passage_overlap are for documents, but the corpus is read as "
@@ -353,6 +358,8 @@ def _settings(
             "passage_overlap": str(config.passage_overlap),
             "reading": READING,
         }
+        if config.html == MAIN:
+            details["html"] = config.html
     if encoder is None:
         if config.language != ENGLISH:  # an index that names none is English
             details[LANGUAGE] = config.language

@@ -26,6 +26,7 @@ FaissKind = Literal["flat", "hnsw", "hnsw_sq8", "sq8", "ivfpq"]
 GRAPHS = ("hnsw", "hnsw_sq8")
 Refine = Literal["fp16", "sq8", "none"]
 
+MAIN = "main"
 _VECTOR_KINDS = ("dense", "late", "lucene_flat", "lucene_hnsw")
 
 
@@ -61,6 +62,8 @@ class IndexConfig(Options):
         passage_words: Maximum words of a passage cut from a document; "auto" = as many as the encoder reads,
             at most 180. The encoder's limit always holds.
         passage_overlap: Maximum words that a passage repeats from the previous one, in whole sentences.
+        html: What is read of web pages: "whole" (all but navigation, footers and the like, by their markup)
+            or "main" (the article alone, found by trafilatura: far less boilerplate, slightly less text).
         max_passage_tokens: Tokens of a passage that are encoded, from its start; 0 = the encoder's own limit.
         faiss: With --kind dense: "flat" (exact, default), "hnsw" (graph), "hnsw_sq8" (graph, 8 bits per
             dimension), "sq8" (no graph, 8 bits per dimension), "ivfpq" (highest compression).
@@ -107,6 +110,7 @@ class IndexConfig(Options):
     passage_prefix: str = OWN_PROMPT
     passage_words: Annotated[int, Ge(1)] | Literal["auto"] = Cutting.words
     passage_overlap: Annotated[int, Ge(0)] = Cutting.overlap
+    html: Literal["whole", "main"] = "whole"
     max_passage_tokens: Annotated[int, Ge(0)] = 0
     faiss: FaissKind | None = None
     language: str = ENGLISH

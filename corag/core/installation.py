@@ -15,6 +15,7 @@ from corag.core.runs.environment import gpu_names, installed_version
 EXTRAS = {
     "plots": ("matplotlib",),
     "docs": ("lxml", "pypdfium2", "pptx", "striprtf"),
+    "web": ("trafilatura",),
     "datasets": ("datasets", "pyarrow", "pandas"),
     "transformers": (
         "torch", "transformers", "accelerate", "gguf", "peft", "safetensors", "huggingface_hub", "jinja2",
@@ -30,12 +31,13 @@ EXTRAS = {
 }  # fmt: skip
 """The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""
 
-INCLUDES = {"train": ("datasets", "transformers"), "vllm": ("transformers",)}
+INCLUDES = {"web": ("docs",), "train": ("datasets", "transformers"), "vllm": ("transformers",)}
 """Extras that bring others."""
 
 SUMMARIES = {
     "plots": "pictures of sweeps",
     "docs": "documents: HTML, Markdown, Word, PowerPoint, PDF, e-books, mails, notebooks, RTF",
+    "web": "the main text of web pages",
     "datasets": "Hugging Face datasets, Parquet and Arrow files, data frames",
     "transformers": "models in this process, on any machine",
     "dense": "dense indexes, encoders and re-rankers",

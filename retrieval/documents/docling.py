@@ -6,7 +6,6 @@ an environment of its own. Its export names the file that it was made of and the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,9 @@ from corag.core.errors import DataError
 from retrieval.documents.document import Document, Writer
 from retrieval.documents.omissions import CONTENTS, DRAWINGS, EDGES
 
-ENDING = ".json"
 _SCHEMA = "DoclingDocument"
-_SCHEMA_NAME = re.compile(rb'"schema_name"\s*:\s*"DoclingDocument"')
-_START = 4096  # bytes of a file, of which the schema's name is among the first
 _SLIDES = "presentation"  # in the type of a file whose pages are slides
 _MARKER = "-"
-
-
-def is_export(file: Path) -> bool:
-    """Whether a file is what docling exported, by its first bytes."""
-    try:
-        with file.open("rb") as stream:
-            return _SCHEMA_NAME.search(stream.read(_START)) is not None
-    except OSError:
-        return False
 
 
 def read_export(data: bytes, title: str) -> Document:

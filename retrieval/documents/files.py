@@ -12,8 +12,7 @@ from pathlib import Path
 
 from corag.core.compression import content_name
 from corag.core.errors import DataError
-from retrieval.documents import docling
-from retrieval.documents.readers import READERS
+from retrieval.documents.readers import READERS, docling
 from retrieval.index_building import is_beside_an_index, is_ours
 from retrieval.tables import is_table
 

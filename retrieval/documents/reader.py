@@ -19,9 +19,11 @@ class DocumentReader:
             :class:`DataError` with the reason why there is nothing to read.
         packages: the modules that must be installed for it.
         pages: whether such files may be pages of a site, which repeat its navigation.
+        parse_main: as ``parse``, but returns the main text of a page alone; None where there is none.
     """
 
     endings: tuple[str, ...]
     parse: Callable[[bytes, str], Document]
     packages: tuple[str, ...] = ()
     pages: bool = False
+    parse_main: Callable[[bytes, str], Document] | None = None

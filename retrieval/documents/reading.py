@@ -68,11 +68,21 @@ class DocumentCorpus:
     """
 
     def __init__(
-        self, paths: Sequence[str | Path], cutting: Cutting | None = None, fit: Fit | None = None
+        self,
+        paths: Sequence[str | Path],
+        cutting: Cutting | None = None,
+        fit: Fit | None = None,
+        *,
+        main: bool = False,
     ) -> None:
-        """``fit``: cuts what is still too long of a file's passages; records are taken as they stand."""
+        """Find the files.
+
+        ``fit``: cuts what is still too long of a file's passages; records are taken as they stand. ``main``:
+        of web pages the main text alone is read.
+        """
         self._cutting = cutting or Cutting()
         self._fit = fit
+        self._main = main
         self.listing = find_documents(paths)
         if not self.listing.files:
             left_out = f" ({self.listing.describe_omissions()})" if self.listing.describe_omissions() else ""
@@ -83,6 +93,8 @@ class DocumentCorpus:
         for ending, file in {file.ending: file for file in reversed(self.listing.files)}.items():
             if reader := READERS.get(ending):
                 require(f"'{file.path}'", *reader.packages, otherwise=f"leave out {ending} files")
+        if main:
+            require("html 'main'", "trafilatura", otherwise="leave it out")
         self.hashes = hash_documents((file.path, file.name) for file in self.listing.files)
 
     def passages(
@@ -100,7 +112,7 @@ class DocumentCorpus:
 
         def read_page(name: str) -> Document | None:
             try:
-                read_pages[name] = read_document(pages[name])
+                read_pages[name] = read_document(pages[name], main=self._main)
             except Exception:  # noqa: BLE001 - it is read again in its turn, and then says why it cannot be
                 return None
             return read_pages[name]
@@ -146,7 +158,7 @@ class DocumentCorpus:
         self, file: DocumentFile, site: Site | None = None, document: Document | None = None
     ) -> FileReading:
         try:
-            return read_file(file, self._cutting, site, document)
+            return read_file(file, self._cutting, site, document, main=self._main)
         except DataError as error:
             refused = str(error)
         except Exception as error:  # noqa: BLE001 - a broken file fails anywhere in its format's library
@@ -191,11 +203,17 @@ class FileReading:
 
 
 def read_file(
-    file: DocumentFile, cutting: Cutting, site: Site | None = None, document: Document | None = None
+    file: DocumentFile,
+    cutting: Cutting,
+    site: Site | None = None,
+    document: Document | None = None,
+    *,
+    main: bool = False,
 ) -> FileReading:
     """Return a file's passages, and what a user should know of the reading.
 
     ``site``: of which the file is a page. ``document``: what is in the file, if it has been read already.
+    ``main``: of a web page the main text alone.
     Raises :class:`DataError` with the reason why there are none; a file that is broken raises whatever its
     format's library does.
     """
@@ -204,7 +222,7 @@ def read_file(
         if ending == RECORDS:
             items, note = _read_records(file)
             return FileReading(items, "; ".join([*notes, *([note] if note else [])]))
-        document = _parse(data, ending, notes, file)
+        document = _parse(data, ending, notes, file, main=main)
     if site:
         document = site.trim(document, file.name)
     if not document.blocks:
@@ -216,13 +234,15 @@ def read_file(
     return FileReading(passages, "; ".join(notes), document.left_out)
 
 
-def read_document(file: DocumentFile) -> Document:
-    """Return what is in a file that holds no records; raises as :func:`read_file` does."""
-    return _parse(*_content(file), file)
+def read_document(file: DocumentFile, *, main: bool = False) -> Document:
+    """Return what is in a file that holds no records; parameters and errors are :func:`read_file`'s."""
+    return _parse(*_content(file), file, main=main)
 
 
-def _parse(data: bytes, ending: str, notes: Sequence[str], file: DocumentFile) -> Document:
-    document = READERS[ending].parse(data, make_title(content_name(file.name)))
+def _parse(data: bytes, ending: str, notes: Sequence[str], file: DocumentFile, *, main: bool) -> Document:
+    reader = READERS[ending]
+    parse = (main and reader.parse_main) or reader.parse
+    document = parse(data, make_title(content_name(file.name)))
     return replace(document, notes=(*notes, *document.notes))
 
 

@@ -83,7 +83,7 @@ def test_extras_are_those_of_the_project() -> None:
         assert asked_for & names_of_packages, f"{extra} brings none of {modules}"
     assert EXTRAS.keys() == SUMMARIES.keys()
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
-    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "zstd"}
+    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "web", "zstd"}
 
 
 def test_no_extra_asks_for_what_would_be_compiled() -> None:

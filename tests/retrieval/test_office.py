@@ -9,10 +9,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from corag.core.errors import DataError
+from corag.core.errors import ConfigError, DataError
+from retrieval.build import build_index
+from retrieval.config import IndexConfig
 from retrieval.corpora import detect_format, read_corpus
 from retrieval.documents.reading import DocumentCorpus
 from retrieval.sifting import CorpusReport
+from tests.messages import raises_message
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from tests.retrieval.office_files import eml_bytes, epub_bytes, ipynb_bytes, xlsx_bytes
 from tests.retrieval.test_documents import note_of, read
@@ -205,6 +208,36 @@ def test_rtf_gives_paragraphs_and_characters_of_its_code_page(tmp_path: Path) ->
     (passage,) = read(tmp_path / "a.rtf", start + text + rb"Second.\par \trowd Alby\cell 3\cell\row}")
     assert passage.text == "Straße € \U0001f600.\nSecond.\nAlby | 3"
     assert "headings" in note_of(tmp_path / "a.rtf")
+
+
+# Web pages without what is around the text
+
+
+def test_the_main_text_of_a_page_is_read_alone_if_that_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("trafilatura", reason="corag[web] brings it")
+    teaser = "<li><a href='/x'>Another story</a> that everyone reads today.</li>"
+    text = "<p>The bridge was built in 1931, when the old ferry had sunk, and it was painted red.</p>"
+    table = "<table><tr><th>Year</th><th>Cost</th></tr><tr><td>1931</td><td>2 million</td></tr></table>"
+    page = (
+        f"<title>Bridges</title><body><div class='sidebar'><ul>{teaser * 5}</ul></div>"
+        f"<article><h2>History</h2>{text * 3}{table}</article><div class='footer'>Subscribe now!</div></body>"
+    )
+    (tmp_path / "page.html").write_text(page)
+    corpus, report = DocumentCorpus([tmp_path], main=True), CorpusReport()
+    (passage,) = corpus.passages(report)
+    assert (passage.title, passage.text.splitlines()[-1]) == (
+        "Bridges > History",
+        "Year: 1931 | Cost: 2 million",
+    )
+    assert "Another story" not in passage.text and "Subscribe" not in passage.text
+    assert report.files[0].left_out["what stands around the main text"] > 30
+    (tmp_path / "a.jsonl").write_text('{"text": "A passage."}')
+    with raises_message(ConfigError):
+        build_index(
+            IndexConfig([str(tmp_path / "a.jsonl")], str(tmp_path / "ix"), html="main"), lambda _: None
+        )
+    whole = " ".join(each.text for each in DocumentCorpus([tmp_path]).passages(CorpusReport()))
+    assert "Another story" in whole
 
 
 # What docling has read

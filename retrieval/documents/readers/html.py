@@ -12,4 +12,12 @@ def _parse(data: bytes, title: str) -> Document:
     return read_html(data, title)
 
 
-READER = DocumentReader((".html", ".htm", ".xhtml"), _parse, packages=("lxml",), pages=True)
+def _parse_main(data: bytes, title: str) -> Document:
+    from retrieval.documents.markup import read_main_html
+
+    return read_main_html(data, title)
+
+
+READER = DocumentReader(
+    (".html", ".htm", ".xhtml"), _parse, packages=("lxml",), pages=True, parse_main=_parse_main
+)
