@@ -12,8 +12,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from lxml import etree
-
 from corag.core.words import count_words
 
 NAVIGATION, EDGES, HIDDEN = "navigation", "page headers and footers", "hidden parts"
@@ -194,6 +192,8 @@ def measure(element: Any) -> Extent:
     """Count an element's words, those of scripts and styles aside."""
     words = linked = 0
     inside = 0  # links that are open
+    from lxml import etree  # of an extra: what reads no web page has the names above without it
+
     walk = etree.iterwalk(element, events=("start", "end"))
     for event, part in walk:
         tag = part.tag
