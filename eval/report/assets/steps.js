@@ -234,7 +234,7 @@ function inPairs(steps) {
 }
 
 function drawDecision(yes, no) {
-  const mean = (step) => step.mean.toFixed(2).replace("-", "\u2212");
+  const mean = (step) => step.mean.toFixed(2).replace("-0.00", "0.00").replace("-", "\u2212");
   const [prompt, generated] = [1, 2].map((each) => (yes.usage?.[each] ?? 0) + (no.usage?.[each] ?? 0));
   return drawLine(
     yes,
