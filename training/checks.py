@@ -83,7 +83,7 @@ def _require_packages(wanted: Sequence[tuple[str, str, str]]) -> None:
     for option, value, package in wanted:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"--{option} {value} wants the package {package.replace('_', '-')}, which is not installed: "
+                f"--{option} {value} needs the package {package.replace('_', '-')}, which is not installed: "
                 "install it, or leave the option out."
             )
 

@@ -156,8 +156,8 @@ def test_a_second_command_in_a_folder_is_refused_before_anything_opens(
 REFUSED = {
     "--rows nowhere": "is no folder of rows",
     "--report_to tensorbord": "did you mean 'tensorboard'?",
-    "--report_to neptune": "wants the package neptune, which is not installed",
-    "--tuning qlora": "wants the package bitsandbytes",
+    "--report_to neptune": "needs the package neptune, which is not installed",
+    "--tuning qlora": "needs the package bitsandbytes",
     "--max_length 20": "more than max_length 20",
     "--adapter nowhere": "is no LoRA adapter",
     "--model ./nowhere": "there is no model folder './nowhere'",

@@ -160,7 +160,7 @@ def test_a_training_that_cannot_begin_is_refused_before_the_first_stage(
     config: Callable[..., RoundsConfig], tmp_path: Path
 ) -> None:
     for message, options in (
-        ("wants the package neptune", {"sft": TuningOptions(report_to=("neptune",))}),
+        ("needs the package neptune", {"sft": TuningOptions(report_to=("neptune",))}),
         ("no model folder './nowhere'", {"learner": "./nowhere"}),
     ):
         with pytest.raises(ConfigError, match=message):

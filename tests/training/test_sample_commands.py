@@ -147,7 +147,7 @@ def test_decompositions_are_wanted_before_anything_starts(capsys, tmp_path):
         "--out",
         str(tmp_path / "out"),
     ]
-    assert "question 'q1' brings no decomposition" in refused(capsys, argv)
+    assert "question 'q1' has no decomposition" in refused(capsys, argv)
 
 
 def test_an_index_is_wanted(capsys, questions):

@@ -428,7 +428,7 @@ def test_a_given_chain_without_hops_is_scored_as_it_is():
     [
         (replace(QUESTION, answers=()), "model", "question 'q1' has no gold answer"),
         (replace(QUESTION, answers=(" ",)), "decomposition", "question 'q1' has no gold answer"),
-        (replace(QUESTION, decomposition=()), "decomposition", "question 'q1' brings no decomposition"),
+        (replace(QUESTION, decomposition=()), "decomposition", "question 'q1' has no decomposition"),
     ],
 )
 def test_a_question_that_cannot_be_sampled_for(question, source, said):

@@ -20,7 +20,7 @@ from corag.core.files import write_atomically
 
 STAMP = "stamp.json"
 _MOST_INPUTS = 5  # that a message names
-GO_ON = "Give the same settings to go on with it, or choose another --out."
+GO_ON = "Give the same settings to resume it, or choose another --out."
 
 
 class Input(NamedTuple):
