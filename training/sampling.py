@@ -288,8 +288,8 @@ def check_question(question: Question, config: SampleConfig) -> None:
         )
     if config.source not in ("model", "given") and not question.decomposition:
         raise DataError(
-            f"question '{question.id}' has no decomposition: give questions with sub-questions ('corag world', "
-            "MuSiQue, 'corag/multihopqa'), or sample chains from the model (source 'model')."
+            f"question '{question.id}' has no decomposition: give questions with sub-questions ('corag "
+            "world', MuSiQue, 'corag/multihopqa'), or sample chains from the model (source 'model')."
         )
 
 

@@ -31,8 +31,7 @@ from corag.core.runs.stamp import GO_ON, Stamp, refuse_differences
 TRACES = "traces.jsonl"
 ANOTHER_OUT = "choose another --out"
 GO_ON_OR_OVERWRITE = (
-    "Give the same settings to resume it, choose another --out, or replace its answers with "
-    "--overwrite true."
+    "Give the same settings to resume it, choose another --out, or replace its answers with --overwrite true."
 )
 _DIGEST = re.compile(r":[0-9a-f]{16}\b")
 
