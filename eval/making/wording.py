@@ -31,7 +31,7 @@ _KIND = re.compile(
 _ENDS_KIND = frozenset(
     "that which who whom whose where when and or of in on at by from for to with as based about directed "
     "written produced released starring located situated published created made set known born best used "
-    "held founded played formed featuring between near under over during located, near".split()
+    "held founded played formed featuring between near under over during".split()
 )
 
 
@@ -71,11 +71,12 @@ def describe_kind(passage: Passage, name: str) -> str:
     match = _KIND.search(first)
     words: list[str] = []
     for word in match["words"].split() if match else ():
-        if word.lower() in _ENDS_KIND:
+        if word.lower() in _ENDS_KIND or (words and word.endswith("ed")):  # an album recorded by ...
             break
         words.append(word)
     kind = words[-1] if words else ""
-    return kind if kind.isalpha() and kind.islower() and not mentions([kind], [name]) else ""
+    usable = kind.isalpha() and kind.islower() and not kind.endswith(("ed", "est"))
+    return kind if usable and not mentions([kind], [name]) else ""
 
 
 def blank_statement(pair: LinkedPair) -> str:
