@@ -60,26 +60,26 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
     Attributes:
         preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat
             models).
-        theta: the confidence threshold: a draft with a token of this probability or less is searched for; 0
+        theta: confidence threshold: a draft with a token of this probability or less triggers a search; 0
             never searches, 1 always. StrategyQA: 0.4.
         beta: tokens of this probability or less are masked in the query, or asked for; 0 searches with the
             whole draft.
-        query: "masked" blanks these tokens out (implicit query); "questions" has the model ask for each span
-            of them (explicit).
-        draft_with: drafts see the newest "passages" (released code), or "nothing" but for the first one (the
-            paper's text).
-        k: passages of each search, which replace those before (also ``top_k``).
-        look_ahead_tokens: most tokens of a draft, and of a sentence.
-        max_tokens: most tokens of the whole answer.
-        max_sentences: most sentences of it.
-        force_answer: ask for the answer if no sentence states one (released code: not). A spent budget is
-            always answered so.
-        max_answer_tokens: most tokens of a forced answer.
-        max_question_tokens: most tokens of an explicit query.
+        query: "masked" removes these tokens (implicit query); "questions" lets the model ask for each span of
+            them (explicit).
+        draft_with: drafts are conditioned on the newest "passages" (released code), or on "nothing" except
+            the first one (the paper's text).
+        k: passages per search, which replace earlier ones (also ``top_k``).
+        look_ahead_tokens: token limit of a draft, and of a sentence.
+        max_tokens: token limit of the whole answer.
+        max_sentences: maximum number of sentences.
+        force_answer: request an answer if no sentence states one (released code: no). With an exhausted
+            budget this is always done.
+        max_answer_tokens: token limit of a forced answer.
+        max_question_tokens: token limit of an explicit query.
         prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text
             with {query}, {paragraphs} and {cot_history}.
         question_prompt: the same with {text} and {span}.
-        max_shown_words: passages are cut to so many words in prompts.
+        max_shown_words: passages are truncated to this many words in prompts.
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"

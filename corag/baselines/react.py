@@ -46,15 +46,14 @@ class ReActConfig(TranscriptConfig, section="react"):
     examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
 
     Attributes:
-        max_steps: thoughts, each with its action, at most.
-        k: passages that a search returns (also ``top_k``).
-        shown_sentences: sentences of each passage that a search shows, the rest being left to lookups; 0
-            shows all.
-        lookup_sentences: sentences that a lookup shows; the same lookup again shows the next ones.
+        max_steps: maximum number of thoughts, each with its action.
+        k: passages per search (also ``top_k``).
+        shown_sentences: sentences shown of each retrieved passage, the rest is left to lookups; 0 shows all.
+        lookup_sentences: sentences that a lookup shows; repeating it shows the next ones.
         unparsable: a reply without an action is the "answer"; or "ask_again", for the action alone.
-        force_answer: ask for the answer if no step gave one. A spent budget is always answered so.
-        max_step_tokens: most tokens of a thought and its action.
-        max_answer_tokens: most tokens of a forced answer.
+        force_answer: request an answer if no step gave one. With an exhausted budget this is always done.
+        max_step_tokens: token limit of a thought and its action.
+        max_answer_tokens: token limit of a forced answer.
     """
 
     demonstration_count: Annotated[int, Ge(0)] = 6

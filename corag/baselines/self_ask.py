@@ -40,13 +40,14 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
     """Options of Self-Ask, with those of its transcript (fields {query}, {transcript} and {demonstrations}).
 
     Attributes:
-        max_follow_ups: follow-up questions at most; the paper sets no cap.
+        max_follow_ups: maximum number of follow-up questions; the paper sets no limit.
         k: passages that an intermediate answer is read from (also ``top_k``).
-        max_shown_words: passages are cut to so many words in prompts.
-        refusal: what the reader says when the passages do not tell; then the model answers by itself.
-        max_turn_tokens: most tokens of a follow-up question, or of what the model writes in its place.
-        max_intermediate_tokens: most tokens of an intermediate answer.
-        max_answer_tokens: most tokens of the final answer, where the model has to be asked for it.
+        max_shown_words: passages are truncated to this many words in prompts.
+        refusal: the reader's reply if the passages do not contain the answer; then the model answers without
+            them.
+        max_turn_tokens: token limit of a follow-up question, or of what the model writes instead.
+        max_intermediate_tokens: token limit of an intermediate answer.
+        max_answer_tokens: token limit of the final answer, if it has to be requested.
         reading_prompt: a shipped name, a file, or a text with {sub_query}, {passages} and {refusal}.
     """
 

@@ -40,9 +40,9 @@ class TranscriptConfig(MethodConfig):
     Attributes:
         preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat
             models).
-        demonstrations: file of worked examples that begin with "Question:", as in the paper's prompt,
-            "default" for the shipped four, or "" for none.
-        demonstration_count: use the first so many; 0 for all.
+        demonstrations: file of few-shot demonstrations that begin with "Question:", as in the paper's prompt,
+            "default" for the four shipped ones, or "" for none.
+        demonstration_count: use the first n demonstrations; 0 for all.
         prompt: "auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text
             with the shipped one's fields.
     """

@@ -59,8 +59,8 @@ def _power(leading: Leading) -> str:
     if least is None:
         return ""
     if least > 1:
-        return "So few questions show no difference."
-    return f"So many questions are likely to show a difference of {100 * least:.0f} points (80% power)."
+        return "There are too few questions to detect a difference."
+    return f"The minimum detectable difference (MDE) is {100 * least:.0f} points (80% power)."
 
 
 def _untested(leading: Leading) -> str:
