@@ -24,7 +24,9 @@ if [ "${SMOKE:-}" ]; then
     out=results/paper_corag_smoke
     corpus=$out/world/corpus.jsonl index=$out/index encode=() sets=(world) learn=(world)
     model=default engine=(--model.backend transformers) few=(--limit 12)
-    corag=(--corag.preset small_model) rows=(--rows.max_length 512)
+    corag=(--corag.preset small_model --corag.passages_per_hop 2 --corag.context_passages 3
+        --corag.max_sub_query_tokens 12 --corag.max_sub_answer_tokens 8 --corag.max_answer_tokens 8)
+    rows=(--rows.max_length 512)
     decoding=(--config scripts/configs/paper_corag_smoke.yaml) train=(--config training/configs/cpu.yaml
         --tuning full --learning_rate 2e-5 --batch_size 2 --max_steps 2 --save_steps 1)
     export PARTS=${PARTS:-1}
