@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import configparser
-import json
 import re
 import shutil
 import subprocess
@@ -74,20 +73,3 @@ def test_systemd_reads_the_unit(tmp_path: Path) -> None:
     done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True)
     about_it = [line for line in done.stderr.splitlines() if "corag.service" in line]
     assert about_it == []
-
-
-def test_the_container_serves_on_the_port_that_it_names(config: AnswersOptions) -> None:
-    text = FILES["Containerfile"]
-    entry = re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
-    check = re.search(r"CMD (\[.*\])$", text, re.MULTILINE)
-    assert entry and check
-    words = [word.replace("/etc/corag/", "") for word in json.loads(entry[1])]
-    started = options_of(words)
-    assert (started.host, started.port) == ("0.0.0.0", config.port)
-    assert f"EXPOSE {config.port}\n" in text and f"127.0.0.1:{config.port}/readyz" in check[1]
-    compile(json.loads(check[1])[-1], "healthcheck", "exec")
-    extras = re.search(r"/src\[(.*?)\]", text)
-    project = (ROOT / "pyproject.toml").read_text()
-    assert extras and all(re.search(rf"^{name} = \[", project, re.MULTILINE) for name in extras[1].split(","))
-    bound = re.search(r"-p 127\.0\.0\.1:(\d+):(\d+)", (ROOT / "docs/guides/deployment.md").read_text())
-    assert bound and set(bound.groups()) == {str(config.port)}
