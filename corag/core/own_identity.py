@@ -40,8 +40,8 @@ _RANDOM = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def describe(thing: Any) -> str:
     """Return the dotted name of a function, or of the class of an object.
 
-    >>> describe(describe), describe(Path("a"))
-    ('corag.core.own_identity.describe', 'pathlib.PosixPath')
+    >>> describe(describe), describe(re.compile("a"))
+    ('corag.core.own_identity.describe', 're.Pattern')
     """
     if isinstance(thing, partial):
         return describe(thing.func)
