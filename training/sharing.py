@@ -20,10 +20,12 @@ from corag.chains.taught import Taught
 from corag.core.errors import ConfigError, reason
 from corag.core.hub_files import PREFIX, file_size, is_repository_name
 from corag.core.installation import require
+from corag.core.option_names import Mark, marked
 from corag.core.options import Options
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
-from corag.generation.adapter_weights import CONFIG
+from corag.core.servers import is_address
+from corag.generation.adapter_weights import CONFIG, PICKLED, WEIGHTS
 from corag.generation.adapters import TRAINING, adapter_folder, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import DEFAULT_MODEL
@@ -31,6 +33,7 @@ from eval.experiment.registry import METHODS
 from eval.tables.formats import to_markdown
 from eval.tables.results import table_of_runs
 from eval.tables.runs import Runs
+from retrieval.config import RetrieverConfig
 from training.chains import describe, read_chains
 
 Kind = Literal["adapter", "chains", "run"]
@@ -39,7 +42,7 @@ CARD, OPTIONS = "README.md", "config.yaml"
 _HUB_NAMES = {"default": f"HuggingFaceTB/{DEFAULT_MODEL}"}
 # Files by kind that others need; checkpoints, logs and locks stay here.
 _FILES: Mapping[Kind, tuple[str, ...]] = {
-    "adapter": (CONFIG, "adapter_model.safetensors", TRAINING, "tokenizer*", "*.jinja", "special_tokens*"),
+    "adapter": (CONFIG, WEIGHTS, PICKLED, TRAINING, "tokenizer*", "*.jinja", "special_tokens*"),
     "chains": (MANIFEST, "traces.jsonl*"),
     "run": (MANIFEST, "traces.jsonl*"),
 }
@@ -118,8 +121,14 @@ def prepare_upload(config: PushConfig) -> Upload:
         file.name: file for pattern in _FILES[kind] for file in sorted(folder.glob(pattern)) if file.is_file()
     }
     if kind == "adapter":
+        if not files.keys() & {WEIGHTS, PICKLED}:
+            raise ConfigError(
+                f"the adapter '{config.folder}' has no weights ({WEIGHTS}): copy that file there, or give "
+                "the command that trained it again."
+            )
         files[CONFIG] = _adapter_settings(folder)
-        card, notes = _adapter_card(folder, config), []
+        card = _adapter_card(folder, config)
+        notes = [f"{TRAINING} names paths, the command line and the machine."] if TRAINING in files else []
     else:
         manifest = Manifest.read(folder)
         writes = _chains_card if kind == "chains" else _run_card
@@ -257,7 +266,7 @@ def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
         "seed": options.get("seed"),
         "steps": result.get("steps"),
         "mean loss": result.get("train_loss"),
-        "after": (options.get("adapter") or {}).get("name"),
+        "after": Path((options.get("adapter") or {}).get("name") or "").name,  # not where it lies here
     }
     lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value]
     return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{TRAINING}`.", ""]
@@ -354,6 +363,12 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
     for private in ("urls", "api_key_variable", "retries", "timeout_s", "batch_size"):
         model.pop(private, None)
     options |= {"model": model} if model else {}
+    searched = _differing(record.get("retriever") or {}, RetrieverConfig())
+    for private in ("index", "url", *marked(RetrieverConfig, Mark.ENVIRONMENT)):
+        searched.pop(private, None)
+    searched = {name: value for name, value in searched.items() if not is_address(str(value))}
+    options |= {"retriever": searched} if searched else {}
+    options |= {"leave_out_self": True} if manifest.settings.get("leave_out_self") else {}
     questions = manifest.questions
     options |= {name: questions[name] for name in ("dataset", "split", "subset") if questions.get(name)}
     options |= {name: value for name in ("seed", "budget") if (value := getattr(manifest, name))}

@@ -36,8 +36,9 @@ from eval.experiment.opening import open_model_quietly, prepare_output
 from eval.making.procedure import FILTERS, KEPT, OTHERS, Compose, make_question, making_templates
 from retrieval.linked_pairs import LinkedPair, LinkedPassages
 
-REPEATED = "repeated"
-_PAIRS_PER_QUESTION = 40  # are tried at most: a small model fails at most of them
+REPEATED, SPARE = "repeated", "spare"
+PAIRS_PER_QUESTION = 40
+"""So many are tried at most: a small model fails at most of them."""
 _FEWEST_AT_ONCE = 16  # pairs between two looks at how many have been kept
 
 
@@ -115,6 +116,8 @@ class MadeQuestions:
                 yield f"  {self.left_out[name]:,} left out: {why}"
         if self.left_out[REPEATED]:
             yield f"  {self.left_out[REPEATED]:,} left out: the same question, or the same fact, as another"
+        if self.left_out[SPARE]:
+            yield f"  {self.left_out[SPARE]:,} passed, too, and are not needed: more than was asked for"
 
 
 async def make_questions(config: MakingConfig) -> MadeQuestions:
@@ -152,7 +155,7 @@ async def _make(
     """Try batch after batch: which pairs are tried depends on nothing but the settings and the limit."""
     tried: list[Question] = []
     texts: dict[str, tuple[LinkedPair, Sequence[Passage]]] = {}
-    step, most = max(config.limit, _FEWEST_AT_ONCE), config.limit * _PAIRS_PER_QUESTION
+    step, most = max(config.limit, _FEWEST_AT_ONCE), config.limit * PAIRS_PER_QUESTION
     made = _collect([], config)
     with RunFolder(config.folder, _settings(config, generator), environment() | _notes(config)) as run:
         task = AnswerTask(partial(make_question, compose=config.compose, pairs=texts), config.seed)
@@ -178,7 +181,9 @@ def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
     seen: set[str] = set()
     for row in rows:
         outcome = row.answer.stopped if row.answer else ""
-        if outcome == KEPT and len(kept) < config.limit:
+        if outcome == KEPT and len(kept) >= config.limit:
+            left_out[SPARE] += 1
+        elif outcome == KEPT:
             question = _question(row, config.made_by)
             second = question.supporting[-1], normalize_as_squad(question.answers[0])
             keys = {normalize_as_squad(question.text), "\n".join(second)}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from zipfile import BadZipFile, ZipFile
+import zlib
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from corag.core.errors import DataError
 
 _OLE = bytes.fromhex("d0cf11e0")  # Office before 2007, and what an encrypted file is wrapped in
 _LARGEST = 1 << 29  # bytes of all parts; what unpacks to more is made to fill a memory
+_PIECE = 1 << 20
+_ENCRYPTED = 1  # among a part's flags
 
 
 def open_archive(data: bytes, ending: str) -> ZipFile:
@@ -23,4 +26,32 @@ def open_archive(data: bytes, ending: str) -> ZipFile:
         raise DataError(f"it is damaged, or no {ending}: open it and save it again.") from None
     if sum(part.file_size for part in archive.infolist()) > _LARGEST:
         raise DataError(f"it unpacks to over {_LARGEST >> 20} MB: split it.")
+    for part in archive.infolist():
+        check_part(data, part)
     return archive
+
+
+def check_part(data: bytes, part: ZipInfo) -> None:
+    """Raise :class:`DataError` if a part of a zip unpacks to more than the zip says of it.
+
+    What reads it unpacks all before it looks at that number, and of a megabyte there can come a thousand.
+    """
+    if part.compress_type == ZIP_STORED or part.flag_bits & _ENCRYPTED:
+        return
+    if part.compress_type != ZIP_DEFLATED:
+        raise DataError(f"its part {part.filename} is packed as in no such file: open it and save it again.")
+    head = data[part.header_offset : part.header_offset + 30]
+    start = part.header_offset + 30 + sum(int.from_bytes(head[at : at + 2], "little") for at in (26, 28))
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    rest: bytes | memoryview = memoryview(data)[start : start + part.compress_size]
+    try:
+        while rest and not unpacker.eof:
+            size += len(unpacker.decompress(rest, _PIECE))
+            rest = unpacker.unconsumed_tail
+            if size > part.file_size:
+                raise DataError(
+                    f"its part {part.filename} unpacks to more than it says, as in files that are made to "
+                    "fill a memory: open it and save it again."
+                )
+    except zlib.error:
+        return  # whoever reads it tells so

@@ -11,6 +11,8 @@ from retrieval.documents.document import Document, Writer, clean, name_cells
 from retrieval.tables import split_table
 
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
+# What ends no row for a spreadsheet program, but a line for Python.
+_WITHIN_ROWS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _TITLE_LEVEL = 3  # below the document's title and the sheet's name
 
 
@@ -22,7 +24,7 @@ def read_table_file(data: bytes, title: str) -> Document:
     decoded = decode(data)
     writer = Writer(title)
     writer.notes += [decoded.note] if decoded.note else []
-    lines = clean(decoded.text).splitlines(keepends=True)
+    lines = clean(_WITHIN_ROWS.sub(" ", decoded.text)).splitlines(keepends=True)
     rows = split_table(lines, tab_first="\t" in "".join(lines[:1]))
     write_rows(writer, rows, "row {}".format, header_by_words=True)
     return writer.document()

@@ -19,8 +19,8 @@ def read_presentation(data: bytes, title: str) -> Document:
     """Read a .pptx: a section for each slide, whose blocks stand at the place "slide N".
 
     Shapes are read from top to bottom, those side by side from left to right. Speakers' notes follow their
-    slide. Hidden slides and footers are left out and counted; pictures and charts are named in a note. Raises
-    :class:`DataError` for what is no presentation.
+    slide. Hidden slides and footers are left out and counted; pictures, charts and diagrams (SmartArt) are
+    named in a note. Raises :class:`DataError` for what is no presentation.
     """
     from pptx import Presentation
 
@@ -38,12 +38,13 @@ def read_presentation(data: bytes, title: str) -> Document:
         else:
             drawings += _write_slide(writer, slide, f"slide {number}")
     if drawings:
-        writer.notes.append(f"what is drawn in {drawings:,} picture(s) and chart(s) is not read")
+        writer.notes.append(f"what is drawn in {drawings:,} picture(s), chart(s) and diagram(s) is not read")
     return writer.document()
 
 
 def _write_slide(writer: Writer, slide: Any, place: str) -> int:
-    """Write a slide; return how many of its shapes are pictures and charts."""
+    """Write a slide; return how many of its shapes are pictures, charts and diagrams."""
+    from pptx.shapes.graphfrm import GraphicFrame
     from pptx.shapes.picture import Picture
     from pptx.shapes.placeholder import PlaceholderPicture
 
@@ -62,7 +63,7 @@ def _write_slide(writer: Writer, slide: Any, place: str) -> int:
         elif getattr(shape, "has_table", False):
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
             writer.table(rows, header=bool(shape.table.first_row), page=place)
-        elif getattr(shape, "has_chart", False) or isinstance(shape, Picture | PlaceholderPicture):
+        elif isinstance(shape, GraphicFrame | Picture | PlaceholderPicture):
             drawings += 1
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         for line in frame.text.splitlines():

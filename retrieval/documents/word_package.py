@@ -20,6 +20,7 @@ from zipfile import BadZipFile, ZipFile
 from lxml import etree
 
 from corag.core.errors import DataError
+from retrieval.documents.archive import check_part
 
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
@@ -46,6 +47,7 @@ class Package:
     """The parts of a .docx. Raises :class:`DataError` for what is no zip, or has no text part in it."""
 
     def __init__(self, data: bytes) -> None:
+        self._data = data
         try:
             self._zip = ZipFile(io.BytesIO(data))
         except (BadZipFile, ValueError, OSError):
@@ -83,8 +85,10 @@ class Package:
         if stored is None:
             return b""
         try:
-            if self._zip.getinfo(stored).file_size > _LARGEST:
+            part = self._zip.getinfo(stored)
+            if part.file_size > _LARGEST:
                 raise DataError(f"its part {name} unpacks to over {_LARGEST >> 20} MB: split the document.")
+            check_part(self._data, part)
             return self._zip.read(stored)
         except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
             self.notes.append(f"its part {name} is damaged, and left out")

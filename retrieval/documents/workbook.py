@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 from typing import Any
 
 from corag.core.errors import DataError, reason
@@ -12,6 +13,9 @@ from retrieval.documents.document import Document, Writer
 from retrieval.documents.rows import write_rows
 
 _HIDDEN = "hidden sheets"
+_MOST_ROWS = 1 << 20  # of a sheet, as in Excel: a row of a higher number is made to fill a memory
+# Of a number's format: text in it, and signs that stand for themselves.
+_NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^]]*\]')
 
 
 def read_workbook(data: bytes, title: str) -> Document:
@@ -49,8 +53,11 @@ def _read_sheet(sheet: Any) -> tuple[list[list[str]], bool]:
     sheet.reset_dimensions()  # some programs state too few
     rows: list[list[str]] = []
     is_bold: bool | None = None
-    for row in sheet.iter_rows():
-        rows.append([_show(cell.value, getattr(cell, "number_format", "")) for cell in row])
+    for row in sheet.iter_rows(max_row=_MOST_ROWS):
+        cells = [_show(cell.value, getattr(cell, "number_format", "")) for cell in row]
+        while cells and not cells[-1]:  # formatted, up to the last of 16,384 columns
+            cells.pop()
+        rows.append(cells)
         if is_bold is None and sum(map(bool, rows[-1])) > 1:
             is_bold = all(cell.font.b for cell in row if cell.value is not None)
     return rows, bool(is_bold)
@@ -61,13 +68,16 @@ def _show(value: Any, number_format: str) -> str:
 
     >>> _show(0.25, "0%"), _show(3.0, "General"), _show(datetime.datetime(2026, 1, 31), "General")
     ('25%', '3', '2026-01-31')
+    >>> _show(25, '0"%"')
+    '25%'
     """
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, int | float) and "%" in number_format:
-        return f"{value * 100:.10g}%"
+        # A sign in quotation marks multiplies nothing.
+        return f"{value * 100:.10g}%" if "%" in _NO_CODES.sub("", number_format) else f"{value:.15g}%"
     if isinstance(value, float):
         return f"{value:.15g}"
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
@@ -86,7 +96,10 @@ def _count_bare_formulas(data: bytes) -> int:
     values = load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets
     formulas = load_workbook(io.BytesIO(data), read_only=True).worksheets
     return sum(
-        cell.value is None and isinstance(formula.value, str) and formula.value.startswith("=")
+        cell.value is None
+        and cell.data_type != "str"  # stored, and an empty text, as of =IF(A1="", "", A1)
+        and isinstance(formula.value, str)
+        and formula.value.startswith("=")
         for with_values, with_formulas in zip(values, formulas, strict=True)
         for row, formula_row in zip(with_values.iter_rows(), with_formulas.iter_rows(), strict=False)
         for cell, formula in zip(row, formula_row, strict=False)

@@ -8,16 +8,19 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from corag.cli.commands import questions
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import Manifest
-from corag.core.types import Passage
+from corag.core.types import Passage, Question
 from eval.datasets import load_questions
-from eval.making.procedure import FILTERS
+from eval.making import run as making
+from eval.making.procedure import FILTERS, KEPT
 from eval.making.run import MadeQuestions, MakingConfig, make_questions
 from eval.making.wording import compose_by_template, find_answers
 from eval.tables.conditions import describe_conditions
@@ -246,4 +249,38 @@ def test_a_command_that_keeps_nothing_fails(tmp_path: Path, capsys: pytest.Captu
     config = config_of(tmp_path, "knows", [SONG, BAND, *NOISE])
     words = ["questions", config.index, "--out", config.out, "--llm", config.model.name]
     assert main([*words, "--model.backend", "python"]) == 1
-    assert "0 questions kept of 1 pairs of linked passages tried." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "0 questions kept of 1 pairs of linked passages tried." in shown
+    assert "Fewer than 50: the pairs are used up." in shown
+
+
+def test_every_pair_is_accounted_for_and_what_ended_the_search_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    songs = [
+        Passage(f"s{n}", f"Song Number{n}", f"It was sung by the band Copper Kettle{n} in a barn.")
+        for n in range(4)
+    ]
+    bands = [
+        Passage(f"b{n}", f"Copper Kettle{n}", f"Copper Kettle{n} is a band that was formed in {1900 + n}.")
+        for n in range(4)
+    ]
+    config = config_of(tmp_path, "knows", [*songs, *bands], limit=2)
+    monkeypatch.setattr(making, "PAIRS_PER_QUESTION", 1)
+    monkeypatch.setattr(questions, "PAIRS_PER_QUESTION", 1)
+    words = ["questions", config.index, "--out", config.out, "--llm", config.model.name, "--limit", "2"]
+    assert main([*words, "--model.backend", "python"]) == 1
+    assert "Fewer than 2: no more than 1 pairs for each are tried." in capsys.readouterr().out
+    kept = [
+        SimpleNamespace(
+            question=Question(f"q{n}", "x", supporting=("a", f"b{n}")),
+            answer=SimpleNamespace(stopped=KEPT),
+            text=f"Who sang song {n}?",
+            further={"gold": f"Ada {n}", "kind": "bridge", "hops": []},
+            error="",
+        )
+        for n in range(3)
+    ]
+    made = making._collect(kept, config)  # type: ignore[arg-type]
+    assert (len(made.kept), made.tried, dict(made.left_out)) == (2, 3, {"spare": 1})
+    assert any("1 passed, too, and are not needed" in line for line in made.lines())

@@ -40,6 +40,15 @@ def read(tmp_path):
     return read_file
 
 
+@pytest.mark.parametrize(
+    ("value", "maker"),
+    [("notes-bot 2", "notes-bot 2"), (True, "yes"), (False, ""), ("no", ""), (None, ""), (" GPT ", "GPT")],
+)
+def test_who_made_a_question_is_kept_as_it_stands(read, value, maker):
+    (question,), _ = read("a.jsonl", [GOOD | {"synthetic": value}])
+    assert question.synthetic == maker
+
+
 def texts(questions):
     return [(question.text, *question.answers) for question in questions]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import orjson
 import pytest
@@ -49,6 +50,7 @@ def test_a_row_of_a_csv_file_is_a_passage_that_names_its_columns(tmp_path: Path)
         (b"1,2\n3,4\n", ["1 | 2", "3 | 4"]),
         ("Ort;Größe\nKöln;groß\n".encode("cp1252"), ["Ort: Köln | Größe: groß"]),
         (b"just one column\nof words\n", ["just one column", "of words"]),
+        ("a,b\r\n1,x\u2028y\r\n2,z\x0bz\r\n".encode(), ["a: 1 | b: x y", "a: 2 | b: z z"]),
     ],
 )
 def test_the_layout_of_a_table_is_found_out(tmp_path: Path, table: bytes, texts: list[str]) -> None:
@@ -105,6 +107,25 @@ def test_values_of_a_workbook_are_as_a_reader_sees_them_and_hidden_sheets_are_co
     assert report.files[0].left_out == {"hidden sheets": 1}
 
 
+def test_figures_of_a_workbook_are_what_it_shows_and_an_empty_result_is_a_result(tmp_path: Path) -> None:
+    from openpyxl import load_workbook
+
+    book = load_workbook(
+        io.BytesIO(xlsx_bytes({"A": [["Name", "Rate", "Note"], ["a", 25, '=IF(A1="","","")']]}))
+    )
+    book["A"]["B2"].number_format = '0"%"'
+    book.save(tmp_path / "bare.xlsx")
+    assert "1 formula(s) have no stored value" in note_of(tmp_path / "bare.xlsx")
+    # As Excel stores the formula: its text is empty.
+    part = "xl/worksheets/sheet1.xml"
+    with ZipFile(tmp_path / "bare.xlsx") as old, ZipFile(tmp_path / "b.xlsx", "w") as new:
+        for name in old.namelist():
+            xml = old.read(name)
+            new.writestr(name, xml.replace(b'<c r="C2">', b'<c r="C2" t="str">') if name == part else xml)
+    assert note_of(tmp_path / "b.xlsx") == ""
+    assert [passage.text for passage in read(tmp_path / "b.xlsx")] == ["Name: a | Rate: 25%"]
+
+
 # Presentations
 
 
@@ -128,6 +149,14 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     for text, left in (("right", 5), ("left", 1)):
         slide.shapes.add_textbox(inches(left), inches(1), inches(2), inches(1)).text_frame.text = text
     deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Questions?"
+    # A diagram (SmartArt) is a frame whose content is of another kind.
+    chart = pytest.importorskip("pptx.chart.data").CategoryChartData()
+    chart.categories = ["x"]
+    chart.add_series("s", (1,))
+    kind = pptx.enum.chart.XL_CHART_TYPE.PIE
+    frame = slide.shapes.add_chart(kind, inches(1), inches(5), inches(1), inches(1), chart)
+    data = frame.element.graphic.graphicData
+    data.set("uri", "http://schemas.openxmlformats.org/drawingml/2006/diagram")
     hidden = deck.slides.add_slide(deck.slide_layouts[5])
     hidden.shapes.title.text = "Old figures"
     hidden.element.set("show", "0")
@@ -141,6 +170,7 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     report = CorpusReport()
     list(read_corpus([tmp_path / "deck.pptx"], "auto", report))
     assert report.files[0].left_out == {"hidden slides": 2}
+    assert "1 picture(s), chart(s) and diagram(s)" in report.files[0].note
 
 
 # Notebooks, mails, e-books, RTF
@@ -336,6 +366,19 @@ def test_what_cannot_be_read_is_refused_with_its_reason(
 ) -> None:
     with pytest.raises(DataError, match=reason):
         read(tmp_path / name, content)
+
+
+def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the_memory(
+    tmp_path: Path,
+) -> None:
+    file, size = io.BytesIO(), 5_000_000
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for part in ("META-INF/container.xml", "word/document.xml", "xl/workbook.xml"):
+            archive.writestr(part, bytes(size))
+    lying = file.getvalue().replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    for name in ("a.epub", "a.docx", "a.xlsx"):
+        with pytest.raises(DataError, match="unpacks to more than it says"):
+            read(tmp_path / name, lying)
 
 
 def test_a_file_under_another_name_is_read_as_what_it_is(tmp_path: Path) -> None:

@@ -91,6 +91,39 @@ def test_what_a_run_was_asked_with_is_all_that_differs_from_the_defaults(tmp_pat
     }
 
 
+def test_how_a_run_searched_is_shared_too_but_where_is_not(tmp_path):
+    from corag.core.runs.manifest import Manifest
+
+    searched = {"index": ["/home/me/idx"], "bm25": "ircot", "links": "titles", "threads": 3}
+    run = make_run(
+        tmp_path / "run",
+        [row(ADA, "Orvale", ["p1"])],
+        {"method": "ircot", "leave_out_self": True},
+        retriever=searched | {"reranker": "http://10.0.0.7:9"},
+    )
+    options = run_options(Manifest.read(run))
+    assert options["retriever"] == {"bm25": "ircot", "links": "titles"} and options["leave_out_self"] is True
+
+
+def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_path):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B"}))
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(folder), "me/x"))
+    (folder / "adapter_model.bin").write_bytes(b"x")
+    settings = {
+        "base": {"name": "Qwen/Qwen3-8B", "digest": "0"},
+        "options": {"adapter": {"name": "/home/me/adapters/first"}},
+        "rows": [],
+    }
+    record = {"settings": settings, "result": {}, "start": {"command": ["/home/me/corag", "train"]}}
+    (folder / "training.json").write_text(json.dumps(record))
+    upload = prepare_upload(PushConfig(str(folder), "me/x"))
+    assert "adapter_model.bin" in upload.files and "/home/me" not in upload.card
+    assert "| after | first |" in upload.card and "the command line" in " ".join(upload.notes)
+
+
 def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_name(tmp_path):
     run = a_run(tmp_path / "run")
     with serving({}) as hub:

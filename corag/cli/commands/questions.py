@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 
 from corag.cli.result import CommandResult
-from eval.making.run import MakingConfig, make_questions
+from eval.making.run import PAIRS_PER_QUESTION, MakingConfig, make_questions
 
 
 def main(config: MakingConfig) -> CommandResult:
@@ -24,7 +24,13 @@ def main(config: MakingConfig) -> CommandResult:
         print(line)
     kept = len(made.kept)
     if kept < config.limit:
-        print(f"Fewer than {config.limit}: the pairs are used up. A larger model keeps more of them.")
+        used_up = made.tried < config.limit * PAIRS_PER_QUESTION
+        why = (
+            "the pairs are used up"
+            if used_up
+            else f"no more than {PAIRS_PER_QUESTION} pairs for each are tried"
+        )
+        print(f"Fewer than {config.limit}: {why}. A larger model keeps more of them.")
     print(f"Questions, synthetic: {config.out}. Every pair, with why it was left out: {config.folder}")
     record = {"questions": config.out, "kept": kept, "tried": made.tried, "left_out": dict(made.left_out)}
     return CommandResult(int(not kept), [record | {"synthetic": config.made_by}], made.failures)

@@ -158,7 +158,7 @@ def _with_types(values: dict[str, Any], aliases: list[Any], remark: Callable[[st
         "context_ids": flat_ids,
         "type": lambda value: ", ".join(flat_texts(value)),
         "hops": _whole_number,
-        "synthetic": lambda value: scalar_text(value).removeprefix("no"),
+        "synthetic": lambda value: "" if (text := scalar_text(value)) == "no" else text,
         "decomposition": lambda value: unpack(value, "decomposition", "record"),
         "wikipedia_ids": lambda value: [
             flat_ids(pages) for pages in unpack(value, "wikipedia_ids", "record")
