@@ -121,12 +121,12 @@ def prepare_upload(config: PushConfig) -> Upload:
         file.name: file for pattern in _FILES[kind] for file in sorted(folder.glob(pattern)) if file.is_file()
     }
     if kind == "adapter":
+        files[CONFIG] = _adapter_settings(folder)
         if not files.keys() & {WEIGHTS, PICKLED}:
             raise ConfigError(
                 f"the adapter '{config.folder}' has no weights ({WEIGHTS}): copy that file there, or give "
                 "the command that trained it again."
             )
-        files[CONFIG] = _adapter_settings(folder)
         card = _adapter_card(folder, config)
         notes = [f"{TRAINING} names paths, the command line and the machine."] if TRAINING in files else []
     else:
