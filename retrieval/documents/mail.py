@@ -24,8 +24,8 @@ def read_mail(data: bytes, title: str) -> Document:
     Attachments are not read but named in a note.
     """
     message = message_from_bytes(data, policy=default)
-    title = stated_title(message["Subject"], title)
-    headers = [f"{name}: {value}" for name in _HEADERS if (value := message[name])]
+    title = stated_title(_header(message, "Subject"), title)
+    headers = [f"{name}: {value}" for name in _HEADERS if (value := _header(message, name))]
     above = (Block("\n".join(headers), whole=True),) if headers else ()
     body = _read_body(message, title)
     attached = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
@@ -34,6 +34,15 @@ def read_mail(data: bytes, title: str) -> Document:
     note = f"attachments are not read: {', '.join(named)}: save them beside it" if named else ""
     notes = (*body.notes, *filter(None, [note]))
     return replace(body, title=title, blocks=(*above, *body.blocks), notes=notes)
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    """Return a header's text; as it stands where Python's parser of addresses fails, as at "From: <"."""
+    try:
+        return str(message[name] or "")
+    except (IndexError, ValueError, AttributeError):
+        raw = next(value for each, value in message.raw_items() if each.lower() == name.lower())
+        return " ".join(str(raw).split())
 
 
 def _read_body(message: EmailMessage, title: str) -> Document:

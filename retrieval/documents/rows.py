@@ -58,10 +58,12 @@ def write_rows(
     start = next(
         (place for place, (_, row) in enumerate(filled) if 2 * _count_filled(row) > width), len(filled)
     )
+    level = _TITLE_LEVEL
     for number, row in filled[:start]:
         cells = [cell for cell in row if cell]
         if len(cells) == 1:
-            writer.heading(_TITLE_LEVEL, cells[0])
+            writer.heading(level, cells[0], page=place(number))
+            level += 1  # "Sales", then "in thousand euros": both stand above all rows
         else:
             writer.block(" | ".join(cells), page=place(number), whole=True)
     names: Sequence[str] = ()

@@ -208,6 +208,17 @@ def test_a_mail_gives_who_wrote_what_and_names_its_attachments(tmp_path: Path) -
     assert latin.text.endswith("Straße")
 
 
+def test_lines_above_a_table_are_headings_of_all_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"Sales,,\nin euros,,\nTown,Q1,Q2\nAlby,5,6\n")
+    (passage,) = read_corpus([tmp_path / "t.csv"], "documents", CorpusReport())
+    assert passage.title == "t > Sales > in euros" and passage.page == "row 4"
+
+
+def test_a_mail_whose_sender_is_no_address_is_read_all_the_same(tmp_path: Path) -> None:
+    (passage,) = read(tmp_path / "a.eml", b"From: <\nTo: bob@example.org\nSubject: Keys\n\nUnder the mat.\n")
+    assert passage.title == "Keys" and passage.text == "From: <\nTo: bob@example.org\nUnder the mat."
+
+
 def test_a_saved_page_is_read_as_a_page(tmp_path: Path) -> None:
     saved = (
         b"From: <Saved by Blink>\nSubject: Towns\nMIME-Version: 1.0\n"
