@@ -77,11 +77,23 @@ def read_table(
 def split_table(lines: Sequence[str], *, tab_first: bool) -> Iterator[list[str]]:
     """Return the rows of a text table whose columns may have any names; its layout is found out.
 
-    ``tab_first``: of two ways to cut it equally well, take tabs.
+    A line whose quotation mark is closed nowhere below it is a row as it stands. ``tab_first``: of two ways
+    to cut it equally well, take tabs.
     """
     sample = [*filter(str.strip, lines[:_SAMPLE])]
     delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if sample else ","
-    return _split(lines, delimiter, _is_quoted(sample, delimiter) if sample else True)
+    quoted = _is_quoted(sample, delimiter) if sample else True
+    start = 0
+    while start < len(lines):
+        first, reader = start, _split(lines[start:], delimiter, quoted)
+        for row in reader:
+            end = first + reader.line_num
+            if quoted and end == len(lines) and end - start > 1 and not _is_strict(lines[start:], delimiter):
+                yield from _split(lines[start : start + 1], delimiter, quoted=False)
+                start += 1
+                break
+            yield row
+            start = end
 
 
 @dataclass
@@ -282,7 +294,7 @@ def _quoting_evidence(line: str, delimiter: str) -> int:
     return -1 if delimiter == "\t" and bare else 0
 
 
-def _split(lines: Iterable[str], delimiter: str, quoted: bool) -> Iterator[list[str]]:
+def _split(lines: Iterable[str], delimiter: str, quoted: bool) -> Any:  # a csv.reader, with its line_num
     csv.field_size_limit(sys.maxsize)  # the csv module refuses fields beyond 128 kB otherwise
     if quoted:
         return csv.reader(lines, delimiter=delimiter)
