@@ -260,6 +260,15 @@ def test_the_papers_sweep_has_every_row_of_its_table() -> None:
             assert cell.options.context == "question" and cell.options.temperature == 0.7
 
 
+@pytest.mark.parametrize("table", [(), ("--grid", "", "--cells", "eval/configs/paper_corag_table1.yaml")])
+def test_few_shot_rows_ask_the_untuned_model_where_training_left_an_adapter(table: tuple[str, ...]) -> None:
+    base = "meta-llama/Llama-3.1-8B-Instruct"  # as the recipe names an adapter that was trained on it
+    words = [str(ROOT / word) if "/" in word else word for word in table]
+    cells = shipped("paper_corag", "--model.name", base, "--model.adapter", "default", *words)
+    for cell in cells.values():
+        assert cell.config.model.adapter == ("default" if cell.method == "corag" else "")
+
+
 def test_ircots_grid_and_its_three_sets_are_the_papers() -> None:
     cells = list(shipped("paper_ircot").values())
     assert {cell.config.model.max_context for cell in cells} == {6000}, "its own would be T5's 512"
