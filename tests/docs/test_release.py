@@ -59,6 +59,7 @@ def test_nothing_is_published_that_was_not_built_and_tried() -> None:
     writing = {name for name, job in jobs.items() if "write" in str(job.get("permissions", ""))}
     assert writing == {"image", "publish"}
     assert re.findall(r"secrets\.(\w+)", str(jobs)) == ["GITHUB_TOKEN"]
+    assert {"test", "install"} <= set(jobs["image"]["needs"]), "an image is pushed once the tests have passed"
     pushes = [step for step in jobs["image"]["steps"] if "docker push" in step.get("run", "")]
     assert pushes and all(step["if"] == "github.ref_type == 'tag'" for step in pushes)
 
