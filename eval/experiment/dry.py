@@ -2,7 +2,8 @@
 
 Prompts are counted with the real model's tokenizer and the passages that are really found. Every reply has
 its longest length and no chain ends early, so the sum is an upper bound, but for methods whose steps depend
-on what a reply says: they are refused.
+on what a reply says: they are refused. One thing is not in it: sub-queries that CoRAG asks for again where a
+model repeats itself, up to ``corag.tries`` times as many.
 """
 
 from __future__ import annotations

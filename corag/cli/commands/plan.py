@@ -103,8 +103,9 @@ def at_most(rests: Sequence[RunEstimate]) -> Iterator[str]:
     tokens, searches = sum(rest.tokens for rest in rests), sum(rest.searches for rest in rests)
     yield (
         f"At most {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} questions each: "
-        "no model was run. Every reply has its longest length, no chain ends early and no cache helps: an "
-        "order of magnitude. For seconds run a pilot (without --dry)."
+        "no model was run. Every reply has its longest length, no chain ends early and no cache helps; what "
+        "CoRAG asks again where a model repeats a sub-query (--corag.tries) is not in it: an order of "
+        "magnitude. For seconds run a pilot (without --dry)."
     )
 
 
