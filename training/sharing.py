@@ -22,7 +22,7 @@ from corag.core.hub_files import PREFIX, file_size, is_repository_name
 from corag.core.installation import require
 from corag.core.option_names import Mark, marked
 from corag.core.options import Options
-from corag.core.runs.folder import read_rows
+from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
 from corag.core.servers import is_address
 from corag.generation.adapter_weights import CONFIG, PICKLED, WEIGHTS
@@ -43,8 +43,8 @@ _HUB_NAMES = {"default": f"HuggingFaceTB/{DEFAULT_MODEL}"}
 # Files by kind that others need; checkpoints, logs and locks stay here.
 _FILES: Mapping[Kind, tuple[str, ...]] = {
     "adapter": (CONFIG, WEIGHTS, PICKLED, TRAINING, "tokenizer*", "*.jinja", "special_tokens*"),
-    "chains": (MANIFEST, "traces.jsonl*"),
-    "run": (MANIFEST, "traces.jsonl*"),
+    "chains": (MANIFEST, TRACES),
+    "run": (MANIFEST, TRACES),
 }
 
 

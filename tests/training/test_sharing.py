@@ -149,6 +149,7 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
 def test_chains_are_shared_with_what_is_in_them(tmp_path):
     config = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3)
     write_chains(tmp_path / "chains", SampleConfig(chains=3, max_hops=3), config, questions=many(3))
+    (tmp_path / "chains/traces.jsonl.bak").write_text("of another run, put aside")
     upload = prepare_upload(PushConfig(str(tmp_path / "chains"), "me/chains"))
     assert upload.repository == "dataset" and set(upload.files) == {
         "README.md",
