@@ -6,6 +6,7 @@ an environment of its own. Its export names the file that it was made of and the
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def read_export(data: bytes, title: str) -> Document:
     :class:`DataError` for any other JSON.
     """
     try:
-        export = orjson.loads(data)
+        export = orjson.loads(data.removeprefix(BOM_UTF8))  # as PowerShell writes
     except orjson.JSONDecodeError as error:
         raise DataError(
             f"it is damaged, or no export of docling ({error}): convert the file again."

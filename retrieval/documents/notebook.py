@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def read_notebook(data: bytes, title: str) -> Document:
     Raises :class:`DataError` for what is no notebook, or an older one.
     """
     try:
-        notebook = orjson.loads(data)
+        notebook = orjson.loads(data.removeprefix(BOM_UTF8))  # as PowerShell writes
     except orjson.JSONDecodeError as error:
         raise DataError(f"it is damaged, or no notebook ({error}): save it again in Jupyter.") from None
     cells = notebook.get("cells") if isinstance(notebook, dict) else None

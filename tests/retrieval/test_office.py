@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -386,6 +387,14 @@ def test_what_cannot_be_read_is_refused_with_its_reason(
 ) -> None:
     with pytest.raises(DataError, match=reason):
         read(tmp_path / name, content)
+
+
+def test_a_mark_of_the_byte_order_is_no_damage(tmp_path: Path) -> None:
+    (cells,) = read(tmp_path / "a.ipynb", BOM_UTF8 + ipynb_bytes([("markdown", "Salt is sold here.", [])]))
+    assert cells.text == "Salt is sold here."
+    export = docling_export("deck.pdf", "application/pdf", [])
+    with pytest.raises(DataError, match="there is no text in it"):
+        read(tmp_path / "a.json", BOM_UTF8 + export)
 
 
 def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the_memory(
