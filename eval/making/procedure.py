@@ -151,7 +151,7 @@ async def _composed(pair: LinkedPair, second: str, answer: str, tools: Tools) ->
 
 
 def _first_hop(pair: LinkedPair, text: str) -> GoldHop:
-    says = blank_statement(pair).replace("____", pair.second_name, 1)
+    says = blank_statement(pair).replace("____", pair.second_name)
     return GoldHop(text, pair.second_name, pair.first.id, says)
 
 

@@ -20,7 +20,7 @@ from corag.core.runs.manifest import Manifest
 from corag.core.types import Passage, Question
 from eval.datasets import load_questions
 from eval.making import run as making
-from eval.making.procedure import FILTERS, KEPT
+from eval.making.procedure import FILTERS, KEPT, _first_hop
 from eval.making.run import MadeQuestions, MakingConfig, make_questions
 from eval.making.wording import compose_by_template, find_answers
 from eval.tables.conditions import describe_conditions
@@ -130,6 +130,12 @@ def test_a_passage_is_paired_with_what_it_names_and_not_with_what_only_looks_lik
     assert named_in("More in Copper Kettle.", part), "a heading's words are not repeated below it"
     back = replace(BAND, text="Copper Kettle is the band of Harbour Song.")
     assert not named_in("It is by Copper Kettle.", back), "a search for the first finds the second"
+
+
+def test_the_first_hop_says_its_sentence_without_blanks() -> None:
+    text = "Copper Kettle toured, and Harbour Song is by Copper Kettle."
+    pair = LinkedPair(Passage("song", "Harbour Song", text), BAND, text.rindex("Copper"), len(text) - 1)
+    assert _first_hop(pair, "Who played it?").says == text
 
 
 def test_answers_are_dates_numbers_and_names_that_only_the_second_passage_has() -> None:
