@@ -234,11 +234,12 @@ function inPairs(steps) {
 }
 
 function drawDecision(yes, no) {
-  const mean = (step) => step.mean.toFixed(2).replace("-0.00", "0.00").replace("-", "\u2212");
+  // Of all its tokens, since the sums decide: a No of two tokens is not compared by its mean.
+  const sum = (step) => (step.mean * (step.tokens || 1)).toFixed(2).replace("-0.00", "0.00").replace("-", "\u2212");
   const [prompt, generated] = [1, 2].map((each) => (yes.usage?.[each] ?? 0) + (no.usage?.[each] ?? 0));
   return drawLine(
     yes,
-    h("p", {}, h("span", {class: "muted"}, "log P: "), `Yes ${mean(yes)}, No ${mean(no)}`),
+    h("p", {}, h("span", {class: "muted"}, "log P: "), `Yes ${sum(yes)}, No ${sum(no)}`),
     [drawNotes(yes), drawNotes(no)],
     h("p", {class: "cost"}, `${number(prompt)} + ${number(generated)} tokens`, spent(yes.seconds + no.seconds)),
   );
