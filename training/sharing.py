@@ -162,12 +162,19 @@ def push(config: PushConfig, upload: Upload, report: Callable[[str], None]) -> s
         api.create_repo(
             config.name, repo_type=upload.repository, private=config.private or None, exist_ok=True
         )
+        if config.private and not api.repo_info(config.name, repo_type=upload.repository).private:
+            raise ConfigError(
+                f"--private was given, but {config.name} is there already and is public: nothing was "
+                "uploaded. Make it private on the hub, or give another name."
+            )
         commit = api.create_commit(
             config.name,
             operations,
             repo_type=upload.repository,
             commit_message=f"{_NOUNS[upload.kind].capitalize()} from corag",
         )
+    except ConfigError:
+        raise
     except Exception as error:  # noqa: BLE001 - no network, no token, no right: whatever the client makes of it
         raise ConfigError(
             f"'{config.folder}' could not be uploaded to {config.name} ({reason(error)}): log in with "

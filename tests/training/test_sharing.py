@@ -62,6 +62,8 @@ def test_a_run_is_shared_and_read_back_by_its_name(tmp_path):
         shared = hub.repositories["me/towns"]
         assert sizes == {name: len(content) for name, content in shared.items()}
         assert set(shared) == {"README.md", "config.yaml", "manifest.json", "traces.jsonl"}
+        refused = corag("push", run, "me/towns", "--private", **here)
+        assert refused.returncode == 2 and "me/towns is there already and is public" in refused.stderr
         table = corag("table", "hub:me/towns", "--json", **here)
         assert table.returncode == 0, table.stderr
         again = corag("run", "--config", "hub:me/towns", "--questions", "q", "--print_config", **here)
