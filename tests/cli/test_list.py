@@ -54,7 +54,7 @@ def test_one_method_is_shown_with_defaults_presets_and_aliases(
 ) -> None:
     assert main(["list", "ircot"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"--ircot.max_steps +8 +most thoughts", shown)
+    assert re.search(r"--ircot.max_steps +8 +maximum number of thoughts", shown)
     assert "--ircot.preset paper_code stands for --ircot.stop_rule strict" in shown
     assert "--ircot.top_k is --ircot.k_per_step" in shown
     assert main(["list", method_of_the_page(tmp_path)]) == 0

@@ -22,6 +22,7 @@ from corag.core.runs.stamp import STAMP, Stamp
 from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
 from corag.core.words import count_words
+from eval.experiment import extensions  # noqa: F401 - formats that messages list
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.corpora import detect_format, read_corpus

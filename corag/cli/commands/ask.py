@@ -33,7 +33,7 @@ from corag.generation.config import ModelConfig
 from eval.api.ask import Answered, answered
 from eval.api.drawing import Drawing, live
 from eval.experiment.backends import Setup, check_setup, open_backends, tell_taught_otherwise
-from eval.experiment.collector import Send, sending_spans
+from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.registry import bind
 
 COLUMNS = 110  # where there is no terminal
@@ -175,7 +175,7 @@ async def answer_and_show(
     console: Console,
     generator: Generator,
     retriever: Retriever | None,
-    send: Send,
+    send: Send = no_spans,
 ) -> Answered:
     """Answer with one method; show its steps while it works, then its result."""
     options, sent = config.of(name), Question("asked", question)
