@@ -48,8 +48,8 @@ _HELD = {
     "use_tqdm_on_load": "a run has a progress line of its own",
     **dict.fromkeys(
         ("speculative_config", "spec_method", "spec_model", "spec_tokens"),
-        "vLLM's way to force the tokens of scores refuses drafts. A server of yours may use it "
-        "(--model.backend server): whether its forced tokens are right is found out when it is opened",
+        "scores are computed with vLLM's trace replay, which does not support speculative decoding. A server "
+        "of yours may use it (--model.backend server): its scores are tested when it is opened",
     ),
 }  # fmt: skip
 """Why an engine argument is refused that no option sets."""

@@ -48,14 +48,14 @@ class MakingConfig(Options):
 
     Attributes:
         index: folder of an index over your documents that 'corag index' made.
-        out: question file to write, .jsonl; what was tried is kept beside it, in a folder named alike.
-        limit: how many questions to make.
-        compose: "model" has the language model make one question of the two hops, and falls back on the
-            template where it does not keep to the rules; "template" always quotes the sentence that links
-            them with a blank in it: for models too small to word it.
-        model: the language model that writes the questions and tries them, and its engine.
-        seed: which pairs of passages are tried first, and which answers.
-        batch_size: pairs in flight at the same time; 0 for as many as the engine's size wants.
+        out: question file to write, .jsonl; all pairs that were tried are kept beside it, in NAME.pairs.
+        limit: number of questions to make.
+        compose: who writes the question of two hops. "model": the language model; if its question breaks
+            the rules, the template does. "template": always the template, for small models; it quotes the
+            first passage's sentence that mentions the second, with a blank in place of the title.
+        model: the language model that writes and tries the questions, and its engine.
+        seed: determines the order in which pairs of passages, and answers, are tried.
+        batch_size: pairs in flight at the same time; 0 = as many as suit the engine.
     """
 
     index: str = ""

@@ -3,10 +3,10 @@
     corag questions indexes/mine --out made.jsonl --limit 50 --model.name Qwen/Qwen3-8B
     corag run --questions made.jsonl --retriever.index indexes/mine --method one_step,corag
 
-A passage that mentions another one's title gives a question whose answer stands in the other one alone. Each
-is tried: without passages, with one, with both; what needs no second hop is left out, and what cannot be
-answered. The questions are synthetic, and every record, run and table says so: read some before you believe
-figures on them.
+Each question uses two passages: the first mentions the title of the second, and only the second contains the
+answer. A question is kept if the model answers it with both passages, but not without any, with the first
+alone, or with the second among others. Records, runs and tables mark the questions as synthetic: read some
+before you trust figures on them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,6 @@ def main(config: MakingConfig) -> CommandResult:
             else f"no more than {PAIRS_PER_QUESTION} pairs for each are tried"
         )
         print(f"Fewer than {config.limit}: {why}. A larger model keeps more of them.")
-    print(f"Questions, synthetic: {config.out}. Every pair, with why it was left out: {config.folder}")
+    print(f"Synthetic questions: {config.out}. All pairs, with reasons if left out: {config.folder}")
     record = {"questions": config.out, "kept": kept, "tried": made.tried, "left_out": dict(made.left_out)}
     return CommandResult(int(not kept), [record | {"synthetic": config.made_by}], made.failures)
