@@ -25,6 +25,7 @@ from corag.core.options import Options
 from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
 from corag.core.servers import is_address
+from corag.core.yaml_files import plain
 from corag.generation.adapter_weights import CONFIG, PICKLED, WEIGHTS
 from corag.generation.adapters import TRAINING, adapter_folder, read_manifest
 from corag.generation.config import ModelConfig
@@ -386,9 +387,5 @@ def _differing(record: Mapping[str, Any], base: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in record.items()
-        if hasattr(base, name) and _plain(value) != _plain(getattr(base, name))
+        if hasattr(base, name) and plain(value) != plain(getattr(base, name))
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

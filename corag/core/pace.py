@@ -53,17 +53,25 @@ def reporting(line: Callable[[float], str], report: Callable[[str], None], every
 
     ``line``: makes it, from the seconds since the beginning; of an empty one nothing is reported.
     """
-    ended, began = threading.Event(), time.monotonic()
+    began = time.monotonic()
 
-    def tell() -> None:
+    def tell(ended: threading.Event) -> None:
         while not ended.wait(every):
             if text := line(time.monotonic() - began):
                 report(text)
 
-    telling = threading.Thread(target=tell, daemon=True)
-    telling.start()
+    with in_thread(tell):
+        yield
+
+
+@contextmanager
+def in_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Run a function in another thread for the length of a block; it returns when its event is set."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(ended,), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        telling.join()
+        thread.join()

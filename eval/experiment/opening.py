@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +34,7 @@ from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
 from corag.core.installation import cpu_build_note
 from corag.core.own_objects import is_own
+from corag.core.pace import in_thread
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
 from corag.core.text import printable
@@ -146,14 +148,10 @@ class _Lines:
         Every half minute it says what the log does: engines load, compile and measure for minutes.
         """
         task = self._spinning.add_task(what, total=None) if self._spinning else None
-        ended = threading.Event()
-        telling = threading.Thread(target=self._tell, args=(what, task, ended), daemon=True)
-        telling.start()
         try:
-            yield
+            with in_thread(partial(self._tell, what, task)):
+                yield
         finally:
-            ended.set()
-            telling.join()
             if self._spinning and task is not None:
                 self._spinning.remove_task(task)
 

@@ -197,16 +197,21 @@ def test_each_filter_leaves_a_question_out_and_says_so(
     assert any(FILTERS[left_out] in line for line in made.lines())
 
 
-def test_what_has_been_tried_is_not_tried_again_and_the_file_is_the_same(tmp_path: Path) -> None:
+def songs_and_bands(count: int) -> list[Passage]:
+    """So many pairs of passages, each a song that names its band."""
     songs = [
         Passage(f"s{n}", f"Song Number{n}", f"It was sung by the band Copper Kettle{n} in a barn.")
-        for n in range(16)
+        for n in range(count)
     ]
     bands = [
         Passage(f"b{n}", f"Copper Kettle{n}", f"Copper Kettle{n} is a band that was formed in {1900 + n}.")
-        for n in range(16)
+        for n in range(count)
     ]
-    config = config_of(tmp_path, "knows", [*songs, *bands], limit=16)
+    return [*songs, *bands]
+
+
+def test_what_has_been_tried_is_not_tried_again_and_the_file_is_the_same(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "knows", songs_and_bands(16), limit=16)
     first = asyncio.run(make_questions(config))
     assert first.tried == 16
     written, asked = (tmp_path / "made.jsonl").read_bytes(), (tmp_path / "asked").read_text()
@@ -263,15 +268,7 @@ def test_a_command_that_keeps_nothing_fails(tmp_path: Path, capsys: pytest.Captu
 def test_every_pair_is_accounted_for_and_what_ended_the_search_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    songs = [
-        Passage(f"s{n}", f"Song Number{n}", f"It was sung by the band Copper Kettle{n} in a barn.")
-        for n in range(4)
-    ]
-    bands = [
-        Passage(f"b{n}", f"Copper Kettle{n}", f"Copper Kettle{n} is a band that was formed in {1900 + n}.")
-        for n in range(4)
-    ]
-    config = config_of(tmp_path, "knows", [*songs, *bands], limit=2)
+    config = config_of(tmp_path, "knows", songs_and_bands(4), limit=2)
     monkeypatch.setattr(making, "PAIRS_PER_QUESTION", 1)
     monkeypatch.setattr(questions, "PAIRS_PER_QUESTION", 1)
     words = ["questions", config.index, "--out", config.out, "--llm", config.model.name, "--limit", "2"]
