@@ -17,6 +17,7 @@ from pathlib import PurePath
 from corag.core.words import count_words
 
 SEPARATOR = " > "
+_NAMED = 5  # parts of a file that its notes name
 _LONGEST_HEADING = 200  # characters; what is longer is a paragraph that was given a heading's style
 # No language has such a word: it is a picture, a key or minified code, and would drown its passage.
 _NO_WORD = re.compile(r"[!-~]{1000,}")
@@ -187,6 +188,17 @@ class Writer:
                 "data, not words"
             )
         return Document(title, tuple(blocks), tuple(self.notes), dict(self.left_out))
+
+
+def describe_unread(parts: Mapping[str, str]) -> list[str]:
+    """Return notes on the parts of a file that cannot be read, such as its pages, each with the reason.
+
+    >>> describe_unread({"page 3": "bad data"})
+    ['page 3 cannot be read (bad data)']
+    """
+    notes = [f"{part} cannot be read ({why})" for part, why in parts.items()]
+    more = len(notes) - _NAMED
+    return notes if more <= 0 else [*notes[:_NAMED], f"{more:,} more cannot be read either"]
 
 
 def name_cells(names: Sequence[str], row: Sequence[str]) -> str:

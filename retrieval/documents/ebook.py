@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import posixpath
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 from lxml import etree
 
-from corag.core.errors import DataError
+from corag.core.errors import DataError, reason
 from retrieval.documents.archive import open_archive
-from retrieval.documents.document import Document, stated_title
+from retrieval.documents.document import Document, describe_unread, stated_title
 from retrieval.documents.markup import read_html
 
 _CONTAINER = "META-INF/container.xml"
@@ -25,26 +26,31 @@ _BROKEN = "it is damaged, or no .epub: convert it with Calibre (ebook-convert FI
 def read_ebook(data: bytes, title: str) -> Document:
     """Read an .epub (versions 2 and 3): the pages that its spine lists, without its table of contents.
 
-    Raises :class:`DataError` for what is no e-book, or protected against reading.
+    Pages that cannot be read are named in a note. Raises :class:`DataError` for what is no e-book, or
+    protected against reading.
     """
     archive = open_archive(data, ".epub")
     try:
         package = _find_package(archive)
         root = _parse(archive.read(package))
         stated = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
-        pages = [(name, archive.read(name)) for name in _pages(root, posixpath.dirname(package))]
-    except (KeyError, etree.XMLSyntaxError):
+        pages = list(_pages(root, posixpath.dirname(package)))
+    except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError):
         raise DataError(_BROKEN) from None
-    _refuse_protected(archive, {name for name, _ in pages})
-    chapters = [
-        _under_title(read_html(content, ""), stated or title) for _, content in pages if content.strip()
-    ]
+    _refuse_protected(archive, set(pages))
+    chapters, unread = [], {}
+    for page in pages:
+        try:
+            if (content := archive.read(page)).strip():
+                chapters.append(_under_title(read_html(content, ""), stated or title))
+        except Exception as error:  # noqa: BLE001 - whatever a damaged page makes of the libraries
+            unread[f"page {page}"] = reason(error)
     left_out: dict[str, int] = {}
     for what, words in (item for chapter in chapters for item in chapter.left_out.items()):
         left_out[what] = left_out.get(what, 0) + words
-    notes = tuple(dict.fromkeys(note for chapter in chapters for note in chapter.notes))
+    notes = dict.fromkeys([*describe_unread(unread), *(note for each in chapters for note in each.notes)])
     blocks = tuple(block for chapter in chapters for block in chapter.blocks)
-    return Document(stated or title, blocks, notes, left_out)
+    return Document(stated or title, blocks, tuple(notes), left_out)
 
 
 def _find_package(archive: ZipFile) -> str:
@@ -61,10 +67,13 @@ def _pages(root: Any, folder: str) -> Iterator[str]:
     """Yield the names of the pages in reading order, but for the table of contents."""
     items = {item.get("id"): item for item in root.iterfind(".//{*}manifest/{*}item")}
     for reference in root.iterfind(".//{*}spine/{*}itemref"):
-        item = items[reference.get("idref")]
+        item = items.get(reference.get("idref"))
+        if item is None:
+            yield str(reference.get("idref"))  # there is no such part: it is told as a page that is missing
+            continue
         is_contents = "nav" in item.get("properties", "").split()
         if item.get("media-type") in _PAGES and not is_contents:
-            yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href"))))
+            yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
 
 
 def _parse(xml: bytes) -> Any:

@@ -7,11 +7,12 @@ import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from corag.core.compression import content_name
 from corag.core.errors import DataError
+from retrieval.documents.exports import find_originals
 from retrieval.documents.readers import READERS, docling
 from retrieval.index_building import is_beside_an_index, is_ours
 from retrieval.tables import is_table
@@ -68,6 +69,7 @@ class DocumentListing:
         indexes: how many folders are indexes.
         closed: folders that cannot be opened.
         special: how many are no files to read to an end, such as named pipes.
+        originals: files that are read from what docling exported of them: the export's name, with a note.
     """
 
     files: tuple[DocumentFile, ...]
@@ -76,6 +78,7 @@ class DocumentListing:
     indexes: int
     closed: tuple[str, ...] = ()
     special: int = 0
+    originals: Mapping[str, str] = field(default_factory=dict)
 
     def describe_omissions(self) -> str:
         """Return what was left out, "" if nothing was."""
@@ -97,8 +100,8 @@ class DocumentListing:
 def find_documents(paths: Sequence[str | Path]) -> DocumentListing:
     """Find the files of folders, in the order of their names, and files that are named as they are.
 
-    Names that begin with a dot, links to folders and folders that hold an index are left out. Raises
-    :class:`DataError` for a path that is not there.
+    Names that begin with a dot, links to folders, folders that hold an index, and files of which docling's
+    export is there are left out. Raises :class:`DataError` for a path that is not there.
     """
     roots = [Path(path) for path in paths]
     for root in roots:
@@ -111,7 +114,11 @@ def find_documents(paths: Sequence[str | Path]) -> DocumentListing:
     by_path = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
     skipped = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
     closed = tuple(sorted(_name(folder, above) for folder in walk.closed))
-    return DocumentListing(tuple(by_path.values()), skipped, walk.hidden, walk.indexes, closed, walk.special)
+    originals = find_originals({file.name: file.path for file in by_path.values()})
+    listed = tuple(file for file in by_path.values() if file.name not in originals)
+    return DocumentListing(
+        listed, skipped, walk.hidden, walk.indexes, closed, walk.special, dict(sorted(originals.items()))
+    )
 
 
 class _FolderWalk:

@@ -21,7 +21,7 @@ from retrieval.documents.contents import (
     is_contents_heading,
     is_index_heading,
 )
-from retrieval.documents.document import Document, Writer, stated_title
+from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
 from retrieval.documents.plain import join_lines, paragraphs, unbroken_words, usual_width
 
@@ -65,11 +65,9 @@ def read_pdf(data: bytes, title: str) -> Document:
     contents = read_contents(data)
     pages = contents.pages
     writer = Writer(title)
-    writer.notes += [
-        f"page {number} cannot be read ({page.problem})"
-        for number, page in enumerate(pages, 1)
-        if page.problem
-    ]
+    writer.notes += describe_unread(
+        {f"page {number}": page.problem for number, page in enumerate(pages, 1) if page.problem}
+    )
     if not any(page.lines for page in pages):
         raise DataError(
             f"there is no text in its {len(pages)} pages: are they pictures? Recognise the text (OCR) first."

@@ -171,6 +171,9 @@ class DocumentCorpus:
         notes = []
         if refused := report.refused:
             notes.append(f"{len(refused):,} file(s) could not be read:{_listed(refused)}")
+        if originals := self.listing.originals:
+            lines = [f"\n  {name}: {export}" for name, export in originals.items()]
+            notes.append(f"{len(lines):,} file(s) are read from docling's export of them:{_shortened(lines)}")
         if doubtful := [file for file in report.files if file.note]:
             notes.append(f"notes on {len(doubtful):,} file(s):{_listed(doubtful)}")
         if shortened := [file for file in report.files if file.left_out]:
@@ -186,10 +189,13 @@ class DocumentCorpus:
 
 
 def _listed(files: Sequence[FileReport]) -> str:
-    lines = [f"\n  {file.file}: {file.refused or file.note}" for file in files[:_LISTED]]
-    if len(files) > _LISTED:
-        lines.append(f"\n  and {len(files) - _LISTED:,} more: {FILES} in the index's folder has them all")
-    return "".join(lines)
+    lines = [f"\n  {file.file}: {file.refused or file.note}" for file in files]
+    return _shortened(lines, f": {FILES} in the index's folder has them all")
+
+
+def _shortened(lines: Sequence[str], rest: str = "") -> str:
+    more = f"\n  and {len(lines) - _LISTED:,} more{rest}" if len(lines) > _LISTED else ""
+    return "".join(lines[:_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +233,8 @@ def read_file(
         document = site.trim(document, file.name)
     if not document.blocks:
         beside = ", ".join(f"{what} ({count:,} words)" for what, count in document.left_out.items())
-        raise DataError(f"there is no text in it{f' but {beside}' if beside else ''}.")
+        but = f" but {beside}" if beside else ""
+        raise DataError(f"there is no text in it{but}{''.join(f'; {note}' for note in document.notes)}.")
     source = str(PurePosixPath(file.name).with_name(document.source)) if document.source else file.name
     passages = list(cut(document, source, cutting))
     notes = [*document.notes, *describe_quality(block.text for block in document.blocks)]

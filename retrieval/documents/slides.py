@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from lxml import etree
 
 from corag.core.errors import DataError, reason
 from retrieval.documents.archive import open_archive
-from retrieval.documents.document import Document, Writer, stated_title
+from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 
 _HIDDEN, _EDGES = "hidden slides", "page headers and footers"
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
+_SLIDES = "ppt/_rels/presentation.xml.rels"  # names the slides
+_PARTS = re.compile(r"ppt/(slides|notesSlides)/[^/]+\.xml$")
+_ROOTS = {"slides": "sld", "notesSlides": "notes"}
+_EMPTY = (  # such a part without shapes
+    '<p:{0} xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"><p:cSld><p:spTree><p:nvGrpSpPr/>'
+    "<p:grpSpPr/></p:spTree></p:cSld></p:{0}>"
+)
 _LINE = 200_000  # of PowerPoint's units (914,400 to an inch): shapes that begin so near stand side by side
 
 
@@ -19,27 +30,70 @@ def read_presentation(data: bytes, title: str) -> Document:
     """Read a .pptx: a section for each slide, whose blocks stand at the place "slide N".
 
     Shapes are read from top to bottom, those side by side from left to right. Speakers' notes follow their
-    slide. Hidden slides and footers are left out and counted; pictures, charts and diagrams (SmartArt) are
-    named in a note. Raises :class:`DataError` for what is no presentation.
+    slide. Hidden slides and footers are left out and counted; pictures, charts and diagrams (SmartArt), and
+    slides that cannot be read, are named in a note. Raises :class:`DataError` for what is no presentation.
     """
-    from pptx import Presentation
-
     open_archive(data, ".pptx")
-    try:
-        presentation = Presentation(io.BytesIO(data))
-    except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
-        raise DataError(f"it is damaged, or no .pptx ({reason(error)}): open it and save it again.") from None
+    presentation, broken = _open(data)
     stated = stated_title(presentation.core_properties.title, "")
     writer = Writer(stated or title, stated=bool(stated))
     drawings = 0
+    unread: dict[str, str] = {}
     for number, slide in enumerate(presentation.slides, 1):
+        place = f"slide {number}"
+        if problem := broken.get(slide.part.partname[1:]):
+            unread[place] = problem
+            continue
+        if slide.has_notes_slide and (problem := broken.get(slide.notes_slide.part.partname[1:])):
+            unread[f"notes of {place}"] = problem
         if slide.element.get("show") == "0":
             writer.leave_out(_HIDDEN, "\n".join(_texts(slide.shapes)))
         else:
-            drawings += _write_slide(writer, slide, f"slide {number}")
+            drawings += _write_slide(writer, slide, place)
+    writer.notes += describe_unread(unread)
     if drawings:
         writer.notes.append(f"what is drawn in {drawings:,} picture(s), chart(s) and diagram(s) is not read")
     return writer.document()
+
+
+def _open(data: bytes) -> tuple[Any, dict[str, str]]:
+    """Return a presentation, and why parts of it cannot be read: slides, notes and media, which are empty.
+
+    The library gives a whole file up for one of them.
+    """
+    from pptx import Presentation
+
+    try:
+        presentation = Presentation(io.BytesIO(data))
+        list(presentation.slides)  # it opens without those that are missing, and fails here
+        return presentation, {}
+    except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
+        damage = reason(error)
+    try:
+        repaired, broken = _empty_broken_parts(data)
+        return Presentation(io.BytesIO(repaired)), broken
+    except Exception:  # noqa: BLE001 - as above
+        raise DataError(f"it is damaged, or no .pptx ({damage}): open it and save it again.") from None
+
+
+def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return a presentation whose broken and missing parts are empty, and what was wrong with each."""
+    broken: dict[str, str] = {}
+    file = io.BytesIO()
+    with ZipFile(io.BytesIO(data)) as archive, ZipFile(file, "w", ZIP_DEFLATED) as repaired:
+        listed = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
+        names = dict.fromkeys([*archive.namelist(), *(f"ppt/{name.decode()}" for name in listed)])
+        for name in names:
+            kind = _PARTS.match(name)
+            try:
+                content = archive.read(name)
+                if kind:
+                    etree.fromstring(content)
+            except Exception as error:  # noqa: BLE001 - as above
+                broken[name] = reason(error)
+                content = _EMPTY.format(_ROOTS[kind[1]]).encode() if kind else b""
+            repaired.writestr(name, content)
+    return file.getvalue(), broken
 
 
 def _write_slide(writer: Writer, slide: Any, place: str) -> int:

@@ -98,3 +98,26 @@ def ipynb_bytes(cells: Sequence[tuple[str, str, Sequence[Mapping[str, object]]]]
             "nbformat": 4,
         }
     )
+
+
+def damaged(data: bytes, part: str, content: bytes | None = None) -> bytes:
+    """Return a zip of parts with one of them damaged: missing, or with this content."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as whole, zipfile.ZipFile(file, "w") as broken:
+        for name in whole.namelist():
+            if name != part:
+                broken.writestr(name, whole.read(name))
+            elif content is not None:
+                broken.writestr(name, content)
+    return file.getvalue()
+
+
+def flipped(data: bytes, text: bytes) -> bytes:
+    """Return a zip whose parts are stored, with a byte of a text changed: the checksum is wrong."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as whole, zipfile.ZipFile(file, "w") as stored:
+        for name in whole.namelist():
+            stored.writestr(name, whole.read(name))
+    changed = file.getvalue()
+    assert text in changed
+    return changed.replace(text, b"?" + text[1:], 1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import re
 from codecs import BOM_UTF8
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -12,6 +14,7 @@ import orjson
 import pytest
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.corpora import detect_format, read_corpus
@@ -19,7 +22,7 @@ from retrieval.documents.reading import DocumentCorpus
 from retrieval.sifting import CorpusReport
 from tests.messages import raises_message
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
-from tests.retrieval.office_files import eml_bytes, epub_bytes, ipynb_bytes, xlsx_bytes
+from tests.retrieval.office_files import damaged, eml_bytes, epub_bytes, flipped, ipynb_bytes, xlsx_bytes
 from tests.retrieval.test_documents import note_of, read
 
 
@@ -361,7 +364,101 @@ def test_slides_that_docling_read_are_cited_as_slides(tmp_path: Path) -> None:
     ]
 
 
+@pytest.fixture
+def scans(tmp_path: Path) -> Path:
+    """A folder of two PDFs, and of what docling exported of the second."""
+    for name in ("tr8", "tr9"):
+        (tmp_path / f"{name}.pdf").write_bytes(pdf_bytes([[f"Garbled {name}."]]))
+    item: dict[str, object] = {"label": "text", "text": "Clear.", "page": 1}
+    (tmp_path / "tr9.json").write_bytes(docling_export("tr9.pdf", "application/pdf", [item]))
+    return tmp_path
+
+
+def report_on(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the passages of a folder, and the notes of the report on it."""
+    corpus, report = DocumentCorpus([folder]), CorpusReport()
+    return [item.text for item in corpus.passages(report) if isinstance(item, Passage)], corpus.notes(report)
+
+
+def test_a_file_beside_its_export_is_read_from_the_export(scans: Path) -> None:
+    texts = ["Garbled tr8.", "Clear."]
+    note = "1 file(s) are read from docling's export of them:\n  tr9.pdf: tr9.json"
+    assert report_on(scans) == (texts, [note])
+    export = orjson.loads((scans / "tr9.json").read_bytes())
+    export["origin"]["binary_hash"] = 1
+    (scans / "tr9.json").write_bytes(orjson.dumps(export))
+    assert report_on(scans) == (texts, [f"{note}; it has changed since then: convert it again"])
+
+
+def test_an_export_in_another_folder_takes_the_place_of_the_file_that_it_was_made_of(scans: Path) -> None:
+    (scans / "out").mkdir()
+    os.rename(scans / "tr9.json", scans / "out" / "tr9.json")
+    assert len(report_on(scans)[0]) == 3, "of that name there may be several files"
+    export = orjson.loads((scans / "out" / "tr9.json").read_bytes())
+    # docling keeps the lowest 64 bits of the file's SHA-256.
+    digest = hashlib.sha256((scans / "tr9.pdf").read_bytes()).hexdigest()
+    export["origin"]["binary_hash"] = int(digest[-16:], 16)
+    (scans / "out" / "tr9.json").write_bytes(orjson.dumps(export))
+    assert report_on(scans)[0] == ["Clear.", "Garbled tr8."]
+
+
+def test_a_file_beside_a_damaged_export_is_read_itself(scans: Path) -> None:
+    export = (scans / "tr9.json").read_bytes()
+    (scans / "tr9.json").write_bytes(export[:-9])
+    texts, (note,) = report_on(scans)
+    assert texts == ["Garbled tr8.", "Garbled tr9."]
+    assert "tr9.json: it is damaged" in note
+
+
 # What cannot be read, and what is left out
+
+
+def test_the_pages_of_an_e_book_that_can_be_read_are_and_the_others_are_named(tmp_path: Path) -> None:
+    book = epub_bytes("T", {name: f"<body><p>Page {name}.</p></body>" for name in "abc"})
+    file = tmp_path / "a.epub"
+    for broken in (damaged(book, "OEBPS/b.xhtml"), flipped(book, b"Page b")):
+        assert [each.text for each in read(file, broken)] == ["Page a.\nPage c."]
+        assert re.match(r"page OEBPS/b\.xhtml cannot be read \(.+\)$", note_of(file))
+    nothing = epub_bytes("T", {"a": "<body><p>Page a.</p></body>"})
+    with pytest.raises(DataError, match=r"there is no text in it; page OEBPS/a.xhtml cannot be read \("):
+        read(file, flipped(nothing, b"Page a"))
+
+
+def test_the_sheets_of_a_workbook_that_can_be_read_are_and_the_others_are_named(tmp_path: Path) -> None:
+    rows = [["Town", "Made", "Sold"], ["Alby", "salt", "ink"]]
+    book, part = xlsx_bytes({"North": rows, "South": rows}), "xl/worksheets/sheet2.xml"
+    file, first = (
+        tmp_path / "a.xlsx",
+        ("a > North (a.xlsx, sheet North, row 2)", "Town: Alby | Made: salt | Sold: ink"),
+    )
+    for content in (None, b"", b"no sheet"):
+        assert cited(file, damaged(book, part, content)) == [first]
+        assert re.match(r"sheet South cannot be read \(.+\)$", note_of(file))
+    with ZipFile(io.BytesIO(book)) as archive:
+        sheet = archive.read(part)
+    assert cited(file, damaged(book, part, sheet[: sheet.index(b"</row>") + 6] + b"<row")) == [
+        first, ("a > South (a.xlsx, sheet South, row 1)", "Town | Made | Sold")
+    ]  # fmt: skip
+    assert note_of(file).startswith("sheet South after row 1 cannot be read (")
+
+
+def test_the_slides_of_a_presentation_that_can_be_read_are_and_the_others_are_named(tmp_path: Path) -> None:
+    pptx = pytest.importorskip("pptx", reason="corag[docs] brings it")
+    deck, stream = pptx.Presentation(), io.BytesIO()
+    for number in (1, 2, 3):
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text, slide.placeholders[1].text = f"Part {number}", f"Text {number}."
+        slide.notes_slide.notes_text_frame.text = f"Note {number}."
+    deck.save(stream)
+    talk, file = stream.getvalue(), tmp_path / "a.pptx"
+    slide_2 = "ppt/slides/slide2.xml"
+    for broken in (damaged(talk, slide_2), damaged(talk, slide_2, b"<"), flipped(talk, b"Text 2.")):
+        assert [each.text for each in read(file, broken)] == ["Text 1.\nNote 1.", "Text 3.\nNote 3."]
+        assert re.match(r"slide 2 cannot be read \(.+\)$", note_of(file))
+    assert len(read(file, flipped(talk, b"Note 3."))) == 3
+    assert re.match(r"notes of slide 3 cannot be read \(.+\)$", note_of(file))
+    with pytest.raises(DataError, match=r"it is damaged, or no \.pptx"):
+        read(file, damaged(talk, "ppt/presentation.xml", b"<"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+import unicodedata
+from pathlib import Path, PurePath
+
+import orjson
 
 from retrieval.documents.document import Document
 from retrieval.documents.reader import DocumentReader
@@ -20,6 +23,21 @@ def is_export(file: Path) -> bool:
             return _SCHEMA_NAME.search(stream.read(_START)) is not None
     except OSError:
         return False
+
+
+def read_origin(file: Path) -> tuple[str, int | None] | None:
+    """Return the name of the file that an export was made of, and the hash of its content if that is stated.
+
+    None for any other file, and for an export that is damaged or names no file.
+    """
+    if not is_export(file):
+        return None
+    try:
+        origin = orjson.loads(file.read_bytes())["origin"]
+        name, stated = PurePath(origin["filename"]).name, origin.get("binary_hash")
+    except (OSError, orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        return None  # its reader tells what is wrong with it
+    return unicodedata.normalize("NFC", name), stated if isinstance(stated, int) else None
 
 
 def _parse(data: bytes, title: str) -> Document:
