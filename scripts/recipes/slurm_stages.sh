@@ -13,6 +13,8 @@
 #   SHARDS=8                       jobs of the array that samples, and of the one that decodes
 #   GPUS_PER_ENGINE=1              of each of these jobs: tensor parallelism
 #   SOURCE=model                   --sample.source, such as decomposition
+#   GRACE=300                      seconds before its time limit at which a job's command is stopped and the job put back
+#                                  into the queue: more where writing a checkpoint of the model takes longer
 #   OPTIONS="--corag.preset paper" those of sampling and decoding alike; no blanks within a value
 #   SBATCH="--partition=gpu --account=me"     further options of every job
 # Before: bash scripts/install.sh --gpu, on a file system that all nodes see; models in HF_HOME.
@@ -22,7 +24,7 @@ root=${CORAG_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 export PATH="$root/.venv/bin:$PATH"
 out=${OUT:-results/slurm} model=${MODEL:-meta-llama/Llama-3.1-8B-Instruct} shards=${SHARDS:-8}
 engine=${GPUS_PER_ENGINE:-1} train=${TRAIN:-$root/training/configs/1gpu_qlora.yaml} train_gpus=${TRAIN_GPUS:-1}
-options=${OPTIONS:---corag.preset paper} jobs=$out/jobs previous=
+options=${OPTIONS:---corag.preset paper} jobs=$out/jobs previous= grace=${GRACE:-300}
 fail() { echo "slurm_stages.sh: $1" >&2; exit 2; }
 need() { [ -n "${!1:-}" ] || fail "$1 is not set: name the file, such as $1=$2."; [ -e "${!1}" ] ||
     fail "$1=${!1} is not there: name a file that all nodes see."; }
@@ -41,8 +43,8 @@ job() {
 #SBATCH --time=$4:00:00$gpus$array
 #SBATCH --output=$jobs/$stage$task.log --open-mode=append
 #SBATCH --requeue
-#SBATCH --signal=B:USR1@120
-# Two minutes before the time limit: stop the command, which resumes, and go back into the queue.
+#SBATCH --signal=B:USR1@$grace
+# $grace seconds before the time limit: stop the command, which resumes, and go back into the queue.
 again() { kill -TERM "\$child"; wait "\$child"; scontrol requeue "\$SLURM_JOB_ID" && sleep 60; exit 1; }
 trap again USR1
 cd "$PWD" || exit 1
@@ -65,6 +67,7 @@ JOB
 
 stages=("$@")
 [ $# -gt 0 ] || stages=(index sample rows train run table)
+[[ $grace =~ ^[1-9][0-9]{0,4}$ && $grace -le 65535 ]] || fail "GRACE=$grace is no number of seconds: give one from 1 to 65535, such as 300."
 case " $options " in *tensor_parallel*) fail "OPTIONS has tensor_parallel: set GPUS_PER_ENGINE instead." ;; esac
 if [ "$train_gpus" -gt 1 ] && [ -z "${LAUNCH:-}" ]; then
     fail "TRAIN_GPUS=$train_gpus, but one process trains on one GPU: set LAUNCH, such as

@@ -72,6 +72,13 @@ def test_every_job_asks_for_what_it_needs(folder: Path) -> None:
     assert "rows results/slurm/chains.shard-1-of-8 " in noted
 
 
+@pytest.mark.parametrize(("more", "seconds"), [({}, "300"), ({"GRACE": "900"}, "900")])
+def test_jobs_have_time_to_write_a_checkpoint(folder: Path, more: dict[str, str], seconds: str) -> None:
+    assert stages(folder, "train", DRY="1", **more).returncode == 0
+    script = (folder / "results/slurm/jobs/train.sbatch").read_text()
+    assert f"#SBATCH --signal=B:USR1@{seconds}\n" in script
+
+
 def test_each_job_waits_for_the_one_before(folder: Path) -> None:
     write_program(folder / "bin/sbatch", f'echo "$*" >>{folder}/submitted; wc -l <{folder}/submitted')
     done = stages(folder, SBATCH="--account=me")
@@ -92,6 +99,8 @@ def test_each_job_waits_for_the_one_before(folder: Path) -> None:
     ("more", "said"),
     [
         ({"TRAIN_GPUS": "8"}, "set LAUNCH"),
+        ({"GRACE": "5min"}, "GRACE=5min is no number of seconds"),
+        ({"GRACE": "70000"}, "give one from 1 to 65535"),
         ({"QUESTIONS": "nothere.jsonl"}, "QUESTIONS=nothere.jsonl is not there"),
         ({"OPTIONS": "--model.tensor_parallel 4"}, "set GPUS_PER_ENGINE instead"),
     ],

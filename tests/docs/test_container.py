@@ -101,6 +101,12 @@ def test_the_chat_page_may_ask_the_service(tmp_path: Path, monkeypatch: pytest.M
     assert float(services["answers"]["stop_grace_period"].rstrip("s")) > options.limits.shutdown_s
 
 
+def test_images_of_others_are_those_of_a_release() -> None:
+    images = {each["image"] for each in COMPOSE["services"].values() if "image" in each}
+    others = [image for image in images if not image.startswith("corag:")]
+    assert others and all(re.search(r":v\d+\.\d+\.\d+$", image) for image in others)
+
+
 def test_volumes_are_where_the_image_writes() -> None:
     services = COMPOSE["services"]
     named = {each.split(":")[0] for service in services.values() for each in service["volumes"]}

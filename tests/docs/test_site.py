@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
 
 import corag
 from corag.cli.main import COMMANDS
@@ -82,6 +83,24 @@ def pages(site: Path) -> dict[Path, Page]:
 def searched(site: Path) -> list[dict[str, str]]:
     """What the site's search reads: a record for each heading of each page."""
     return json.loads((site / "search/search_index.json").read_text())["docs"]
+
+
+def test_addresses_of_the_site_and_its_source_come_from_the_release_workflow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mkdocs.config import load_config
+
+    for name in ("SITE_URL", "REPO_URL"):
+        monkeypatch.delenv(name, raising=False)
+    unset = load_config(str(ROOT / "mkdocs.yml"))
+    assert not unset.site_url and not unset.repo_url
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    (build,) = (step for step in workflow["jobs"]["site"]["steps"] if "mkdocs build" in step.get("run", ""))
+    for name in build["env"]:
+        monkeypatch.setenv(name, f"https://{name.lower()}.example/corag/")
+    given = load_config(str(ROOT / "mkdocs.yml"))
+    assert given.site_url == "https://site_url.example/corag/"
+    assert given.repo_url == "https://repo_url.example/corag/"
 
 
 @pytest.mark.slow

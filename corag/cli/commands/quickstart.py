@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -39,6 +39,8 @@ from eval.datasets import load_questions
 from eval.datasets.world import write_world
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from ircot import IRCoTConfig, ircot
+from retrieval.documents.readers import READERS
+from retrieval.documents.readers.docling import ENDING
 
 COLUMNS = 110
 PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
@@ -49,7 +51,8 @@ INDEX = (sys.executable, "-m", "corag.cli", "index")
 NEXT = """\
   corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
     --corag.max_hops 4 --corag.stop learned
-  corag index FOLDER --out indexes/mine                       your own .txt, .md, .html, .pdf, .docx"""
+  corag index FOLDER --out indexes/mine
+    your own {formats}"""
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,16 @@ def main(config: QuickstartOptions) -> CommandResult:
     print("Next:")
     if clone_folder():
         print("  source .venv/bin/activate                                   for the commands below")
-    print(NEXT.format(indexes=",".join(indexes)))
+    print(describe_next(indexes))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])
+
+
+def describe_next(indexes: Sequence[str]) -> str:
+    """Return the commands that a user may try next, with all kinds of documents that can be indexed."""
+    endings = sorted({reader.endings[0] for reader in READERS.values()})
+    formats = ", ".join(endings).replace(ENDING, f"docling's {ENDING}")
+    return NEXT.format(indexes=",".join(indexes), formats=formats)
 
 
 def build_indexes(out: Path, started: list[subprocess.Popen[str]]) -> list[str]:
