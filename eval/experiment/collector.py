@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, reason
 from corag.core.installation import require
 from corag.core.runs.environment import installed_version
 from corag.core.runs.rows import Row
@@ -76,7 +76,8 @@ def sending_spans(
 ) -> Iterator[Send]:
     """Yield what sends the spans of finished questions; send what is left at the end of the block.
 
-    A collector that cannot be reached stops nothing: one line on standard error says so.
+    A collector that cannot be reached, or an exporter that fails, stops nothing: one line on standard error
+    says so, and one at the end of the block how many spans were lost.
 
     Args:
         trace: the collector's address; "" for none, and then there is nothing to send with.
@@ -105,10 +106,12 @@ def sending_spans(
         provider.add_span_processor(
             BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=1_000)
         )
+        spans = RowSpans(provider.get_tracer("corag"), model, fingerprint, retriever)
         try:
-            yield RowSpans(provider.get_tracer("corag"), model, fingerprint, retriever).send
+            yield spans.send
         finally:
             provider.shutdown()
+            exporter.tell_lost(spans.made)
 
 
 def no_spans(workflow: str, row: Row, parent: str = "") -> None:
@@ -170,6 +173,7 @@ class _Exporter:
         self._exporter, self._address, self._messages = exporter, address, messages
         self._again = 0.0
         self._told = False
+        self._taken = 0
 
     def export(self, spans: Sequence[Any]) -> Any:
         """Send some spans."""
@@ -177,11 +181,22 @@ class _Exporter:
 
         if time.monotonic() < self._again:
             return SpanExportResult.FAILURE
-        result = self._exporter.export(spans)
-        if result is not SpanExportResult.SUCCESS:
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # noqa: BLE001 - the library would log it, and nobody sees its log
+            self._messages.reason = f"{type(error).__name__}, {reason(error)}"
+            result = SpanExportResult.FAILURE
+        if result is SpanExportResult.SUCCESS:
+            self._taken += len(spans)
+        else:
             self._again = time.monotonic() + _PAUSE_S
             self._tell()
         return result
+
+    def tell_lost(self, made: int) -> None:
+        """Print how many of the spans that were made no collector has, if any."""
+        if lost := made - self._taken:
+            sys.stderr.write(f"corag: {lost:,} of {made:,} spans were lost, for --trace {self._address}.\n")
 
     def _tell(self) -> None:
         if self._told:

@@ -32,11 +32,12 @@ _KINDS = {"generate": "LLM", "score": "LLM", "search": "RETRIEVER"}
 
 
 class RowSpans:
-    """Makes the spans of finished questions, with what all of them share."""
+    """Makes the spans of finished questions, with what all of them share. ``made``: how many so far."""
 
     def __init__(self, tracer: Any, model: ModelConfig, fingerprint: str, retriever: RetrieverConfig) -> None:
         name = DEFAULT_MODEL if model.name == "default" else model.name
         self._tracer = tracer
+        self.made = 0
         self._model = f"{name}+{model.adapter}" if model.adapter else name
         self._provider = model.settled().backend
         self._operation = "text_completion" if "chat=no" in fingerprint else "chat"
@@ -79,13 +80,15 @@ class RowSpans:
     ) -> Any:
         from opentelemetry.trace import SpanKind
 
-        return self._tracer.start_span(
+        span = self._tracer.start_span(
             name,
             context=context,
             kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
             attributes=attributes,
             start_time=began,
         )
+        self.made += span.get_span_context().trace_flags.sampled  # of a trace that is left out none is sent
+        return span
 
     def _of_question(self, workflow: str, row: Row) -> dict[str, Any]:
         # The sums stand under names of ours: readers that add up gen_ai.usage over a trace would count twice.

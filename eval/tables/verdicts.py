@@ -32,8 +32,10 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, bri
     on = f"on {count_questions(*leading.sizes)}"
     if not others:
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
-    tests = f"paired sign-flip tests, Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
-    how = "" if brief else f" ({tests})"
+    # Of several that tie, one is the baseline of the tests.
+    against = f" against {leading.best[0]}" if len(leading.best) > 1 else ""
+    rule = f"Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
+    how = "" if brief else f" (paired sign-flip tests{against}, {rule})"
     first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
     if not leading.worse and not leading.even:
         return f"{first[:-1]}. {_untested(leading)}"

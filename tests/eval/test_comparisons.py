@@ -191,4 +191,8 @@ def test_a_verdict_says_how_sure_it_is():
     assert said(("a", 0, 20), ("b", 0, 20)).startswith("All 2 runs tie in EM: 0.0 [0.0, ")
     mixed = said(("a", 30, 40), ("b", 28, 40), ("c", 1, 40))
     assert "significantly above c but not above b on 40 questions" in mixed
+    tied = said(("a", 30, 40), ("b", 30, 40), ("c", 1, 40))
+    assert tied.startswith("a and b have the highest EM, 75.0")
+    assert "above all 1 others" not in tied and "significantly above the other run" in tied
+    assert "(paired sign-flip tests against a, Holm's rule" in tied
     assert said(("a", 3, 40)) == ""

@@ -6,6 +6,7 @@ With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 
 import asyncio
 import re
+import shutil
 import time
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -317,6 +318,23 @@ def test_the_first_screen_says_what_was_measured_and_how_sure_it_is(browser, sma
     assert browser.run(wide) <= 0, "no column is cut off"
     assert browser.find("#results-table tbody").location["y"] < 600
     browser.picture("first-screen")
+
+
+def test_runs_that_tie_are_all_named_with_the_cost_of_the_cheapest(browser, tmp_path):
+    world = World(tmp_path, 60)
+    greedy, copy = write(tmp_path / "runs", "greedy", world, 0.6), tmp_path / "runs" / "greedy_2"
+    shutil.copytree(greedy, copy)
+    runs = {"greedy": greedy, "greedy_2": copy, "one_step": write(tmp_path / "runs", "one_step", world, 0.1)}
+    file = tmp_path / "report.html"
+    file.write_text(
+        html_page(make_report(read_report_runs(runs)), TextBlocks(), "2026-01-02"), encoding="utf-8"
+    )
+    browser.open(file)
+    assert browser.text("#lead").startswith("greedy and greedy_2 have the highest F1, ")
+    glance = [part.split("\n") for part in browser.texts("#glance > div")]
+    assert glance[0][:3] == ["Highest F1, 2 runs tie", "greedy", "greedy_2"]
+    assert glance[2][2] in (f"{name}, the cheapest of those that tie" for name in ("greedy", "greedy_2"))
+    assert "against greedy," in glance[3][2]
 
 
 def test_table_and_chart_are_downloaded_from_the_file_itself(browser, small, tmp_path):

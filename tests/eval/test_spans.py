@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 import corag.cli.commands.ask
 from corag.chains.config import CoRAGConfig
@@ -202,8 +203,33 @@ async def test_without_a_collector_a_run_goes_on_and_says_so_once(
             address = f"otlp://127.0.0.1:{collector.port if status else port}"
             rows = await answered(tmp_path / folder, address, questions=questions)
         assert len(rows) == 40 and not any(row.error for row in rows.values())
-        told = [line for line in capsys.readouterr().err.splitlines() if "collector" in line]
+        lines = capsys.readouterr().err.splitlines()
+        told = [line for line in lines if "collector" in line]
         assert len(told) == 1 and why in told[0], told
+        assert any(line.startswith("corag: 520 of 520 spans were lost") for line in lines)
+
+
+async def test_an_exporter_that_fails_is_told_once_with_how_many_spans_were_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = [Question(f"q{n}", QUESTION.text) for n in range(40)]
+    with monkeypatch.context() as broken:
+
+        def fail(self: OTLPSpanExporter, spans: object) -> None:
+            raise RuntimeError("no thread can be started")
+
+        broken.setattr(OTLPSpanExporter, "export", fail)
+        rows = await answered(tmp_path / "run", "otlp://127.0.0.1:1", questions=questions)
+    assert len(rows) == 40 and not any(row.error for row in rows.values())
+    told = [line for line in capsys.readouterr().err.splitlines() if "span" in line]
+    assert len(told) == 2, told
+    assert "took no spans: RuntimeError, no thread can be started. Answering goes on" in told[0]
+    assert told[1].startswith("corag: 520 of 520 spans were lost")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    with collecting() as collector:
+        await answered(tmp_path / "well", f"otlp://127.0.0.1:{collector.port}", questions=questions)
+    assert "span" not in capsys.readouterr().err
 
 
 async def test_headers_and_the_services_name_come_from_opentelemetrys_variables(

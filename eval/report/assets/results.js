@@ -184,9 +184,8 @@ function drawNote() {
     );
     const likely = Math.max(...overview.differences.f1[state.baseline].map((each) => each?.detectable ?? 0));
     if (likely) {
-      const points = `${percent(likely)} points or more`;
       parts.push(
-        `So many questions are likely to show a difference in F1 of ${points} (80% power, before adjusting).`,
+        `With ${counted(overview.n, "question")}, a true difference in F1 of ${percent(likely)} points is found with 80% power, before adjusting.`,
       );
     }
   }
@@ -208,25 +207,30 @@ function glance() {
   const {measure, best, even, worse, tests, detectable} = leading;
   const title = measureTitle[measure];
   const places = (names) => names.map((name) => runs.findIndex((run) => run.name === name));
-  const named = (names) => names.map((run) => h("dd", {class: "glance-run"}, runName(run)));
+  const some = (names) => [
+    ...places(names.slice(0, GLANCE_RUNS)).map((run) => h("dd", {class: "glance-run"}, runName(run))),
+    names.length > GLANCE_RUNS ? h("dd", {}, `and ${names.length - GLANCE_RUNS} more`) : null,
+  ];
   const cost = (run) => `${number(figure(run, "tokens"))} tokens, ${fewDigits(figure(run, "seconds")?.[0] ?? 0)} s`;
-  const [first] = places(best);
-  const cheapest = places(even).sort((a, b) => figure(a, "tokens") - figure(b, "tokens"))[0];
+  const byTokens = (a, b) => figure(a, "tokens") - figure(b, "tokens");
+  const tie = best.length > 1;
+  const [first] = places(best).sort(byTokens);
+  const [cheapest] = places(even).sort(byTokens);
   const saves = cheapest !== undefined && figure(cheapest, "tokens") < figure(first, "tokens");
   return [
-    h("div", {}, h("dt", {}, `Highest ${title}`), named(places(best)), h("dd", {}, h("span", {class: "glance-figure"}, percent(mean(first, measure))), " ", range(figure(first, measure)))),
+    h("div", {}, h("dt", {}, `Highest ${title}${tie ? `, ${best.length} runs tie` : ""}`), some(best), h("dd", {}, h("span", {class: "glance-figure"}, percent(mean(first, measure))), tie ? null : ` ${range(figure(first, measure))}`)),
     h(
       "div",
       {},
       h("dt", {}, "Not significantly worse"),
-      even.length ? named(places(even).slice(0, GLANCE_RUNS)) : h("dd", {class: "glance-run"}, worse.length ? "none" : "not tested"),
-      even.length > GLANCE_RUNS ? h("dd", {}, `and ${even.length - GLANCE_RUNS} more`) : null,
+      even.length ? some(even) : h("dd", {class: "glance-run"}, worse.length ? "none" : "not tested"),
     ),
     h(
       "div",
       {},
       h("dt", {}, "Cost per question"),
       h("dd", {class: "glance-figure"}, cost(first)),
+      tie ? h("dd", {}, `${runs[first].name}, the cheapest of those that tie`) : null,
       saves ? h("dd", {}, `The cheapest that is not significantly worse, ${runs[cheapest].name}: ${cost(cheapest)}`) : null,
     ),
     h(
@@ -234,7 +238,7 @@ function glance() {
       {},
       h("dt", {}, "Minimum detectable difference"),
       h("dd", {class: "glance-figure"}, detectable === null ? "not known" : detectable > 1 ? "none" : `${percent(detectable)} points`),
-      h("dd", {}, `${counted(leading.sizes[1], "question")}, 80% power; paired sign-flip tests, Holm\u2019s rule over ${counted(tests, "test")}, level 0.05`),
+      h("dd", {}, `${counted(leading.sizes[1], "question")}, 80% power; paired sign-flip tests${tie ? ` against ${best[0]}` : ""}, Holm\u2019s rule over ${counted(tests, "test")}, level 0.05`),
     ),
   ];
 }
