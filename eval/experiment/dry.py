@@ -1,9 +1,9 @@
-"""A model that computes nothing, with which a method's own code counts the tokens it needs at most.
+"""A model that computes nothing, with which a method's own code estimates from above the tokens it needs.
 
 Prompts are counted with the real model's tokenizer and the passages that are really found. Every reply has
-its longest length and no chain ends early, so the sum is an upper bound, but for methods whose steps depend
-on what a reply says: they are refused. One thing is not in it: sub-queries that CoRAG asks for again where a
-model repeats itself, up to ``corag.tries`` times as many.
+its longest length and no chain ends early. So a question's sum is an upper bound, with one exception:
+sub-queries that CoRAG asks for again where a model repeats itself, up to ``corag.tries`` times as many, are
+not in it. Methods whose steps depend on what a reply says are refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run or a sweep will take, judged by a pilot of some of its questions, which it then goes on from.
 
-A dry plan runs the methods' own code without a model, for an upper bound.
+A dry plan runs the methods' own code without a model, for an estimate from above.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class PlanConfig(SweepConfig):
         pilot: questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the
             number in flight.
         dry: run without a model: counts prompts with the passages that the index returns and takes every
-            reply at its longest. Gives an upper bound of tokens, searches and disk, and no time.
+            reply at its longest. Gives tokens, searches and disk, and no time. A run takes less, unless
+            its model repeats sub-queries, which CoRAG asks again.
     """
 
     pilot: Annotated[int, Ge(0)] = 0
@@ -103,7 +104,7 @@ def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[Plann
 
 
 def _plan_dry(config: PlanConfig) -> list[PlannedRun]:
-    """Count what all questions ask for at most, by some of them, in folders that are thrown away."""
+    """Estimate from above what all questions ask for, by some of them, in folders that are thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         here = replace(config, out=folder, workers=WorkersConfig(kind="none"))
         if config.is_sweep:

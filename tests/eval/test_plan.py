@@ -74,13 +74,27 @@ def test_a_dry_plan_asks_no_model_and_leaves_nothing(capsys: pytest.CaptureFixtu
     assert not Path("out").exists()
 
 
-def test_a_dry_plan_is_an_upper_bound() -> None:
+def test_a_dry_plan_is_an_estimate_from_above() -> None:
     own = ["--index", "own.py:search", "--out", "out", *CORAG]
     assert main(["run", "--questions", "asked.jsonl", "--model", "own.py:llm", "--limit", "12", *own]) == 0
     rows = read_rows(Path("out/corag")).values()
     asked = sum(row.total_usage.total for row in rows) / 12
     (dry,) = plans("--dry", "true", *own)
     assert asked < dry["tokens"] / 60 < 3 * asked
+
+
+def test_a_dry_plan_says_when_a_run_takes_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that repeats a sub-query is asked again, so a plan without it is no bound."""
+    repeating = OWN.replace('"word " * drawn(prompt + "!", 1, max_tokens)', '"word " * max_tokens')
+    Path("own.py").write_text(repeating)
+    own = ["--index", "own.py:search", "--out", "out", *CORAG]
+    assert main(["run", "--questions", "asked.jsonl", "--model", "own.py:llm", "--limit", "3", *own]) == 0
+    calls = [row.total_usage.calls for row in read_rows(Path("out/corag")).values()]
+    assert min(calls) > 2 + 2 + 1, "more than two hops and an answer take"
+    capsys.readouterr()
+    assert main(["plan", "--questions", "asked.jsonl", "--dry", "true", *own]) == 0
+    told = capsys.readouterr().out
+    assert "Estimate from above: " in told and "repeats sub-queries" in told and "At most" not in told
 
 
 def test_a_dry_plan_of_a_sweep_has_its_cells() -> None:

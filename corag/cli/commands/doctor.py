@@ -26,6 +26,7 @@ from corag.core.installation import (
     advise,
     clone_folder,
     cpu_build_note,
+    for_gpus,
     how_to_install,
     missing,
 )
@@ -35,6 +36,7 @@ from corag.core.runs.environment import gpu_names, installed_version
 from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
 from corag.core.text import printable
 from corag.generation.config import ModelConfig
+from corag.generation.engines import ENGINES
 from retrieval.index_manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
 
 
@@ -75,7 +77,7 @@ def main(config: DoctorOptions) -> int:
             print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
         return 0 if all(each.ok for each in index_checks) else 1
     checks: list[Callable[[], Iterator[Checked]]] = [
-        installation, machine, java, fetched_parts, libraries, lambda: folders(config),
+        installation, machine, java, local_engines, fetched_parts, libraries, lambda: folders(config),
         lambda: servers(config.model), lambda: model_traits(config.model),
     ]  # fmt: skip
     healthy = True
@@ -162,6 +164,21 @@ def installation() -> Iterator[Checked]:
     root = clone_folder()
     how = f"from the clone {root}" if root else f"installed in {sys.prefix}"
     yield Checked(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
+
+
+def local_engines() -> Iterator[Checked]:
+    """The engines that open a model on this machine."""
+    # Each that needs packages but no server.
+    local = [engine for engine in ENGINES.values() if engine.packages and not engine.takes_urls]
+    if names := [engine.name for engine in local if not missing(engine.packages)]:
+        yield Checked(True, f"Models on this machine: --model.backend {' or '.join(names)}.")
+        return
+    yield Checked(
+        _optional(),
+        "Models on this machine: no engine is installed, so only a server's model can be opened "
+        "(--model.backend openai --model.urls http://HOST:PORT/v1 --model.name NAME). "
+        f"{how_to_install('vllm' if for_gpus() else 'transformers')} adds an engine.",
+    )
 
 
 def fetched_parts() -> Iterator[Checked]:

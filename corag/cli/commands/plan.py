@@ -5,7 +5,7 @@
 
 A pilot of some questions, drawn evenly from all, is answered by every method or cell. 'corag run' or 'corag
 sweep' with the same options goes on from there, so nothing is asked twice. --dry true runs no model and gives
-an upper bound of tokens, searches and disk.
+tokens, searches and disk if every reply had its longest length: mostly more than a run takes, but no bound.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(config: PlanConfig) -> CommandResult:
 def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
     """Yield what the table does not show: sums, the bottleneck, what is there, and how to go on."""
     if rests := [each.rest for each in planned if each.rest]:
-        yield from (at_most if config.dry else in_all)(rests)
+        yield from (from_above if config.dry else in_all)(rests)
         size = sum(rest.bytes for rest in rests)
         free = shutil.disk_usage(existing(config.folder)).free
         enough = "" if free > 2 * size else ": too little"
@@ -98,14 +98,15 @@ def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
         yield f"Pace of the pilot: {pace}."
 
 
-def at_most(rests: Sequence[RunEstimate]) -> Iterator[str]:
+def from_above(rests: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield the sums of a dry plan, and what they leave out."""
     tokens, searches = sum(rest.tokens for rest in rests), sum(rest.searches for rest in rests)
     yield (
-        f"At most {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} questions each: "
-        "no model was run. Every reply has its longest length, no chain ends early and no cache helps; what "
-        "CoRAG asks again where a model repeats a sub-query (--corag.tries) is not in it: an order of "
-        "magnitude. For seconds run a pilot (without --dry)."
+        f"Estimate from above: {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} "
+        "questions each: no model was run. Every reply has its longest length, no chain ends early and no "
+        "cache helps. A run takes more only if the other questions are longer, or if a model repeats "
+        "sub-queries, which CoRAG asks again (up to --corag.tries times as many). For seconds run a pilot "
+        "(without --dry)."
     )
 
 
