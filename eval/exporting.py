@@ -13,6 +13,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.files import file_digest, read_jsonl, write_atomically
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
@@ -67,11 +68,11 @@ class ExportConfig(Options):
         tag: the last column of a TREC run; "" for the method's name.
     """
 
-    run: str = ""
+    run: LocalPath = ""
     to: str = ""
-    out: str = ""
-    questions: str = ""
-    aliases: str = ""
+    out: LocalPath = ""
+    questions: LocalPath = ""
+    aliases: LocalPath = ""
     top_k: int = 0
     tag: str = ""
 

@@ -23,6 +23,7 @@ from annotated_types import Ge, Le
 
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy, PassagePool
 from corag.core.prompting.demonstrations import Demonstration, fitting, prefixed
 from corag.core.prompting.prompt import Prompt
@@ -94,7 +95,7 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
     max_thought_tokens: Annotated[int, Ge(1)] = 200
     max_collected_words: Annotated[int, Ge(1)] = 600
     near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0
-    reasoning_prompt: str = "auto"
+    reasoning_prompt: NameOrPath = "auto"
     question_prefix: str = ""
     demonstration_window: Annotated[int, Ge(0)] = 0
 

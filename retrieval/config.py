@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import Mark
+from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.servers import check_schemes, contain_credentials, is_address
 from retrieval.corpora import AUTO, DOCUMENTS, check_columns, check_format
@@ -99,13 +99,13 @@ class IndexConfig(Options):
         ConfigError: For an unknown format, or a number that cannot work.
     """
 
-    corpus: list[str]
-    out: str
-    format: str = AUTO
-    columns: list[str] = field(default_factory=list)
+    corpus: list[NameOrPath]
+    out: LocalPath
+    format: Annotated[str, Mark.PUBLIC] = AUTO
+    columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
     strict: bool = False
     kind: IndexKind = "bm25"
-    encoder: str = "default"
+    encoder: NameOrPath = "default"
     query_prefix: str = OWN_PROMPT
     passage_prefix: str = OWN_PROMPT
     passage_words: Annotated[int, Ge(1)] | Literal["auto"] = Cutting.words
@@ -128,9 +128,9 @@ class IndexConfig(Options):
     overwrite: bool = False
     part: str = ""
     train_only: bool = False
-    trained: str = ""
-    vectors: list[str] = field(default_factory=list)
-    merge: list[str] = field(default_factory=list)
+    trained: LocalPath = ""
+    vectors: list[LocalPath] = field(default_factory=list)
+    merge: list[LocalPath] = field(default_factory=list)
 
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
@@ -338,17 +338,17 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
 
     # The environment is how fast a search is, and how long a server is waited for: none of it is in a
     # retriever's fingerprint either.
-    index: Annotated[list[str], Mark.OFTEN] = field(default_factory=list)
-    url: Annotated[list[str], Mark.OFTEN] = field(default_factory=list)
+    index: Annotated[list[NameOrPath], Mark.OFTEN] = field(default_factory=list)
+    url: Annotated[list[str], Mark.OFTEN, Mark.PRIVATE] = field(default_factory=list)
     bm25: Annotated[str, Mark.OFTEN] = "pyserini"
     k1: Annotated[float, Ge(0)] | None = None
     b: Annotated[float, Ge(0), Le(1)] | None = None
     language: str = ""
-    encoder: str = ""
-    hop_encoder: str = ""
-    query_prefix: str = OWN_PROMPT
-    passages_from: str = ""
-    passage_encoder: str = ""
+    encoder: NameOrPath = ""
+    hop_encoder: NameOrPath = ""
+    query_prefix: Annotated[str, Mark.PUBLIC] = OWN_PROMPT
+    passages_from: NameOrPath = ""
+    passage_encoder: NameOrPath = ""
     ef_search: Annotated[int, Ge(1)] = 128
     nprobe: Annotated[int, Ge(1)] = 128
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
@@ -359,7 +359,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     link_seeds: Annotated[int, Ge(1)] = 5
     link_weight: Annotated[float, Ge(0)] = 0.7
     link_named: Annotated[int, Ge(0)] = 4
-    reranker: str = ""
+    reranker: NameOrPath = ""
     rerank_depth: Annotated[int, Ge(1)] = 50
     device: Annotated[str, Mark.ENVIRONMENT] = "auto"
     encoder_dtype: Precision = "auto"

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
@@ -53,9 +54,9 @@ class UnitsConfig(Options):
         max_words: Words of a unit at most; 3,000 are about the paper's 4,000 tokens.
     """
 
-    corpus: list[str]
-    out: str
-    format: str = AUTO
+    corpus: list[NameOrPath]
+    out: LocalPath
+    format: Annotated[str, Mark.PUBLIC] = AUTO
     links: LinkSource = "auto"
     max_words: int = 3000
 

@@ -40,7 +40,11 @@ def cache_files(cache: Path, repository: str, files: Mapping[str, bytes]) -> Pat
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves repositories by name, takes commits; ``torn``: files that break off, so many times."""
+    """Serves repositories by name, takes commits.
+
+    ``torn``: files that break off, so many times. ``moved``: what a repository's branch has since it was
+    listed.
+    """
 
     daemon_threads = True
 
@@ -48,6 +52,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.repositories = dict(repositories)
         self.torn: dict[str, int] = {}
+        self.moved: dict[str, Mapping[str, bytes]] = {}
         self.pause = 0.0  # between the tenths of a file
         self.sent: list[str] = []
 
@@ -73,9 +78,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._list(f"{owner}/{name}", as_tree=further[:1] == ["tree"])
             return
         # OWNER/NAME/resolve/REVISION/FILE, with datasets/ before it for a data set
-        owner, name, _, _, *rest = [*path.removeprefix("datasets/").split("/"), *[""] * 4]
-        file = "/".join(rest).rstrip("/")
-        content = self.server.repositories.get(f"{owner}/{name}", {}).get(file)
+        owner, name, _, revision, *rest = [*path.removeprefix("datasets/").split("/"), *[""] * 4]
+        file, repository = "/".join(rest).rstrip("/"), f"{owner}/{name}"
+        listed = self.server.repositories.get(repository, {})
+        content = (listed if revision == COMMIT else self.server.moved.get(repository, listed)).get(file)
         if content is None:
             self._reply(404, b"", {})
         else:

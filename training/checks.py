@@ -179,7 +179,7 @@ def requested_identity(
     Weights are known by their digests, wherever they lie. ``learned_from``: what a program notes by itself,
     in the place of the options that are places.
     """
-    excluded = (*marked(type(config), Mark.PLACE), *WATCHING, "launch")
+    excluded = (*marked(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
     options = {name: value for name, value in asdict(config).items() if name not in excluded}
     options["lora"] = resolve_adapter_size(config, folder)
     if config.adapter:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark
+from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 
 WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
@@ -189,8 +189,8 @@ class ProgramOptions(TuningOptions):
     """
 
     out: Annotated[str, Mark.PLACE] = ""
-    model: str = "default"
-    adapter: str = ""
+    model: NameOrPath = "default"
+    adapter: NameOrPath = ""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def load_report(name: str) -> RetrieverPairsReport:
 
 def requested_settings(config: RetrieverTraining) -> dict[str, Any]:
     """Return what the result depends on, but for what "auto" comes to on a machine."""
-    excluded = (*marked(type(config), Mark.PLACE), *WATCHING, "launch")
+    excluded = (*marked(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
     reports = [load_report(name) for name in config.pairs]
     settings: dict[str, Any] = to_json_types(
         {

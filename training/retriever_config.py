@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark
+from corag.core.option_names import Mark, NameOrPath
 from training.config import TRL_POINTERS, LoopOptions
 
 POINTERS = {
@@ -43,7 +43,7 @@ class RetrieverTraining(LoopOptions):
 
     pairs: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
     out: Annotated[str, Mark.PLACE] = ""
-    model: str = "default"
+    model: NameOrPath = "default"
     negatives: Annotated[int, Ge(1)] = 4
     max_length: Annotated[int, Ge(8)] = 192
     learning_rate: float = 2e-5

@@ -24,6 +24,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.identity import identity_of
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.protocols import Retriever
 from corag.core.text import mentions
@@ -74,8 +75,8 @@ class MakeRetrieverPairsConfig(QuestionFile):
             ``links titles`` linked ones too.
     """
 
-    chains: list[str] = field(default_factory=list)
-    out: str = ""
+    chains: list[LocalPath] = field(default_factory=list)
+    out: LocalPath = ""
     pairs: RetrieverPairsConfig = field(default_factory=RetrieverPairsConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 

@@ -16,6 +16,7 @@ from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.core.types import Question
@@ -80,7 +81,7 @@ class RoundsConfig(QuestionFile):
             it trains on the others.
     """
 
-    out: str = ""
+    out: LocalPath = ""
     rounds: int = 1
     warm_start: int = 0
     per_round: int = 0
@@ -91,7 +92,7 @@ class RoundsConfig(QuestionFile):
     sft: TuningOptions = field(default_factory=TuningOptions)
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    learner: str = ""
+    learner: NameOrPath = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     test: HeldOut = field(default_factory=HeldOut)
     launch: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from corag.core.hub_files import local_folder
 from corag.core.identity import identity_of
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.protocols import Retriever
 from corag.core.types import Passage
@@ -52,9 +53,9 @@ class MakeRowsConfig(Options):
         retriever: the index that the chains were sampled with.
     """
 
-    chains: list[str] = field(default_factory=list)
-    out: str = ""
-    model: str = "default"
+    chains: list[NameOrPath] = field(default_factory=list)
+    out: LocalPath = ""
+    model: NameOrPath = "default"
     chat: Literal["auto", "yes", "no"] = "auto"
     rows: RowsConfig = field(default_factory=RowsConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)

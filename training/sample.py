@@ -16,6 +16,7 @@ from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
+from corag.core.option_names import LocalPath
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runner import BoundMethod
 from corag.core.runs.environment import environment
@@ -33,7 +34,7 @@ from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.progress import Rate
-from eval.experiment.questions import QuestionFile, synthetic_note, with_gold_answers
+from eval.experiment.questions import QuestionFile, question_notes, with_gold_answers
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -71,7 +72,7 @@ class SampleRunConfig(QuestionFile):
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
     batch_size: int = 0
-    out: str = "auto"
+    out: LocalPath = "auto"
     max_failed: int = 0
     workers: WorkersConfig = field(default_factory=WorkersConfig)
 
@@ -130,7 +131,7 @@ async def sample_into(config: SampleRunConfig, questions: Sequence[Question], ex
     if config.sample.source == "thoughts":
         method = partial(collect_thoughts, ircot=config.ircot)
     settings = chain_settings(config, executor.model, executor.index)
-    notes = _run_notes(config) | dict(executor.manifest_entry()) | synthetic_note(questions)
+    notes = _run_notes(config) | dict(executor.manifest_entry()) | question_notes(questions)
     with RunFolder(config.folder, settings, notes) as run:
         await answer_into(
             run,

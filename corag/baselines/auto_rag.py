@@ -28,6 +28,7 @@ from corag.baselines.forced_answer import force_answer
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method, MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.prompting.render import passage_items
 from corag.core.prompting.template import Template, load_prompt
@@ -65,9 +66,9 @@ class AutoRAGConfig(MethodConfig, section="auto_rag"):
     force_answer: bool = True
     max_turn_tokens: Annotated[int, Ge(1)] = 200
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    start_prompt: str = "auto_rag_start"
-    documents_prompt: str = "auto_rag_documents"
-    recall_prompt: str = "auto_rag_recall"
+    start_prompt: NameOrPath = "auto_rag_start"
+    documents_prompt: NameOrPath = "auto_rag_documents"
+    recall_prompt: NameOrPath = "auto_rag_recall"
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
     POINTERS: ClassVar[dict[str, str]] = {

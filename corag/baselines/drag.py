@@ -23,6 +23,7 @@ from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError
 from corag.core.gather import gather
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import (
     DEFAULT,
     Demonstration,
@@ -65,7 +66,7 @@ class DRAGConfig(DemonstrationConfig, section="drag"):
     document_order: Literal["best_last", "best_first"] = "best_last"
     max_shown_words: Annotated[int, Ge(1)] = 1024  # paper: 1,024 tokens, split at white space
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    prompt: str = "drag"
+    prompt: NameOrPath = "drag"
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "documents",

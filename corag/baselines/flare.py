@@ -34,6 +34,7 @@ from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.fusion import interleave
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import DemonstrationConfig
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
@@ -94,8 +95,8 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
     force_answer: bool = True
     max_answer_tokens: Annotated[int, Ge(1)] = 64
     max_question_tokens: Annotated[int, Ge(1)] = 64
-    prompt: str = "auto"
-    question_prompt: str = "flare_question"
+    prompt: NameOrPath = "auto"
+    question_prompt: NameOrPath = "flare_question"
     demonstration_count: Annotated[int, Ge(0)] = 8
     max_shown_words: Annotated[int, Ge(1)] = 350
 

@@ -29,6 +29,7 @@ from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE
 from corag.core.errors import BudgetExhaustedError, DataError
 from corag.core.fusion import interleave
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import Demonstration
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Ability
@@ -53,7 +54,7 @@ class IterDRAGConfig(DRAGConfig, section="iterdrag"):
 
     max_iterations: Annotated[int, Ge(1)] = 5
     max_step_tokens: Annotated[int, Ge(1)] = 128
-    prompt: str = "iterdrag"
+    prompt: NameOrPath = "iterdrag"
 
     def shipped_examples(self) -> Path:
         """The shipped examples, whose answers are lines of sub-queries and their answers."""

@@ -23,6 +23,7 @@ from annotated_types import Ge
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method, MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.shorten import texts_left
@@ -51,13 +52,13 @@ class LongRAGConfig(MethodConfig, section="longrag"):
     """
 
     preset: Literal["paper", "small_window"] = "paper"
-    units: str = ""
+    units: NameOrPath = ""
     k: Annotated[int, Ge(1)] = 8
     depth: Annotated[int, Ge(1)] = 200  # many pieces fall into one unit, so few units need many pieces
     max_long_answer_tokens: Annotated[int, Ge(1)] = 1000
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    read_prompt: str = "longrag_read"
-    extract_prompt: str = "longrag_extract"
+    read_prompt: NameOrPath = "longrag_read"
+    extract_prompt: NameOrPath = "longrag_extract"
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

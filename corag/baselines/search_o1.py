@@ -29,6 +29,7 @@ from corag.baselines.forced_answer import answer_from_newest
 from corag.baselines.shared import PROMPTS, passages_found
 from corag.core.errors import BudgetExhaustedError, RequestRefusedError
 from corag.core.method import Method, MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
@@ -84,8 +85,8 @@ class SearchO1Config(MethodConfig, section="search_o1"):
     max_turn_tokens: Annotated[int, Ge(1)] = 1024
     max_result_tokens: Annotated[int, Ge(1)] = 512
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    reasoning_prompt: str = "search_o1"
-    documents_prompt: str = "search_o1_documents"
+    reasoning_prompt: NameOrPath = "search_o1"
+    documents_prompt: NameOrPath = "search_o1_documents"
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "k", "max_passage_words": "max_shown_words",

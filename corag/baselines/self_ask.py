@@ -27,6 +27,7 @@ from corag.baselines.shared import PROMPTS, passages_found
 from corag.baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
@@ -59,7 +60,7 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
     max_turn_tokens: Annotated[int, Ge(1)] = 100
     max_intermediate_tokens: Annotated[int, Ge(1)] = 64
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    reading_prompt: str = "self_ask_read"
+    reading_prompt: NameOrPath = "self_ask_read"
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
     POINTERS: ClassVar[dict[str, str]] = {

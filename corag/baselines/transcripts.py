@@ -18,6 +18,7 @@ from corag.baselines.shared import PROMPTS
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import open_text
 from corag.core.method import MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import demonstration_file
 from corag.core.prompting.prompt import Segment
 from corag.core.prompting.template import Template, load_prompt
@@ -48,9 +49,9 @@ class TranscriptConfig(MethodConfig):
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
-    demonstrations: str = ""
+    demonstrations: NameOrPath = ""
     demonstration_count: Annotated[int, Ge(0)] = 0
-    prompt: str = "auto"
+    prompt: NameOrPath = "auto"
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
 

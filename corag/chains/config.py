@@ -18,6 +18,7 @@ from corag.chains.stopping import STOP_RULES
 from corag.chains.taught import taught_otherwise
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Ability
 from corag.core.text import normalize_answer
@@ -156,11 +157,11 @@ class CoRAGConfig(MethodConfig, section="corag"):
     max_answer_tokens: Annotated[int, Ge(1)] = 128
     refusal: str = "No relevant information found"
     task: str = "answer multi-hop questions"
-    sub_query_prompt: str = "sub_query"
-    sub_answer_prompt: str = "sub_answer"
-    final_answer_prompt: str = "final_answer"
-    stop_check_prompt: str = "stop_check"
-    verify_prompt: str = "verify"
+    sub_query_prompt: NameOrPath = "sub_query"
+    sub_answer_prompt: NameOrPath = "sub_answer"
+    final_answer_prompt: NameOrPath = "final_answer"
+    stop_check_prompt: NameOrPath = "stop_check"
+    verify_prompt: NameOrPath = "verify"
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",

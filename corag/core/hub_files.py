@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -126,7 +127,7 @@ class HubFiles:
         except Exception as error:  # noqa: BLE001 - offline, no network, a proxy: whatever the client makes of it
             return self._find_cached(choose, reason(error), report)
         sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
-        return self._download(choose(self.select(sorted(sizes))), sizes, info.sha or "", report)
+        return self._download(choose(self.select(sorted(sizes))), sizes, str(info.sha), report)
 
     def _find_cached(self, choose: Choose, why: str, report: Callable[[str], None]) -> list[Path]:
         """Return the chosen files as the cache has them. Raises :class:`ConfigError` if it has none."""
@@ -181,9 +182,8 @@ class HubFiles:
         paths, done, told, began = [], 0, 0.0, time.monotonic()
         for number, name in enumerate(names, 1):
             try:
-                path = hf_hub_download(
-                    self.repository, name, repo_type="dataset", revision=self.revision or None
-                )
+                # By the commit that was listed and measured: its branch may move on meanwhile.
+                path = hf_hub_download(self.repository, name, repo_type="dataset", revision=commit)
             except Exception as error:  # noqa: BLE001 - as above, and a full disk
                 raise ConfigError(
                     f"{self}: '{name}' could not be fetched ({reason(error)}). The files before it are kept: "
@@ -195,7 +195,20 @@ class HubFiles:
                 told = time.monotonic()
                 speed = bytes_pace(done, told - began, missing)
                 report(f"{self}: {number:,} of {len(names):,} files, {speed}")
+        self._remember(commit)
         return paths
+
+    def _remember(self, commit: str) -> None:
+        """Note in the cache which commit the revision is, which is read there without a network."""
+        from huggingface_hub import constants
+        from huggingface_hub.file_download import repo_folder_name
+
+        folder = repo_folder_name(repo_id=self.repository, repo_type="dataset")
+        reference = Path(constants.HF_HUB_CACHE, folder, "refs", self.revision or "main")
+        if self.revision != commit:
+            with suppress(OSError):  # a cache that others filled, which may only be read
+                reference.parent.mkdir(parents=True, exist_ok=True)
+                reference.write_text(commit)
 
 
 @cache

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 _ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
 _ALIKE_AMONG_ALL = 0.7  # where all sections count: among hundreds of names some look alike by chance
@@ -28,12 +28,29 @@ class Mark(Enum):
     """How fast, or in what memory: it cannot change a result, so it does not identify one."""
     PLACE = auto()
     """Where a file lies: a result is identified by the digest of its content instead."""
+    PRIVATE = auto()
+    """An address, a key, or where one stands: what is shared leaves it out, as it does a PLACE."""
+    NAME = auto()
+    """A name that others know, or a file, folder or address: what is shared has the former only."""
+    PUBLIC = auto()
+    """Shared as it is, although its help speaks of files or servers: its values are neither."""
 
 
-def marked(config: type[Any], mark: Mark) -> frozenset[str]:
-    """Return the names of a dataclass's options that have a mark."""
+LocalPath = Annotated[str, Mark.PLACE]
+NameOrPath = Annotated[str, Mark.NAME]
+
+
+def marks_of(kind: Any) -> frozenset[Mark]:
+    """Return the marks of an option's type, also those of the items of a list."""
+    parts = typing.get_args(kind)
+    own = [part for part in parts if isinstance(part, Mark)]
+    return frozenset(own).union(*map(marks_of, parts))
+
+
+def marked(config: type[Any], *marks: Mark) -> frozenset[str]:
+    """Return the names of a dataclass's options that have one of these marks."""
     kinds = kinds_of(cast("Any", config), annotated=True)  # mypy does not take a class for hashable
-    return frozenset(name for name, kind in kinds.items() if mark in getattr(kind, "__metadata__", ()))
+    return frozenset(name for name, kind in kinds.items() if marks_of(kind) & {*marks})
 
 
 @lru_cache(maxsize=512)

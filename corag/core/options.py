@@ -39,6 +39,7 @@ from corag.core.option_names import (
     respelt,
     sections_of,
 )
+from corag.core.shared_values import withheld_name
 from corag.core.yaml_files import free_mapping, parse_yaml
 
 if TYPE_CHECKING:
@@ -209,6 +210,11 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
         return _check_section(config, name, value, f"{prefix}{name}")
     from pydantic import ValidationError
 
+    if withheld := withheld_name(value):
+        raise ConfigError(
+            f"option '{prefix}{name}' was '{withheld}' on the machine where this was made, which was not "
+            f"shared: give your own with --{prefix}{name}."
+        )
     try:
         return _adapter(config, name).validate_python(_parsed(kind, respelt(name, value, config)))
     except ValidationError:

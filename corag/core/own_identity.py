@@ -33,7 +33,7 @@ _MODEL_NAMES = (
 )  # of LangChain, DSPy, LlamaIndex, pipelines
 _GROWS = frozenset(("append", "extend", "insert", "add", "update", "pop", "popleft", "clear", "setdefault"))
 _MAKERS = frozenset(("__init__", "__post_init__", "__new__", "__setstate__", "model_post_init"))
-_SECRET = re.compile(r"(^|_)(key|token|secret|password)$")
+SECRET = re.compile(r"(^|_)(key|token|secret|password)$")
 _RANDOM = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -145,7 +145,7 @@ class _Content:
             if name in function.__globals__ and not name.startswith("__"):
                 held[name] = function.__globals__[name]
         for name, value in held.items():
-            if name in grown or (isinstance(value, dict) and name in stored_into) or _SECRET.search(name):
+            if name in grown or (isinstance(value, dict) and name in stored_into) or SECRET.search(name):
                 continue
             if text := self.text(value, depth - 1):
                 yield f"{name}={text}"
@@ -174,7 +174,7 @@ class _Content:
 
     def _items(self, value: Any, depth: int, *, flat: bool) -> str:
         if isinstance(value, Mapping):
-            items: Sequence[Any] = [each for each in value.items() if not _SECRET.search(str(each[0]))]
+            items: Sequence[Any] = [each for each in value.items() if not SECRET.search(str(each[0]))]
         else:
             items = list(value)
         step = max(1, len(items) // _MOST_ITEMS)
@@ -208,7 +208,7 @@ def _held_by(thing: Any) -> dict[str, Any]:
         name: value
         for name, value in held.items()
         if name[0] != "_"
-        and not _SECRET.search(name)
+        and not SECRET.search(name)
         and name not in grown
         and not (isinstance(value, dict) and name in stored_into)
         and not isinstance(inspect.getattr_static(kind, name, None), cached_property)

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 
 from corag.core.errors import BudgetExhaustedError
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import (
     Demonstration,
     DemonstrationConfig,
@@ -47,8 +48,8 @@ class ReaderConfig(DemonstrationConfig):
     """
 
     reader: Literal["direct", "cot", "none"] = "direct"
-    qa_prompt: str = "auto"
-    reader_demonstrations: str = ""
+    qa_prompt: NameOrPath = "auto"
+    reader_demonstrations: NameOrPath = ""
     demonstration_count: Annotated[int, Ge(0)] = 15
     max_answer_tokens: Annotated[int, Ge(1)] = 200
     max_shown_words: Annotated[int, Ge(1)] = 350

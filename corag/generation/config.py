@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
-from corag.core.option_names import Mark
+from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_own
 from corag.core.servers import check_schemes, contain_credentials
@@ -78,8 +78,8 @@ class ModelConfig(Options, section="model", call="open_model"):
     # generator's fingerprint either. Blocks, caching, compilation and parallelism are no environment: they
     # choose other kernels, or change what is counted as computed.
     backend: Annotated[Backend, Mark.OFTEN] = "vllm"
-    name: Annotated[str, Mark.OFTEN] = "default"
-    adapter: Annotated[str, Mark.OFTEN] = ""
+    name: Annotated[NameOrPath, Mark.OFTEN] = "default"
+    adapter: Annotated[NameOrPath, Mark.OFTEN] = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str = "auto"
     chat: Literal["auto", "yes", "no"] = "auto"
@@ -99,13 +99,13 @@ class ModelConfig(Options, section="model", call="open_model"):
     tensor_parallel: int = 1
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
     engine: dict[str, Any] = field(default_factory=dict)
-    urls: tuple[str, ...] = ()
-    api_key_variable: Annotated[str, Mark.ENVIRONMENT] = "CORAG_API_KEY"
+    urls: Annotated[tuple[str, ...], Mark.PRIVATE] = ()
+    api_key_variable: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = "CORAG_API_KEY"
     timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
     # Where one request in seven fails, three would end every fourth run of 60 questions.
     retries: Annotated[int, Mark.ENVIRONMENT] = 5
     remember: bool = True
-    tokenizer: str = ""
+    tokenizer: NameOrPath = ""
 
     BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
 

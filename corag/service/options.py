@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from corag.core.errors import ConfigError
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.manifest import SERVED
 from eval.experiment.backends import Setup
@@ -85,9 +86,9 @@ class Served(Setup):
         limits: load limits.
     """
 
-    presets: str = ""
+    presets: NameOrPath = ""
     follow_ups: bool = True
-    out: str = ""
+    out: LocalPath = ""
     reload: Literal["auto", "off"] = "auto"
     kept: int = 1_000
     log_questions: bool = False

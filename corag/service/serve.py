@@ -10,11 +10,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from corag.core.errors import BackendError, ConfigError
+from corag.core.option_names import LocalPath, Mark
 from corag.service.answering import AnswerService
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules, allowed_hosts, check_host, check_origin
@@ -46,11 +48,11 @@ class AnswersOptions(Served):
         check: open everything, list what would be served, and exit.
     """
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, Mark.PRIVATE] = "127.0.0.1"
     port: int = 8110
-    api_key_file: str = ""
-    hosts: list[str] = field(default_factory=list)
-    origins: list[str] = field(default_factory=list)
+    api_key_file: LocalPath = ""
+    hosts: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
+    origins: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
     agents: bool = True
     check: bool = False
 

@@ -15,7 +15,7 @@ from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
-from corag.core.option_names import Mark
+from corag.core.option_names import Mark, NameOrPath
 from corag.core.own_objects import fingerprint_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
@@ -48,12 +48,12 @@ class Setup(MethodOptions):
         trace: collector to send OpenTelemetry spans to, such as otlp://localhost:4318; "" for none.
     """
 
-    method: list[str] = field(default_factory=lambda: ["ircot"])
+    method: list[NameOrPath] = field(default_factory=lambda: ["ircot"])
     model: ModelConfig = field(default_factory=ModelConfig)
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
     seed: int = 0
     budget: int = 0
-    trace: Annotated[str, Mark.ENVIRONMENT] = ""
+    trace: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = ""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from rich.console import Console
 
 from corag.core.callers import PARAMETER
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
+from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
@@ -44,12 +45,13 @@ def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool 
     return answered
 
 
-def synthetic_note(questions: Sequence[Question]) -> dict[str, str]:
-    """Return what a run's start records of questions that a program made; nothing where people asked all."""
+def question_notes(questions: Sequence[Question]) -> dict[str, Any]:
+    """Return what a run's start records of its questions: how many, and which of them a program made."""
     makers = dict.fromkeys(each.synthetic for each in questions if each.synthetic)
     made = sum(bool(each.synthetic) for each in questions)
     share = "" if made == len(questions) else f" ({made:,} of {len(questions):,})"
-    return {"synthetic": f"{'; '.join(makers)}{share}"} if makers else {}
+    synthetic = {"synthetic": f"{'; '.join(makers)}{share}"} if makers else {}
+    return {"asked": len(questions), **synthetic}
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,16 @@ class QuestionFile(Options):
             records.
     """
 
-    questions: str = ""
-    dataset: str = "jsonl"
+    questions: NameOrPath = ""
+    dataset: Annotated[str, Mark.PUBLIC] = "jsonl"
     split: str = ""
     subset: str = ""
     shuffle: int = 0
     skip: int = 0
     limit: int = 0
     shard: str = ""
-    aliases: str = ""
-    columns: list[str] = field(default_factory=list)
+    aliases: LocalPath = ""
+    columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -159,7 +161,7 @@ class FurtherQuestions(QuestionFile, call=PARAMETER):
         retriever: its index, if it is not that of the main questions.
     """
 
-    dataset: str = ""
+    dataset: Annotated[str, Mark.PUBLIC] = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
     def __post_init__(self) -> None:

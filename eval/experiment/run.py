@@ -14,7 +14,7 @@ from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
-from corag.core.option_names import Mark
+from corag.core.option_names import LocalPath, Mark
 from corag.core.own_objects import known_by_content
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
@@ -41,7 +41,7 @@ from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor
 from eval.experiment.opening import prepare_output
-from eval.experiment.questions import QuestionFile, synthetic_note
+from eval.experiment.questions import QuestionFile, question_notes
 from eval.experiment.registry import bind, methods_of
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 
@@ -72,8 +72,8 @@ class RunConfig(Setup, QuestionFile):
     scorer: str = "auto"
     recall_at: int = 15
     batch_size: int = 0
-    out: str = "auto"
-    answers_to: str = ""
+    out: LocalPath = "auto"
+    answers_to: LocalPath = ""
     keep_prompts: bool = False
     leave_out_self: bool = False
     max_failed: int = 0
@@ -144,7 +144,7 @@ async def answer_with(
         config.keep_prompts,
         config.leave_out_self,
     )
-    notes = {**executor.manifest_entry(), **synthetic_note(questions)}
+    notes = {**executor.manifest_entry(), **question_notes(questions)}
     with (
         open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run,
         sending_spans(config.trace, config.model, executor.model.fingerprint, config.retriever) as send,

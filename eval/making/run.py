@@ -16,6 +16,7 @@ from annotated_types import Ge
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import write_atomically
 from corag.core.folder_lock import refuse_if_locked
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.protocols import Generator
 from corag.core.runs.environment import environment
@@ -58,8 +59,8 @@ class MakingConfig(Options):
         batch_size: pairs in flight at the same time; 0 = as many as suit the engine.
     """
 
-    index: str = ""
-    out: str = ""
+    index: LocalPath = ""
+    out: LocalPath = ""
     limit: Annotated[int, Ge(1)] = 50
     compose: Compose = "model"
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
@@ -37,7 +38,7 @@ class JudgeConfig(MethodConfig):
     """
 
     what: Literal["answers", "thoughts"] = "answers"
-    prompt: str = JUDGE
+    prompt: NameOrPath = JUDGE
     max_reply_tokens: int = 8
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError
 from corag.core.identity import identity_of
+from corag.core.option_names import NameOrPath
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.manifest import MANIFEST, Manifest
@@ -66,9 +67,9 @@ class SweepConfig(RunConfig):
         resamples: bootstrap resamples for the intervals of the fitted curve.
     """
 
-    cells: str = ""
-    grid: str = ""
-    over: str = ""
+    cells: NameOrPath = ""
+    grid: NameOrPath = ""
+    over: NameOrPath = ""
     dev: FurtherQuestions = field(default_factory=FurtherQuestions)
     metric: str = "f1"
     budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])

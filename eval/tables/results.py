@@ -12,6 +12,7 @@ from annotated_types import Ge
 
 from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, nearest
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
@@ -58,13 +59,13 @@ class TableView(Options):
 
     scorer: str = "auto"
     recall_at: Annotated[int, Ge(0)] = 0
-    baseline: str = ""
+    baseline: NameOrPath = ""
     measures: list[str] = field(default_factory=list)
     disagreements: Annotated[int, Ge(0)] = 0
     over: Over = ""
     kinds: list[str] = field(default_factory=list)
     min_hops: Annotated[int, Ge(0)] = 0
-    qrels: str = ""
+    qrels: LocalPath = ""
     answer_recall: bool = False
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
 from corag.core.hub_files import PREFIX, local_folder
+from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_own
 from corag.core.runs.folder import read_rows
@@ -44,7 +45,7 @@ class Runs(Options):
         runs: one or more run folders, or shared ones (hub:OWNER/NAME).
     """
 
-    runs: list[str] = field(default_factory=list)
+    runs: list[NameOrPath] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.runs:

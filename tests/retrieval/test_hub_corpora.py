@@ -74,6 +74,17 @@ def test_a_corpus_of_the_hub_is_fetched_after_its_size_is_told_and_goes_on_by_fi
     assert offline.returncode == 0 and "nothing to do" in offline.stderr
 
 
+def test_what_was_listed_is_what_is_fetched_though_the_branch_moves_on(tmp_path: Path) -> None:
+    out, later = tmp_path / "index", {"data/train-00000-of-00002.parquet": parquet(ROWS[:1])}
+    with serving({"corag/kilt-corpus": SHARDS}) as hub:
+        hub.moved["corag/kilt-corpus"] = later
+        here = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url}
+        done = index("hub:corag/kilt-corpus", "--out", out, **here)
+    assert done.returncode == 0, done.stderr
+    manifest = read_manifest(out)
+    assert manifest is not None and manifest.passages == 10
+
+
 FIND = """
 import json, sys
 from corag.core.errors import CoragError

@@ -104,7 +104,9 @@ def test_how_a_run_searched_is_shared_too_but_where_is_not(tmp_path):
         retriever=searched | {"reranker": "http://10.0.0.7:9"},
     )
     options = run_options(Manifest.read(run))
-    assert options["retriever"] == {"bm25": "ircot", "links": "titles"} and options["leave_out_self"] is True
+    reranked = {"reranker": "not-shared:a server"}  # without one the run would be another
+    assert options["retriever"] == {"bm25": "ircot", "links": "titles"} | reranked
+    assert options["leave_out_self"] is True
 
 
 def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_path):
@@ -116,14 +118,20 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     (folder / "adapter_model.bin").write_bytes(b"x")
     settings = {
         "base": {"name": "Qwen/Qwen3-8B", "digest": "0"},
-        "options": {"adapter": {"name": "/home/me/adapters/first"}},
+        "options": {"adapter": {"name": "/home/me/adapters/first"}, "trainer": {"logging_dir": "/home/me/l"}},
         "rows": [],
     }
-    record = {"settings": settings, "result": {}, "start": {"command": ["/home/me/corag", "train"]}}
+    record = {"settings": settings, "result": None, "start": {"command": ["/home/me/corag", "train"]}}
     (folder / "training.json").write_text(json.dumps(record))
-    upload = prepare_upload(PushConfig(str(folder), "me/x"))
-    assert "adapter_model.bin" in upload.files and "/home/me" not in upload.card
-    assert "| after | first |" in upload.card and "the command line" in " ".join(upload.notes)
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(folder), "me/x"))
+    (folder / "training.json").write_text(json.dumps(record | {"result": {"steps": 5}}))
+    run = a_run(tmp_path / "run")
+    upload = prepare_upload(PushConfig(str(folder), "me/x", results=[str(run)]))
+    shared = [each.decode() for each in upload.files.values() if isinstance(each, bytes)]
+    assert "adapter_model.bin" in upload.files and not any("/home/me" in each for each in shared)
+    assert not any(str(tmp_path) in each or "10.0.0.7" in each for each in shared)
+    assert "| after | first |" in upload.card and "  max_hops: 3" in upload.card, "how the results were made"
 
 
 def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_name(tmp_path):
@@ -159,6 +167,12 @@ def test_chains_are_shared_with_what_is_in_them(tmp_path):
         "traces.jsonl",
     }
     assert "questions 3, failed 0, kept 3" in upload.card and "corag rows hub:me/chains" in upload.card
+    assert "for 3 questions" in upload.card
+    manifest = json.loads((tmp_path / "chains/manifest.json").read_text())
+    manifest["starts"][-1]["asked"] = 10
+    (tmp_path / "chains/manifest.json").write_text(json.dumps(manifest))
+    part = prepare_upload(PushConfig(str(tmp_path / "chains"), "me/chains"))
+    assert "for 3 of 10 questions" in part.card, "a part of them teaches as well"
 
 
 def test_what_cannot_be_shared_is_refused_before_anything_is_sent(tmp_path):
@@ -172,6 +186,12 @@ def test_what_cannot_be_shared_is_refused_before_anything_is_sent(tmp_path):
     run = a_run(tmp_path / "run")
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(run), "me/x", results=[str(run)]))
+    part = make_run(tmp_path / "part", [row(ADA, "Orvale", ["p1"])], asked=3)
+    with raises_message(ConfigError):  # its figures would be those of the quickest questions
+        prepare_upload(PushConfig(str(part), "me/x"))
+    (part / "shard.json").write_text("{}")
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(part), "me/x"))
     own = tmp_path / "own"
     own.mkdir()
     (own / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))

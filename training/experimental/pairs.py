@@ -22,6 +22,7 @@ from corag.chains.prompting import continuation, sub_query_prompt
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.prompting.prompt import Shortening
 from corag.core.protocols import ScoreRequest
@@ -88,9 +89,9 @@ class MakePairsConfig(Options):
         pairs: which pairs are made.
     """
 
-    chains: list[str] = field(default_factory=list)
-    out: str = ""
-    model: str = "default"
+    chains: list[LocalPath] = field(default_factory=list)
+    out: LocalPath = ""
+    model: NameOrPath = "default"
     chat: Literal["auto", "yes", "no"] = "auto"
     pairs: PairsConfig = field(default_factory=PairsConfig)
     template_args: dict[str, Any] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import ConfigError
+from corag.core.option_names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy
 from corag.core.prompting.render import load_layout
 from corag.core.prompting.template import Template, load_prompt
@@ -90,7 +91,7 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
     max_shown_words: Annotated[int, Ge(1)] = (
         100_000  # no limit, in effect: a cut may take away the only line that tells
     )
-    plan_prompt: str = "recursive_plan"
+    plan_prompt: NameOrPath = "recursive_plan"
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

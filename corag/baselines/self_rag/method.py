@@ -43,6 +43,7 @@ from corag.baselines.self_rag.critique import (
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import clip_words
 from corag.core.prompting.template import Template, load_prompt
@@ -88,7 +89,7 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
     beam: Annotated[int, Ge(1)] = 2
     max_segment_tokens: Annotated[int, Ge(1)] = 100
     aggregate: Literal["best", "sum"] = "best"
-    prompt: str = "self_rag"
+    prompt: NameOrPath = "self_rag"
     # As the authors' checkpoints spell them.
     retrieve_tokens: list[str] = field(
         default_factory=lambda: ["[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"]

@@ -38,6 +38,7 @@ from corag.baselines.self_rag.critique import (
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
@@ -73,11 +74,11 @@ class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
     max_segment_tokens: Annotated[int, Ge(1)] = 100
     force_answer: bool = True
     max_answer_tokens: Annotated[int, Ge(1)] = 64
-    retrieve_prompt: str = "self_rag_retrieve"
-    relevance_prompt: str = "self_rag_relevance"
-    segment_prompt: str = "self_rag_segment"
-    support_prompt: str = "self_rag_support"
-    utility_prompt: str = "self_rag_utility"
+    retrieve_prompt: NameOrPath = "self_rag_retrieve"
+    relevance_prompt: NameOrPath = "self_rag_relevance"
+    segment_prompt: NameOrPath = "self_rag_segment"
+    support_prompt: NameOrPath = "self_rag_support"
+    utility_prompt: NameOrPath = "self_rag_utility"
 
     def prompt(self, name: Aspect | Literal["segment"]) -> Template:
         """Load one of the prompts; what it does not say about writing passages is as in the shipped one."""

@@ -15,6 +15,7 @@ from typing import Literal
 import corag.cli
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError, nearest
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from eval.experiment.opening import quiet
 
@@ -43,11 +44,11 @@ class BenchOptions(Options):
     """
 
     name: str = ""
-    adapter: str = ""
+    adapter: NameOrPath = ""
     answers: int = 0
     passages: int = 0
-    vectors: str = ""
-    queries: str = ""
+    vectors: LocalPath = ""
+    queries: LocalPath = ""
     preset: Literal["paper", "small_model", "lean"] = "paper"
 
     def __post_init__(self) -> None:

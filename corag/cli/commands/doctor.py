@@ -31,6 +31,7 @@ from corag.core.installation import (
     missing,
 )
 from corag.core.machine import count_cores, has_gpu, visible_gpus
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_names, installed_version
 from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
@@ -52,9 +53,9 @@ class DoctorOptions(Options):
             written for it: its chat template, what ends a reply, what a template adds of its own.
     """
 
-    index: tuple[str, ...] = ()
-    indexes: tuple[str, ...] = ("indexes", "quickstart")
-    runs: str = "runs"
+    index: tuple[LocalPath, ...] = ()
+    indexes: tuple[LocalPath, ...] = ("indexes", "quickstart")
+    runs: LocalPath = "runs"
     model: ModelConfig = field(default_factory=ModelConfig)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import LocalPath
 from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
@@ -41,8 +42,8 @@ class JoinOptions(Runs):
         """The command line to write."""
         return "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
 
-    out: str = "auto"
-    answers_to: str = ""
+    out: LocalPath = "auto"
+    answers_to: LocalPath = ""
     max_failed: int = 0
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from rich.table import Table
 from corag.core.errors import ConfigError
 from corag.core.help import descriptions
 from corag.core.method import Method, MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from eval.datasets import DATASETS
 from eval.experiment.own_methods import PAGE, short_name
@@ -36,7 +37,7 @@ class ListOptions(Options):
             listed.
     """
 
-    name: str = ""
+    name: NameOrPath = ""
 
     def __post_init__(self) -> None:
         if "," in self.name:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, merge_adapter, read_manifest
 from corag.generation.models import folder_digest, model_folder
@@ -29,9 +30,9 @@ class MergeOptions(Options):
         dtype: precision of the weights that are written.
     """
 
-    adapter: str = ""
-    out: str = ""
-    model: str = "auto"
+    adapter: NameOrPath = ""
+    out: LocalPath = ""
+    model: NameOrPath = "auto"
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
 
     def __post_init__(self) -> None:

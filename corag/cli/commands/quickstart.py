@@ -30,6 +30,7 @@ from corag.cli.result import CommandResult
 from corag.core.errors import BackendError, ConfigError
 from corag.core.installation import clone_folder, require
 from corag.core.method import MethodConfig
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.generation.config import ModelConfig
 from eval.api.ask import AnyMethod, ask
@@ -64,7 +65,7 @@ class QuickstartOptions(Options):
         limit: how many of the world's 30 test questions each method answers.
     """
 
-    out: str = "quickstart"
+    out: LocalPath = "quickstart"
     limit: int = 20
 
     def __post_init__(self) -> None:

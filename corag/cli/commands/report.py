@@ -18,6 +18,7 @@ from annotated_types import Ge
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import LocalPath, NameOrPath
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.opening import open_index_quietly
 from eval.report.page import Report, TextBlocks, write_report
@@ -43,10 +44,10 @@ class ReportOptions(Runs):
         """The command line to write."""
         return "corag report RUN RUN ... --out report.html"
 
-    out: str = "report.html"
+    out: LocalPath = "report.html"
     scorer: str = "auto"
     recall_at: Annotated[int, Ge(0)] = 0
-    baseline: str = ""
+    baseline: NameOrPath = ""
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}

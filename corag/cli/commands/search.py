@@ -19,6 +19,7 @@ from rich.console import Console
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.protocols import search_note
 from corag.core.text import printable
@@ -40,7 +41,7 @@ class SearchOptions(Options):
         retriever: how to search, when the defaults do not do.
     """
 
-    index: list[str] = field(default_factory=list)
+    index: list[NameOrPath] = field(default_factory=list)
     query: str = ""
     k: Annotated[int, Ge(1)] = 10
     show_text: Annotated[int, Ge(0)] = 200

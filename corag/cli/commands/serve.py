@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 from corag.core.errors import ConfigError
+from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.opening import open_index_quietly
@@ -28,8 +30,8 @@ class ServeOptions(Options):
         retriever: how to search, when the defaults do not do.
     """
 
-    index: list[str] = field(default_factory=list)
-    host: str = "127.0.0.1"
+    index: list[NameOrPath] = field(default_factory=list)
+    host: Annotated[str, Mark.PRIVATE] = "127.0.0.1"
     port: int = 8100
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
 

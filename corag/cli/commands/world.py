@@ -11,6 +11,7 @@ from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from eval.datasets.world.write import write_world
 
@@ -30,7 +31,7 @@ class WorldOptions(Options):
             references; all else is the same.
     """
 
-    out: str = ""
+    out: LocalPath = ""
     seed: int = 0
     passages: int = 2000
     train: int = 500

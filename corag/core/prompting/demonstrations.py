@@ -16,6 +16,7 @@ from pathlib import Path
 from corag.core.errors import DataError, nearest
 from corag.core.files import open_text
 from corag.core.method import MethodConfig
+from corag.core.option_names import NameOrPath
 from corag.core.prompting.shorten import count_to_drop
 from corag.core.text import extract_answer
 
@@ -171,7 +172,7 @@ class DemonstrationConfig(MethodConfig):
         demonstration_ids: use the demonstrations with these qids instead, in this order.
     """
 
-    demonstrations: str = ""
+    demonstrations: NameOrPath = ""
     demonstration_count: int = 0
     demonstration_ids: list[str] = field(default_factory=list)
 

@@ -35,7 +35,8 @@ class Start:
     names and places: what they held is among the settings. ``trained_for``: the prompts that the model was
     fine-tuned for, by method. ``corpus``: what the index was made of.
     ``aliases``: the hash of their file, "" for none, None if it was not recorded. ``synthetic``: how a
-    program made the questions, "" if people asked them.
+    program made the questions, "" if people asked them. ``asked``: how many questions were to be answered, 0
+    if that was not recorded.
     """
 
     record: Mapping[str, Any]
@@ -56,6 +57,7 @@ class Start:
     cores: int | None
     gpus: tuple[str, ...]
     synthetic: str = ""
+    asked: int = 0
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Start:
@@ -80,6 +82,7 @@ class Start:
             cores=machine.get("cores"),
             gpus=tuple(machine.get("gpus", ())),
             synthetic=record.get("synthetic", ""),
+            asked=record.get("asked", 0),
         )
 
     @property
@@ -136,12 +139,13 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest, replacing what is there."""
-        record = {
-            "format": FORMAT,
-            "settings": self.settings,
-            "starts": [start.record for start in self.starts],
-        }
-        write_atomically(folder / MANIFEST, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode() + "\n")
+        text = orjson.dumps(self.to_json(), option=orjson.OPT_INDENT_2).decode()
+        write_atomically(folder / MANIFEST, text + "\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as it stands in its file."""
+        starts = [start.record for start in self.starts]
+        return {"format": FORMAT, "settings": self.settings, "starts": starts}
 
     @property
     def last(self) -> Start:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.installation import require
+from corag.core.option_names import Mark
 from corag.core.options import Options
 
 WORKERS_ALIASES = {"workers": "workers.kind"}
@@ -35,7 +36,7 @@ class WorkersConfig(Options, call="ray_workers"):
     gpus_per_worker: float = 0.0
     cpus_per_worker: int = 0
     restarts: int = 3
-    address: str = ""
+    address: Annotated[str, Mark.PRIVATE] = ""
 
     def __post_init__(self) -> None:
         if self.kind == "ray":

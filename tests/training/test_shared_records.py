@@ -1,0 +1,165 @@
+"""What others may read of records: no option, known or new, shares a path, an address or a key."""
+
+import ast
+import json
+import re
+import typing
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from corag.core.command_line import parse
+from corag.core.errors import ConfigError
+from corag.core.help import descriptions
+from corag.core.option_names import Mark, kinds_of, marks_of
+from corag.core.runs.manifest import Manifest
+from corag.core.shared_values import shared_options, shared_value
+from corag.core.types import Question
+from corag.generation.adapters import SHIPPED
+from corag.generation.config import ModelConfig
+from eval.experiment.run import RunConfig
+from tests.eval.runs import make_run, row
+from tests.messages import raises_message
+from training.shared_records import run_options, shared_lines, shared_manifest, shared_training
+
+ROOT = Path(__file__).parents[2]
+SPEAKS_OF = re.compile(
+    r"\b(paths?|files?|folders?|address(es)?|servers?|urls?|hosts?|collector|headers?|key|token|passwords?)\b"
+)
+MARKS = {Mark.PLACE, Mark.PRIVATE, Mark.NAME, Mark.PUBLIC}
+HOME = "/home/maria/secret"
+ADA = Question("a", "Where was Ada born?", ("Orvale",), ("p1",))
+
+
+def option_classes() -> list[type[Any]]:
+    """Every class of options in the project, without importing what has none (and would import torch)."""
+    bases: dict[str, set[str]] = {}
+    modules: dict[str, str] = {}
+    for package in ("corag", "eval", "ircot", "retrieval", "training"):
+        for file in (ROOT / package).rglob("*.py"):
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    bases[node.name] = {each.id for each in node.bases if isinstance(each, ast.Name)}
+                    modules[node.name] = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+    def has_options(name: str) -> bool:
+        return any(base == "Options" or has_options(base) for base in bases.get(name, ()))
+
+    return [getattr(import_module(modules[name]), name) for name in bases if has_options(name)]
+
+
+CLASSES: list[Any] = option_classes()  # mypy takes no class for hashable
+
+
+def takes_text(kind: Any) -> bool:
+    return kind is str or (
+        typing.get_origin(kind) not in (typing.Literal, dict) and any(map(takes_text, typing.get_args(kind)))
+    )
+
+
+def test_every_option_that_speaks_of_files_or_servers_says_what_of_it_is_shared() -> None:
+    assert len(CLASSES) > 60
+    silent = [
+        f"{config.__module__}.{config.__name__}.{name}: {said}"
+        for config in CLASSES
+        for name, said in descriptions(config)
+        if name in kinds_of(config)
+        and takes_text(kinds_of(config)[name])
+        and SPEAKS_OF.search(f"{name.replace('_', ' ')}: {said.lower()}")
+        and not marks_of(kinds_of(config, annotated=True)[name]) & MARKS
+    ]
+    assert not silent, "give them LocalPath, NameOrPath, Mark.PRIVATE or, if they hold no such, Mark.PUBLIC"
+
+
+@pytest.mark.parametrize("value", [HOME, f"{HOME}.py:method", "http://maria:8000/v1", "otlp://maria:4318"])
+def test_no_option_of_any_class_shares_a_path_or_an_address(value: str) -> None:
+    for config in CLASSES:
+        kinds = kinds_of(config, annotated=True)
+        values = {name: [value] for name, kind in kinds.items() if Mark.PUBLIC not in marks_of(kind)}
+        shared = shared_options(values | {"of an older version": {value: value}}, config)
+        assert "maria" not in json.dumps(shared), config
+
+
+def test_an_option_that_is_marked_private_is_left_out_whatever_it_holds() -> None:
+    shared = shared_options(asdict(ModelConfig(api_key_variable="ADAS_KEY")), ModelConfig)
+    assert "api_key_variable" not in shared and "urls" not in shared and shared["name"] == "default"
+
+
+def test_keys_that_name_a_secret_are_left_out_of_free_mappings() -> None:
+    trainer = {"hub_token": "hf_x", "api_key": "k", "max_tokens": 5, "logging_dir": "/home/maria/logs"}
+    assert shared_value({"trainer": trainer}) == {
+        "trainer": {"max_tokens": 5, "logging_dir": "not-shared:logs"}
+    }
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
+    manifest = json.loads((Path(SHIPPED[name]) / "training.json").read_text())
+    shared = shared_training(manifest, "me/x")
+    assert shared["settings"] == manifest["settings"] and shared["result"] == manifest["result"]
+    assert "command" not in shared["start"] and shared["start"]["versions"] == manifest["start"]["versions"]
+
+
+def a_local_run(folder: Path) -> Path:
+    (mine := folder.parent / "mine.txt").write_text("x")
+    rows = [row(ADA, "Orvale", ["p1"])]
+    settings = {
+        "method": "corag",
+        "options": {"preset": "small_model", "sub_query_prompt": str(mine)},
+        "prompts": [f"{mine} v1 0123456789abcdef"],
+        "demonstrations": {str(mine): "0123456789abcdef"},
+    }
+    return make_run(
+        folder,
+        rows,
+        settings,
+        model={
+            "name": "/home/maria/models/tuned",
+            "adapter": "/home/maria/adapters/towns",
+            "urls": ["http://maria:1"],
+        },
+        retriever={"index": ["/home/maria/idx"], "url": [], "encoder": "http://maria:2/v1#e5"},
+        questions="/home/maria/data/dev.jsonl",
+        command=["/home/maria/.venv/bin/corag", "run"],
+        machine={"platform": "Linux", "cores": 4, "hostname": "maria"},
+        workers={"nodes": {"maria": {"address": "10.0.0.7"}}},
+    )
+
+
+def test_a_runs_manifest_keeps_names_and_loses_places(tmp_path: Path) -> None:
+    manifest = Manifest.read(a_local_run(tmp_path / "run"))
+    shared = shared_manifest(manifest)
+    text = json.dumps(shared.to_json())
+    assert "maria" not in text and "10.0.0.7" not in text and str(tmp_path) not in text
+    assert shared.last.model == "not-shared:tuned" and shared.last.adapter == "not-shared:towns"
+    assert shared.last.questions == "dev.jsonl" and shared.last.searched == "not-shared:idx"
+    assert shared.settings["questions"] == manifest.settings["questions"], "what identifies it stays"
+
+
+def test_a_shared_run_of_a_local_model_is_not_run_with_another_one_by_mistake(tmp_path: Path) -> None:
+    options = run_options(Manifest.read(a_local_run(tmp_path / "run")))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(options))
+    words = ["--config", str(tmp_path / "config.yaml"), "--questions", "q.jsonl", "--retriever.index", "idx"]
+    with raises_message(ConfigError):
+        parse(RunConfig, words, "run", "a run")
+    words += ["--corag.sub_query_prompt", "sub_query", "--retriever.encoder", "intfloat/e5-base-v2"]
+    with raises_message(ConfigError):
+        parse(RunConfig, words, "run", "a run")
+    config = parse(RunConfig, [*words, "--model.name", "Qwen/Qwen3-8B"], "run", "a run")
+    assert config.model.name == "Qwen/Qwen3-8B" and not config.model.adapter, "which was for the other model"
+
+
+def test_the_errors_of_failed_questions_name_no_server(tmp_path: Path) -> None:
+    failed = replace(
+        row(ADA, None), error="BackendError: http://10.0.0.7:8000 is gone ('/home/maria/log.txt')."
+    )
+    run = make_run(tmp_path / "run", [failed])
+    lines = shared_lines(run)
+    assert (
+        isinstance(lines, bytes)
+        and json.loads(lines)["error"] == "BackendError: (a server) is gone ('log.txt')."
+    )

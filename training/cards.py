@@ -1,0 +1,167 @@
+"""The card of what is shared: written from its records, as others may read them, and from its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+import yaml
+
+from corag.chains.taught import Taught
+from corag.core.hub_files import PREFIX
+from corag.core.runs.folder import read_rows
+from corag.core.runs.manifest import Manifest
+from corag.core.shared_values import shared_text, withheld_name
+from corag.generation.adapters import TRAINING
+from eval.tables.conditions import describe_conditions
+from eval.tables.formats import to_markdown
+from eval.tables.results import table_of_runs
+from training.chains import describe, read_chains
+from training.shared_records import DEFAULT_ON_HUB, run_options, shared_manifest
+
+
+def adapter_card(
+    name: str, licence: str, base: str, training: Mapping[str, Any] | None, results: Mapping[str, Path]
+) -> str:
+    """Write an adapter's card.
+
+    Args:
+        name: OWNER/NAME on the hub.
+        licence: of what is shared, "" for none.
+        base: the base model's name there.
+        training: how it was made, as :func:`training.shared_records.shared_training` returns it.
+        results: finished runs by name, for a table.
+    """
+    head = _front(
+        licence, library_name="peft", base_model=base, pipeline_tag="text-generation",
+        tags=["corag", "lora", "retrieval-augmented-generation", "multi-hop-question-answering"],
+    )  # fmt: skip
+    taught = Taught.read(training["settings"] if training else {})
+    named = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
+    words = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *named]
+    words += ["--model.adapter", PREFIX + name, *(taught.words() if taught else ())]
+    lines = [
+        *_title(name),
+        f"A LoRA adapter for [{base}](https://huggingface.co/{base}), trained with corag for "
+        f"{'chains of retrieval (CoRAG, Wang et al., 2025)' if taught else 'retrieval-augmented answers'}.",
+        "",
+        *_block(join(words)),
+        *_training_lines(training),
+    ]
+    if results:
+        lines += ["## Results", "", _table(results), "Made with these options of `corag run`:", ""]
+        for folder in results.values():
+            options = yaml.safe_dump(run_options(Manifest.read(folder)), sort_keys=False)
+            lines += _block(options.rstrip(), language="yaml")
+    return head + "\n".join(lines).rstrip() + "\n"
+
+
+def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
+    if manifest is None:
+        return [f"How it was trained is not recorded (no {TRAINING}).", ""]
+    options, result = manifest["settings"].get("options", {}), manifest["result"] or {}
+    rows = manifest["settings"].get("rows", ())
+    rows = [rows] if isinstance(rows, Mapping) else rows
+    before = (options.get("adapter") or {}).get("name") or ""
+    figures = {
+        "rows of": ", ".join(sorted({task for each in rows for task in each["rows"]["tasks"]})),
+        "questions": sum(each.get("questions") or 0 for each in rows),
+        "training tokens of the rows": sum(each.get("tokens") or 0 for each in rows),
+        "epochs": options.get("epochs"),
+        "rows a batch": options.get("batch_size"),
+        "learning rate": options.get("learning_rate"),
+        "rank": (options.get("lora") or {}).get("rank"),
+        "seed": options.get("seed"),
+        "steps": result.get("steps"),
+        "mean loss": result.get("train_loss"),
+        "after": withheld_name(before) or before,
+    }
+    lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value]
+    return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{TRAINING}`.", ""]
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def chains_card(name: str, licence: str, folder: Path, lacking: int) -> str:
+    """Write the card of sampled chains. ``lacking``: questions that were asked and are not in the folder."""
+    manifest, rows = shared_manifest(Manifest.read(folder)), read_chains([folder])
+    head = _front(licence, tags=["corag", "chain-of-retrieval"], task_categories=["question-answering"])
+    of_all = f" of {len(rows) + lacking:,}" if lacking else ""
+    lines = [
+        *_title(name),
+        f"Chains of sub-queries and sub-answers for {len(rows):,}{of_all} questions ({manifest.dataset}), "
+        f"sampled with corag{', which has not finished' if lacking else ''}.",
+        "",
+        *_block(*map(shared_text, describe(rows).lines())),
+        "Training rows from them, with the index that they were sampled with:",
+        "",
+        *_block(f"corag rows {PREFIX}{name} --retriever.index INDEX --out rows"),
+        *_provenance(manifest),
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+def run_card(name: str, licence: str, folder: Path) -> str:
+    """Write the card of a run."""
+    manifest = shared_manifest(Manifest.read(folder))
+    head = _front(licence, tags=["corag", "run"], task_categories=["question-answering"])
+    shared, own_name = PREFIX + name, name.partition("/")[2]
+    served = f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.served else ""
+    lines = [
+        *_title(name),
+        f"Answers of the method `{manifest.method}` to questions of {manifest.dataset}, with every step that "
+        "led to them, made with corag.",
+        "",
+        served or _table({manifest.method: folder}),
+        "",
+        "Read it, compare your own run with it, run it again:",
+        "",
+        *_block(
+            f"corag table {shared}",
+            f"corag table {shared} YOUR_RUN --baseline {own_name}",
+            f"corag run --config {shared} --questions FILE --retriever.index INDEX",
+        ),
+        *_provenance(manifest),
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+def _table(folders: Mapping[str, Path]) -> str:
+    """Return the table of some runs. What they were made with is told as others may read it."""
+    manifests = {name: shared_manifest(Manifest.read(folder)) for name, folder in folders.items()}
+    table = replace(table_of_runs(folders), conditions=describe_conditions(manifests))
+    return shared_text(to_markdown(table))
+
+
+def _provenance(manifest: Manifest) -> list[str]:
+    last = manifest.last
+    facts = {
+        "questions": f"{last.questions}, {manifest.questions['source']}",
+        "corpus": last.corpus,
+        "model": f"{last.model} {last.adapter}".strip(),
+        "seed": manifest.seed,
+        "versions": ", ".join(f"{name} {version}" for name, version in last.versions.items()),
+    }
+    lines = [f"| {name} | {value} |" for name, value in facts.items() if value not in ("", None)]
+    return ["| | |", "| --- | --- |", *lines, ""]
+
+
+def _front(licence: str, **fields: Any) -> str:
+    """Return the card's head, which the hub reads."""
+    head = {"license": licence} if licence else {}
+    return f"---\n{yaml.safe_dump({**head, **fields}, sort_keys=False)}---\n\n"
+
+
+def _title(name: str) -> list[str]:
+    return [f"# {name.partition('/')[2]}", ""]
+
+
+def _block(*lines: str, language: str = "") -> Sequence[str]:
+    return [f"```{language}", *lines, "```", ""]

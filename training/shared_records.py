@@ -1,0 +1,167 @@
+"""What of the records of an adapter, of chains or of a run others may read: no path, address or command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from corag.core.errors import ConfigError
+from corag.core.folder_lock import refuse_if_locked
+from corag.core.hub_files import is_repository_name
+from corag.core.option_names import Mark, marked
+from corag.core.runs.folder import TRACES, read_lines
+from corag.core.runs.manifest import Manifest, Start
+from corag.core.runs.shards import SHARD
+from corag.core.shared_values import shared_options, shared_text, shared_value
+from corag.core.yaml_files import plain
+from corag.generation.adapter_weights import CONFIG
+from corag.generation.adapters import TRAINING, read_manifest
+from corag.generation.config import ModelConfig
+from corag.generation.models import DEFAULT_MODEL
+from eval.experiment.registry import METHODS
+from retrieval.config import RetrieverConfig
+from training.sampling import SampleConfig
+
+# The default model is shipped as one file; its adapters name it as the hub does.
+DEFAULT_ON_HUB = f"HuggingFaceTB/{DEFAULT_MODEL}"
+_SECTIONS: Mapping[str, type[Any]] = {
+    **{name: method.config for name, method in METHODS.items()},
+    "sample": SampleConfig,
+    "model": ModelConfig,
+    "retriever": RetrieverConfig,
+}
+# Of a start; the rest, such as the command line and the workers' hosts, is this machine's own.
+_SHARED_OF_START = (
+    "started", "git_commit", "python", "versions", "batch_size", "scorer", "recall_at", "shard", "asked",
+    "synthetic", "aliases", "corpus", "trained_for", "model", "retriever",
+)  # fmt: skip
+_SHARED_OF_MACHINE = ("platform", "cores", "gpus")
+
+
+def shared_manifest(manifest: Manifest) -> Manifest:
+    """Return a run's or chains' manifest as others may read it."""
+    settings = shared_value(manifest.settings, _SECTIONS)
+    if manifest.method in METHODS:
+        config = METHODS[manifest.method].config
+        settings["options"] = shared_options(manifest.options, config, _SECTIONS)
+    return replace(
+        manifest, settings=settings, starts=[_shared_start(each.record) for each in manifest.starts]
+    )
+
+
+def _shared_start(record: Mapping[str, Any]) -> Start:
+    kept = shared_value({name: record[name] for name in _SHARED_OF_START if name in record}, _SECTIONS)
+    if machine := record.get("machine"):
+        kept["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
+    if "questions" in record:
+        kept["questions"] = Path(record["questions"]).name
+    return Start.from_json(kept)
+
+
+def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
+    """Return how an adapter was made (training.json) as others may read it. ``base``: its model's name."""
+    shared: dict[str, Any] = shared_value(
+        {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS
+    )
+    if manifest["settings"]["base"]["name"] != "default":
+        shared["settings"]["base"]["name"] = base
+    return shared | {"start": dict(_shared_start(manifest.get("start", {})).record)}
+
+
+def shared_adapter_settings(folder: Path) -> dict[str, Any]:
+    """Return adapter_config.json as others may read it, with the base's name on the hub."""
+    settings: dict[str, Any] = shared_value(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+    return settings | {"base_model_name_or_path": base_on_hub(folder)}
+
+
+def base_on_hub(folder: Path) -> str:
+    """Return the name on the hub of an adapter's base model.
+
+    Raises :class:`ConfigError` if it is only a folder here.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        name = str(json.loads((folder / CONFIG).read_text("utf-8")).get("base_model_name_or_path") or "")
+    else:
+        name = str(manifest["settings"]["base"]["name"])
+    shared: str = DEFAULT_ON_HUB if name == "default" else shared_value(name)
+    if not is_repository_name(shared):
+        raise ConfigError(
+            f"the adapter '{folder}' was trained on '{name}', a folder of this machine: others need its name "
+            f"on the hub. Write that into its {CONFIG if manifest is None else TRAINING}."
+        )
+    return shared
+
+
+def shared_lines(folder: Path) -> Path | bytes:
+    """Return the lines of a run or of chains: the file, or what others may read of it if a question failed.
+
+    A failed question's message may name servers and files.
+    """
+    lines = read_lines(folder).values()
+    if not any(line.failed for line in lines):
+        return folder / TRACES
+    shared = []
+    for line in lines:
+        record = orjson.loads(line.text)
+        error = shared_text(record["error"])
+        shared.append(orjson.dumps(record | {"error": error}) + b"\n" if line.failed else line.text)
+    return b"".join(shared)
+
+
+def unanswered(folder: Path) -> int:
+    """Return how many questions of those that were asked a folder of rows lacks; 0 if that is not known.
+
+    Raises :class:`ConfigError` if a process is at work there, or the folder is a shard.
+    """
+    refuse_if_locked(folder, advice="wait until it ends")
+    if (folder / SHARD).is_file():
+        raise ConfigError(
+            f"'{folder}' is one shard of a run: join all of them with 'corag join' and share that."
+        )
+    # Of a joined run the starts are those of its shards, which joining found whole.
+    last = Manifest.read(folder).last
+    return 0 if last.record.get("shard") else max(0, last.asked - len(read_lines(folder)))
+
+
+def run_options(manifest: Manifest) -> dict[str, Any]:
+    """Return the options of 'corag run' that a run was made with, where they differ from the defaults.
+
+    What was only on the machine of the run has a value that is refused until another is given. Questions and
+    index are left out: everybody has their own.
+    """
+    record, method = shared_manifest(manifest).last.record, manifest.method
+    options: dict[str, Any] = {"method": [method]}
+    if method in METHODS:
+        kind: Any = METHODS[method].config
+        shared = shared_options(manifest.options, kind)
+        preset = manifest.options.get("preset")
+        base = kind(preset=preset) if preset else kind()
+        section = {"preset": preset} if preset and preset != getattr(kind(), "preset", "") else {}
+        section |= _differing(shared, base)
+        options |= {method: section} if section else {}
+    model = _differing(record.get("model") or {}, ModelConfig())
+    options |= {"model": model} if model else {}
+    searched = _differing(record.get("retriever") or {}, RetrieverConfig())
+    searched.pop("index", None)
+    options |= {"retriever": searched} if searched else {}
+    options |= {"leave_out_self": True} if manifest.settings.get("leave_out_self") else {}
+    questions = manifest.questions
+    options |= {name: questions[name] for name in ("dataset", "split", "subset") if questions.get(name)}
+    options |= {name: value for name in ("seed", "budget") if (value := getattr(manifest, name))}
+    return options | {name: record[name] for name in ("scorer", "recall_at") if record.get(name)}
+
+
+def _differing(record: Mapping[str, Any], base: Any) -> dict[str, Any]:
+    """Return what of a class's options differs from those of ``base`` and is no matter of speed or memory."""
+    environment = marked(type(base), Mark.ENVIRONMENT)
+    return {
+        name: value
+        for name, value in record.items()
+        if hasattr(base, name) and name not in environment and plain(value) != plain(getattr(base, name))
+    }
