@@ -196,7 +196,9 @@ class _Exporter:
     def tell_lost(self, made: int) -> None:
         """Print how many of the spans that were made no collector has, if any."""
         if lost := made - self._taken:
-            sys.stderr.write(f"corag: {lost:,} of {made:,} spans were lost, for --trace {self._address}.\n")
+            sys.stderr.write(
+                f"corag: {lost:,} of {made:,} spans were lost: {self._address} did not take them.\n"
+            )
 
     def _tell(self) -> None:
         if self._told:
