@@ -42,7 +42,14 @@ MADE: dict[str, Callable[[str], str]] = {
     "errors": messages_of,
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
-_BOOST = {"reference/commands.md": 0.5, "changelog.md": 0.2, "log.md": 0.5}
+_BOOST = {
+    "reference/commands.md": 0.4,
+    "reference/python.md": 0.5,
+    "help/errors.md": 0.3,
+    "changelog.md": 0.2,
+    "log.md": 0.5,
+    "drills.md": 0.5,
+}
 """Pages that have every word somewhere: in a search they come after those that explain it."""
 _FEWEST, _MOST = 2, 9  # headings that say what a page is about
 _written: dict[str, str] = {}
