@@ -20,6 +20,7 @@ from corag.core.seeds import derive_seed
 
 _CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
 _ALIKE = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
+_LEAST_DIFFERENT = 6  # differences without which a sign-flip test can find nothing at the 5% level
 _DIGITS = 12  # of means, below which differences are rounding errors
 
 INTERVALS = "Wilson's where each question scores 0 or 1, exact where all score alike, else bootstrap"
@@ -197,11 +198,12 @@ def paired_power(
     """Return the smallest true mean difference that a two-sided paired test is likely to find.
 
     (t(1 - level/2) + t(power)) * s / sqrt(n), with s the spread of the n observed differences by question and
-    t the quantiles for n - 1 degrees of freedom: the usual approximation of the noncentral t. None if there
-    are fewer than two differences, or all are equal: then nothing tells how far they would spread.
+    t the quantiles for n - 1 degrees of freedom: the usual approximation of the noncentral t. None if all are
+    equal, or fewer than six differ from 0: so few tell nothing of the spread, and no sign-flip test of them
+    has a p below 0.05 (2 / 2^5 is 0.06).
     """
     data = np.asarray(differences, dtype=np.float64)
-    if data.size < 2 or np.ptp(data) < _ALIKE:
+    if np.count_nonzero(np.abs(data) > _ALIKE) < _LEAST_DIFFERENT or np.ptp(data) < _ALIKE:
         return None
     from scipy.stats import t  # slow to import
 

@@ -59,7 +59,7 @@ def _power(leading: Leading) -> str:
     """Return how large a difference would have to be."""
     least = leading.detectable
     if least is None:
-        return ""
+        return "Fewer than six questions differ: too few to detect a difference."
     if least > 1:
         return "There are too few questions to detect a difference."
     return f"The minimum detectable difference (MDE) is {100 * least:.0f} points (80% power)."

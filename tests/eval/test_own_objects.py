@@ -319,6 +319,19 @@ def test_gold_passages_are_titles_or_files_of_what_an_own_retriever_returns_or_t
     assert "found no gold passage at all, such as 'p12'; what it found has ids such as '7'" in notes
 
 
+def test_gold_paragraphs_of_a_dataset_are_known_to_an_own_retriever_by_title(tmp_path: Path) -> None:
+    paragraphs = [["France", ["Its capital is Paris."]], ["Spain", ["Its capital is Madrid."]]]
+    record = {"_id": "q1", "question": "Which is further north, Paris or Madrid?", "answer": "Paris"}
+    facts = [["France", 0], ["Spain", 0]]
+
+    def search(query: str, k: int) -> list[dict[str, str]]:
+        return [{"id": "France", "title": "France", "text": "Its capital is Paris."}]
+
+    questions = [record | {"context": paragraphs, "supporting_facts": facts}]
+    results = run(questions, one_step, say, search, out=tmp_path, dataset="hotpotqa")
+    assert results.table().to_json()["runs"]["one_step"]["recall"] == 0.5
+
+
 # Methods
 
 

@@ -230,6 +230,11 @@ def test_without_spread_nothing_can_be_said_of_power():
     assert compare_paired(same, same).detectable is None
 
 
+def test_five_questions_that_differ_tell_no_power():
+    assert paired_power([1.0] * 5 + [0.0] * 5) is None
+    assert paired_power([1.0] * 6 + [0.0] * 4) is not None
+
+
 def test_mean_and_deviation_over_runs():
     three = spread([0.4, 0.5, 0.6])
     assert (three.mean, three.deviation, three.n) == (pytest.approx(0.5), pytest.approx(0.1), 3)

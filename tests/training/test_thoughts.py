@@ -78,7 +78,9 @@ def test_musique_and_two_wiki_name_what_each_hop_finds():
     hop = GoldHop("Who wrote it?", "Jane Austen", says="Emma was written by Jane Austen.")
     assert hop_sentence(hop, []) == "Emma was written by Jane Austen."
     question = replace(QUESTION, decomposition=(hop, GoldHop("Born where?", "Steventon", "p1")))
-    assert parse_question(question_record(question), "here") == question
+    whole = replace(question, context_ids=("p1",), pages=(("1", "2"),), titles=("Emma",), synthetic="by M")
+    for each in (question, whole):
+        assert parse_question(question_record(each), "here") == each
     assert "says" not in question_record(QUESTION)["decomposition"][0], "files are as they were"
 
 

@@ -11,7 +11,8 @@ a question is answered all the same. An ``id`` is made of the question's text wh
 ``decomposition`` has an object per hop: ``question`` and ``answer``, in which "#1" stands for the first
 hop's answer, and where they are known ``passage_id`` and ``says``, both as one sentence. ``context_ids``
 names passages of the index that were retrieved for the question beforehand, best first: CoRAG then does not
-search for it. Passages themselves belong in an index. ``wikipedia_ids`` is a list of lists of page ids, for
+search for it. Passages themselves belong in an index. ``supporting_titles`` has the titles of the gold
+passages: they count by these where the ids are not those of what is searched. ``wikipedia_ids`` is a list of lists of page ids, for
 gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`). ``synthetic`` says what
 made a question that nobody asked, such as "made by corag questions with NAME": runs and tables repeat it.
 
@@ -45,6 +46,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "supporting", "gold_ids", "gold_passage_ids", "retrieval_gt", "relevant_docs", "relevant_doc_ids",
         "positive_ctxs", "positive_passages",
     ),
+    "supporting_titles": ("supporting_titles", "gold_titles"),
     "type": ("type", "question_type", "kind"),
     "hops": ("hops", "num_hops"),
     "decomposition": ("decomposition",),
@@ -64,6 +66,7 @@ _FIELDS = (
     *_REQUIRED,
     "answers",
     "supporting",
+    "supporting_titles",
     "type",
     "hops",
     "decomposition",
@@ -94,6 +97,7 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
         decomposition=_decomposition(record, where),
         context_ids=_texts(record, "context_ids", where),
         pages=_pages(record, where),
+        titles=_texts(record, "supporting_titles", where),
         synthetic=_text(record, "synthetic", where) if record.get("synthetic") else "",
     )
 
@@ -155,6 +159,7 @@ def _with_types(values: dict[str, Any], aliases: list[Any], remark: Callable[[st
         typed["id"] = identity
     converters: dict[str, Callable[[Any], Any]] = {
         "supporting": flat_ids,
+        "supporting_titles": flat_texts,
         "context_ids": flat_ids,
         "type": lambda value: ", ".join(flat_texts(value)),
         "hops": _whole_number,
@@ -229,6 +234,7 @@ def question_record(question: Question) -> dict[str, Any]:
             | ({"says": hop.says} if hop.says else {})
             for hop in question.decomposition
         ],
+        **({"supporting_titles": list(question.titles)} if question.titles else {}),
         **({"context_ids": list(question.context_ids)} if question.context_ids else {}),
         **({"wikipedia_ids": [list(pages) for pages in question.pages]} if question.pages else {}),
         **({"synthetic": question.synthetic} if question.synthetic else {}),
@@ -296,7 +302,7 @@ DATASETS = (
         "our own format, and files of others with usual names of fields",
         parse_question,
         gold="answers",
-        optional=("supporting", "type", "hops", "decomposition", "context_ids", "wikipedia_ids", "synthetic"),
+        optional=tuple(name for name in _FIELDS if name not in (*_REQUIRED, "answers")),
         canonical=canonical,
         columns=tuple(NAMES),
     ),
