@@ -12,9 +12,10 @@ a question is answered all the same. An ``id`` is made of the question's text wh
 hop's answer, and where they are known ``passage_id`` and ``says``, both as one sentence. ``context_ids``
 names passages of the index that were retrieved for the question beforehand, best first: CoRAG then does not
 search for it. Passages themselves belong in an index. ``supporting_titles`` has the titles of the gold
-passages: they count by these where the ids are not those of what is searched. ``wikipedia_ids`` is a list of lists of page ids, for
-gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`). ``synthetic`` says what
-made a question that nobody asked, such as "made by corag questions with NAME": runs and tables repeat it.
+passages: they count by these where the ids are not those of what is searched. ``wikipedia_ids`` is a list of
+lists of page ids, for gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`).
+``synthetic`` says what made a question that nobody asked, such as "made by corag questions with NAME": runs
+and tables repeat it.
 
 Files of others are read by the names that their fields usually have (:data:`NAMES`), and any other by
 ``--columns``. ``--strict`` takes the format as it stands here and nothing else.
