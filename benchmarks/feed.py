@@ -21,7 +21,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Sampling
 from corag.generation.config import ModelConfig
 from corag.generation.http import engine
-from corag.generation.http.probing import VLLM
+from corag.generation.http.features import VLLM
 from corag.generation.rendering import Renderer
 
 SERVERS, REQUESTS, IN_FLIGHT, ROUNDS = 2, 192, 64, 5

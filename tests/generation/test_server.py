@@ -27,7 +27,7 @@ from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
-from corag.generation.http.probing import VLLM
+from corag.generation.http.features import VLLM
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
 from tests.generation.families import FAMILIES

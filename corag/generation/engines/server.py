@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 async def _open(config: ModelConfig) -> Generator:
     from corag.generation.http.engine import HttpGenerator
-    from corag.generation.http.probing import VLLM
+    from corag.generation.http.features import VLLM
 
     # The tokenizer is that of the model's folder, so that prompts go as token ids.
     return await HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)

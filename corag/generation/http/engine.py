@@ -1,10 +1,10 @@
 r"""The engine for running servers: vLLM's, and others that speak OpenAI's protocol.
 
 vLLM's server is one of them with more features (token ids, forced replies, priorities). What a server
-supports is found out when it is opened (:mod:`probing`); no more is requested from it. Where the servers'
-tokenizer is known and they take token ids, prompts go as ids, as with the engine in process. Elsewhere a
-conversation is sent as messages, since the server knows its model's chat template, and a plain prompt as a
-text.
+supports is found out when it is opened (:mod:`feature_probes`); no more is requested from it. Where the
+servers' tokenizer is known and they take token ids, prompts go as ids, as with the engine in process.
+Elsewhere a conversation is sent as messages, since the server knows its model's chat template, and a plain
+prompt as a text.
 
 OpenAI's protocol cannot begin a reply for the model (``prefix``). So such a conversation is sent as a text
 where the template is known: from --model.tokenizer, or from llama.cpp's server itself. Elsewhere the last
@@ -44,7 +44,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
 from corag.generation.http.endpoints import Endpoints, connect, require_one_model
 from corag.generation.http.features import Features, Server, shared_features
-from corag.generation.http.probing import open_servers
+from corag.generation.http.opening import open_servers
 from corag.generation.http.thoughts import ServerThoughts
 from corag.generation.http.tokens import ServerTokens
 from corag.generation.http.wire import (

@@ -80,6 +80,21 @@ class Features:
         return frozenset(ability for ability, works in supported.items() if not works)
 
 
+# What a vLLM server supports without being probed; log-probabilities, forced replies and priorities depend on
+# how it was started. Its chat route is not used: prompts go as token ids, as with the engine in process.
+VLLM = Features(
+    completions=True,
+    token_ids=True,
+    echo=True,
+    tokenizer=True,
+    seeds=True,
+    samples=True,
+    settings=True,
+    sampling=True,
+    special_tokens=True,
+)
+
+
 def shared_features(several: Iterable[Features]) -> Features:
     """Return what all of several servers support: a request may go to any of them."""
 
