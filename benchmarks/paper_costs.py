@@ -105,6 +105,23 @@ def corag_stages() -> Iterator[PricedStage]:
         2,
     )
     yield PricedStage("decode: the whole sweep, figure 3", tests * tokens_of(sweep_work()), LLAMA, 10)
+    yield PricedStage("decode: without chains (baseline)", tests * ANSWER, LLAMA, 0)
+
+
+def corag_hours() -> dict[str, tuple[float, float]]:
+    """Return hours from the index to table 1, and to the whole sweep: on one H100, and on eight.
+
+    With the authors' chains. Two of the eight cards only search while chains are scored and questions are
+    answered.
+    """
+    index, scored, _, *training, table, sweep, baseline = (each.hours(H100) for each in corag_stages())
+    return {
+        name: (
+            index + scored + sum(training) + decoding + baseline,
+            (index + sum(training)) / 8 + (scored + decoding + baseline) / 6,
+        )
+        for name, decoding in (("table 1", table), ("tables 1 and 4, figure 3", sweep))
+    }
 
 
 def ircot_stages() -> Iterator[PricedStage]:
@@ -146,6 +163,10 @@ def main(name: str) -> None:
         print(f"{row[0]:44}" + "".join(f"{cell:>16}" for cell in row[1:]))
     if name == "corag":
         print(f"Searches of table 1's five rows: {searches() / 1e6:.1f} million.")
+        for what, (one, eight) in corag_hours().items():
+            print(
+                f"All stages with the authors' chains, {what}: {one:.0f} hours on one H100, {eight:.0f} on 8."
+            )
 
 
 def checked(words: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ MADE: dict[str, Callable[[str], str]] = {
     "errors": messages_of,
 }
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_FILE = re.compile(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)*\.(?:sh|yaml|cff|py|def|lock))`(?!\])")
 _BOOST = {
     "reference/commands.md": 0.4,
     "reference/python.md": 0.5,
@@ -99,7 +100,16 @@ def mend_links(text: str, source: str, place: str, repository: str) -> str:
             return f"{image}[{label}]({near}{anchor and '#' + anchor})"
         return f"[{label}]({repository}/blob/main/{meant})" if repository else label
 
-    return _LINK.sub(mended, text)
+    text = _LINK.sub(mended, text)
+    if not repository:
+        return text
+    return _FILE.sub(lambda name: _linked(name[1], repository), text)
+
+
+def _linked(path: str, repository: str) -> str:
+    """Return the name of a file of the repository as a link to it, any other as it is."""
+    name = f"`{path}`"
+    return f"[{name}]({repository}/blob/main/{path})" if (ROOT / path).is_file() else name
 
 
 def fill_in(text: str) -> str:

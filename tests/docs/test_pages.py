@@ -66,7 +66,7 @@ OTHERS = tuple(
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --multi_gpu --config_file --no-deps --help --print_config --config --json --my_method.k "
-    "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem --add-host".split()
+    "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem --add-host --array".split()
 )
 
 
@@ -253,7 +253,7 @@ def test_options_and_commands_that_are_named_exist(page: Path):
     if page.name == "log.md" or page in RESULTS:
         pytest.skip("it tells of what was")
     spans = re.findall(r"`([^`]+)`", prose(page).replace("\n", " "))
-    ours = [span for span in spans if not span.startswith(("vllm", "accelerate", "---"))]
+    ours = [span for span in spans if not span.startswith(("vllm", "accelerate", "sbatch", "---"))]
     options = {name for span in ours for name in re.findall(r"(?:^|\s)(--[a-z][\w.-]*)", span)}
     assert options - FOREIGN - known_options() == set()
     named = {span.split()[1] for span in spans if re.match(r"corag [a-z]", span)}

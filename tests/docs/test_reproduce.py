@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.paper_costs import ANSWER, CELLS, HOP, TESTS, TRAINING, rows_of, searches, tokens_of
+from benchmarks.paper_costs import (
+    ANSWER,
+    CELLS,
+    HOP,
+    TESTS,
+    TRAINING,
+    corag_hours,
+    rows_of,
+    searches,
+    tokens_of,
+)
 from corag.chains.config import CoRAGConfig
 from corag.chains.costs import StrategySteps
 
@@ -18,6 +28,18 @@ PAGE = (Path(__file__).parents[2] / "docs/guides/reproduce.md").read_text(encodi
 def test_the_table_of_costs_is_recomputed(name: str) -> None:
     for row in rows_of(name):
         assert f"| {' | '.join(row)} |" in PAGE
+
+
+def test_hours_at_the_head_are_the_sums_of_the_table() -> None:
+    (one, eight), (one_with_sweep, eight_with_sweep) = corag_hours().values()
+    assert f"| **sum** | **{one:.0f}** | **{eight:.0f}** | **{eight_with_sweep:.0f}** |" in PAGE
+    head = PAGE.split("**What nobody can reproduce.**")[0]
+    assert (
+        f"{one:.0f} hours" in head
+        and f"{eight:.0f} hours" in head
+        and f"{eight_with_sweep:.0f} hours" in head
+    )
+    assert one_with_sweep > one
 
 
 def test_searches_are_recomputed() -> None:

@@ -178,6 +178,14 @@ def test_llms_txt_lists_every_page_as_markdown(site: Path) -> None:
             "[examples](https://host/me/corag/blob/main/examples)",
         ),
         ("[other](https://host/x.md)", "", "[other](https://host/x.md)"),
+        ("`CITATION.cff`, `a.yaml`", "", "`CITATION.cff`, `a.yaml`"),
+        (
+            "`CITATION.cff`, `a.yaml`",
+            "https://host/me/corag/",
+            "[`CITATION.cff`](https://host/me/corag/blob/main/CITATION.cff), `a.yaml`",
+        ),
+        ("[`LICENSE`](LICENSE)", "https://host", "[`LICENSE`](https://host/blob/main/LICENSE)"),
+        ("[`Makefile.py`](CITATION.cff)", "", "`Makefile.py`"),
     ],
 )
 def test_links_of_the_readme_suit_the_site(
