@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import text_left
 from corag.core.sentences import first_sentence
+from corag.core.support import Statement, order_by_support
 from corag.core.types import Answer, Passage
 
 _BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more
@@ -39,14 +40,18 @@ class PassagesRead:
     """The passages that one question met, and the prompts in which they stood, in order."""
 
     _texts: dict[str, str] = field(default_factory=dict)  # by id, with single blanks
+    _titles: dict[str, str] = field(default_factory=dict)  # by id
+    _ranks: dict[str, int] = field(default_factory=dict)  # by id: the best in a search
     _queries: dict[str, str] = field(default_factory=dict)  # by the place that searched last with it
     _readings: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)  # (place, ids)
 
     def add_passages(self, passages: Iterable[Passage]) -> None:
-        """Note passages that a search or a look-up returned."""
-        for passage in passages:
+        """Note passages that a search or a look-up returned, best first."""
+        for rank, passage in enumerate(passages):
             if passage.id not in self._texts:
                 self._texts[passage.id] = " ".join(passage.text.split()) or passage.title
+                self._titles[passage.id] = passage.title
+            self._ranks[passage.id] = min(rank, self._ranks.get(passage.id, rank))
 
     def add_query(self, path: str, query: str) -> None:
         """Note what was searched for at a place of the method."""
@@ -68,13 +73,26 @@ class PassagesRead:
         if ids:
             self._readings.append((path, tuple(sorted(ids, key=lambda name: places[name].start))))
 
-    def leading_to(self, answer: Answer | None) -> tuple[str, ...]:
-        """Return the ids of the passages that were read on the way to an answer, each once, in that order.
+    def leading_to(self, answer: Answer | None, question: str = "") -> tuple[str, ...]:
+        """Return the ids of the passages that were read on the way to an answer, each once.
 
-        Of several chains (an answer's ``chains`` and ``chosen``) what was read for the others is left out.
+        Those that carry it come first (:func:`corag.core.support.order_by_support`); without an answer they
+        come in the order of reading. Of several chains (an answer's ``chains`` and ``chosen``) what was read
+        for the others is left out.
         """
         leads = _chosen_way(answer, self._queries)
-        return tuple(dict.fromkeys(name for path, ids in self._readings if leads(path) for name in ids))
+        ids = dict.fromkeys(name for path, names in self._readings if leads(path) for name in names)
+        if answer is None:
+            return tuple(ids)
+        hops = getattr(_chosen_chain(answer), "hops", ())
+        statements = [Statement(question, answer.text)]
+        statements += [
+            Statement(str(getattr(hop, "sub_query", "")), str(getattr(hop, "sub_answer", "")))
+            for hop in hops
+            if not getattr(hop, "refused", False)
+        ]
+        texts = {name: f"{self._titles[name]} {self._texts[name]}" for name in ids}
+        return order_by_support(texts, statements, self._ranks)
 
 
 def _find(text: str, prompt: str) -> _Place | None:
@@ -109,13 +127,19 @@ def _occurrences(part: str, text: str) -> Iterator[int]:
         start = text.find(part, start + 1)
 
 
-def _chosen_way(answer: Any, queries: dict[str, str]) -> Callable[[str], bool]:
-    """Return what tells whether a place of the method leads to the chosen chain; without a choice all do."""
+def _chosen_chain(answer: Any) -> Any:
+    """Return the chain that an answer names as chosen; None if there is none, or it has no place."""
     chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
     if not chains or index is None or not all(hasattr(chain, "path") for chain in chains):
+        return None
+    return chains[index]
+
+
+def _chosen_way(answer: Any, queries: dict[str, str]) -> Callable[[str], bool]:
+    """Return what tells whether a place of the method leads to the chosen chain; without a choice all do."""
+    if (chosen := _chosen_chain(answer)) is None:
         return lambda path: True  # a user's own method may choose something else
-    tops = {chain.path.partition("/")[0] for chain in chains}
-    chosen = chains[index]
+    tops = {chain.path.partition("/")[0] for chain in answer.chains}
     sub_queries = {getattr(hop, "sub_query", None) for hop in getattr(chosen, "hops", ())}
 
     def leads(path: str) -> bool:

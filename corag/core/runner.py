@@ -52,7 +52,7 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
         seconds,
         error,
         unix_time(tools.begun),
-        tools.passages_read.leading_to(answer) if answer is not None else (),
+        tools.passages_read.leading_to(answer, question.text) if answer is not None else (),
     )
 
 

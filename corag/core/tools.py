@@ -115,6 +115,7 @@ class Tools:
         keep_prompts: store prompts in the trace.
         begun: when the question was, by ``time.perf_counter``.
         passages_read: which passages stood in which prompts.
+        question_note: what the trace says of every search for the question itself; "" for nothing.
     """
 
     question: Question
@@ -128,6 +129,7 @@ class Tools:
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
     begun: float = field(default_factory=time.perf_counter)
     passages_read: PassagesRead = field(default_factory=PassagesRead)
+    question_note: str = ""
     _sampled: set[tuple[str, str]] = field(default_factory=set)
     _held: int = 0  # tokens held back
     _trunk: Tools | None = None
@@ -389,7 +391,8 @@ class Tools:
         self.passages_read.add_passages(hit.passage for hit in hits)
         self.passages_read.add_query(path, query)
         seconds = time.perf_counter() - started
-        notes = "; ".join(filter(None, (note, hop_note, search_note(result))))
+        question_note = self.question_note if self._is_question(query) else ""
+        notes = "; ".join(filter(None, (question_note, note, hop_note, search_note(result))))
         self._note(SearchStep(query, path, k, hits, seconds, started - self.begun, remembered, notes))
         return hits
 
@@ -398,9 +401,13 @@ class Tools:
         # Not by counting searches: branches search at the same time, so their order is no two runs' same.
         assert self.retriever is not None
         hops: Retriever | None = getattr(self.retriever, "hops", None)
-        if hops is None or query in (self.question.text, strip_question_words(self.question.text)):
+        if hops is None or self._is_question(query):
             return self.retriever, ""
         return hops, "encoded by the hop encoder"
+
+    def _is_question(self, query: str) -> bool:
+        """Whether a query is the question itself, with or without its question words."""
+        return query in (self.question.text, strip_question_words(self.question.text))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from corag.core.errors import BackendError, BudgetExhaustedError, ConfigError, CoragError
+from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.process import unix_time
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Generator, Retriever, Sampling
@@ -245,10 +245,8 @@ class AnswerService:
 
         async def rewrite_and_answer(question: Question, tools: Tools) -> Answer:
             if request.earlier and self.options.follow_ups and not request.job:
-                try:
-                    text = await standalone_question(request, tools)
-                except BudgetExhaustedError:  # the method then answers the last message by itself
-                    text = request.text
+                standalone = await standalone_question(request, tools)
+                text, tools.question_note = standalone.text, standalone.note
                 question, tools.question = replace(question, text=text), replace(tools.question, text=text)
             return await method(question, tools)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from corag.core.support import cite_places
 from corag.core.types import Passage
 
 _HEAD = "\n\nSources:\n"
@@ -24,13 +25,14 @@ def cited_sources(sources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
 def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
     r"""Return the end of an answer's text that lists what it rests on; "" for nothing.
 
-    Passages of one title, file and page are one line. ``sources``: as records of answers have them.
+    Passages of one file and page are one line, by the title of the first. ``sources``: as records of answers
+    have them, those that carry the answer first.
 
     >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
     '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
-    lines = dict.fromkeys(_citation(source) for source in cited_sources(sources))
-    return _HEAD + "\n".join(f"- {line}" for line in list(lines)[:most]) if lines and most else ""
+    places = cite_places(map(_passage, cited_sources(sources)))
+    return _HEAD + "\n".join(f"- {_citation(each)}" for each in places[:most]) if places and most else ""
 
 
 def end_of_answer(record: Mapping[str, Any], most: int) -> str:
@@ -54,6 +56,9 @@ def without_sources(text: str) -> str:
     return _LIST.sub("", text)
 
 
-def _citation(source: Mapping[str, Any]) -> str:
-    passage = Passage(source["id"], source["title"], "", source.get("source", ""), source.get("page", 0))
+def _passage(source: Mapping[str, Any]) -> Passage:
+    return Passage(source["id"], source["title"], "", source.get("source", ""), source.get("page", 0))
+
+
+def _citation(passage: Passage) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", " ".join((passage.citation or passage.id).split()))

@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from corag.core.errors import BudgetExhaustedError
 from corag.core.prompting.prompt import Message, Prompt, Role, Segment
 from corag.core.prompting.template import load_prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
+from corag.service.follow_ups import has_lost, joined_question
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the user's
+_NOT_REWRITTEN = "{}, so this is the user's last questions together"
 _JOB_TOKENS, _MOST_JOB_TOKENS = 256, 1_024  # of a title, or of five questions as JSON
 
 
@@ -138,16 +141,31 @@ async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -
     return Answer(reply.text.strip(), stopped="job")
 
 
-async def standalone_question(request: AnswerRequest, tools: Tools) -> str:
-    """Rewrite the last question, by one call of the model, as a standalone question."""
+@dataclass(frozen=True, slots=True)
+class StandaloneQuestion:
+    """A question that can be understood without its conversation; ``note``: what its search says of it."""
+
+    text: str
+    note: str = ""
+
+
+async def standalone_question(request: AnswerRequest, tools: Tools) -> StandaloneQuestion:
+    """Rewrite the last question, by one call of the model, as a standalone question.
+
+    Where the rewrite has lost the question, or the budget allows none, it is the user's last turns together.
+    """
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
     transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
     prompt = template.render({"conversation": transcript, "question": request.text})
+    joined = joined_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)
-    reply = await tools.generate(
-        prompt, role="standalone_question", max_tokens=most, path="standalone question"
-    )
+    try:
+        reply = await tools.generate(
+            prompt, role="standalone_question", max_tokens=most, path="standalone question"
+        )
+    except BudgetExhaustedError:
+        return StandaloneQuestion(joined, _NOT_REWRITTEN.format("the budget allows no rewrite"))
     first, *more = reply.text.strip().splitlines() or [""]
     text = first.strip()
     if (
@@ -155,4 +173,7 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> str:
     ):  # models like to quote their rewrite
         text = text[1:-1].strip()
     cut = not more and reply.completions[0].finish_reason == "length"
-    return request.text if cut or not text.strip('"') else text
+    if cut or has_lost(text, request.text, [turn.text for turn in request.earlier]):
+        reason = "the rewrite was cut" if cut else "the rewrite lost the question"
+        return StandaloneQuestion(joined, _NOT_REWRITTEN.format(reason))
+    return StandaloneQuestion(text)

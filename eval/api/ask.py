@@ -16,6 +16,7 @@ from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row
+from corag.core.support import cite_places
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
@@ -56,7 +57,8 @@ class Answered:
         answer: the method's own result, with the fields that its class documents; None if it failed.
         error: why it failed, "" if it did not.
         passages: every passage that the method collected, in the order of collection.
-        read: the passages whose text stood in a prompt that led to the answer, in the order of reading.
+        read: the passages whose text stood in a prompt that led to the answer, those first that
+            carry it.
         steps: every generation, scoring and search, in the order in which they ended.
         calls: of the model.
         tokens: prompt plus generated, as papers count them.
@@ -101,7 +103,8 @@ class Answered:
     def sources(self) -> tuple[str, ...]:
         """Where the answer may be looked up: passages by title, file and page, each once.
 
-        Those that were read for it come first, in the order of reading, then what else was collected.
+        Those that were read for it come first, those that carry it before the others; then what else was
+        collected. Of a file and page the first passage alone is named.
         """
         return _citations((*self.read, *self.passages))
 
@@ -304,7 +307,8 @@ async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
 
 def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
     """Cite passages, each once: one without title and file by the beginning of its text."""
-    cited = (each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in passages)
+    places = cite_places(passages)
+    cited = (each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in places)
     return tuple(dict.fromkeys(cited))
 
 

@@ -10,6 +10,7 @@ from corag.chains.method import corag
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from corag.core.runner import answer_question
+from corag.core.support import cite_places
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 from ircot.method import IRCoTConfig, ircot
@@ -87,23 +88,52 @@ async def row_of(method, config, reply, question=QUESTION, **scripts):
 
 async def test_a_methods_row_names_what_its_answer_was_read_from():
     row = await row_of(one_step, OneStepConfig(k=2), lambda request: "Issel")
-    assert row.read_ids == row.answer.passage_ids[:2] and len(row.read_ids) == 2
+    assert set(row.read_ids) == set(row.answer.passage_ids[:2]) and len(row.read_ids) == 2
     thoughts = iter(["Mara Velden wrote it.", "So the answer is: Issel.", "Issel"])
     row = await row_of(ircot, IRCoTConfig(), lambda request: next(thoughts))
     assert set(row.read_ids) == set(row.answer.passage_ids)
 
 
-async def test_of_a_chain_what_its_sub_answers_and_its_final_answer_read_in_the_order_of_reading():
+async def test_of_a_chain_first_what_its_final_answer_and_its_sub_answers_stand_in():
     reply = queue(
         NEXT=["who wrote the glass orchard?", "where was mara velden born?"],
         ANSWER=["Mara Velden", "Tarn Hollow"],
         FINAL=["The Issel."],
     )
     row = await row_of(corag, CoRAGConfig(**PROMPTS, max_hops=2, passages_per_hop=1), reply)
-    searches = [step.hits for step in row.steps if step.kind == "search"]
-    hops = list(dict.fromkeys(hits[0].passage.id for hits in searches[1:]))
-    assert list(row.read_ids[: len(hops)]) == hops
-    assert set(row.read_ids[len(hops) :]) <= {hit.passage.id for hit in searches[0]}
+    texts = {passage.id: passage.contents for passage in WORLD}
+    carrying = [texts[name] for name in row.read_ids[:3]]
+    for text, answer in zip(carrying, ("Issel", "Mara Velden", "Tarn Hollow"), strict=True):
+        assert answer in text
+    assert len(row.read_ids) > 3, "the prompt has others, in an order of its own"
+
+
+def test_of_twenty_passages_in_a_prompt_that_come_first_in_which_the_answer_stands():
+    """The prompt has the best last, and another file names the answer, too."""
+    about = [
+        Passage(f"about{n}", "About us", f"The Petrel team sits on floor {n}.", "about.md") for n in "123"
+    ]
+    others = [Passage(str(n), f"Page {n}", long_text(f"Page {n}", 2), f"{n}.html") for n in range(12)]
+    gateway = Passage("gateway", "Ostra", "The Ostra gateway. It is developed by the Petrel team.", "o.html")
+    log = PassagesRead()
+    log.add_passages([gateway, *others, *about])
+    log.add_prompt(
+        "",
+        Prompt.of_text("\n".join(each.text for each in (*about, *others, gateway))),
+        NOTHING_LEFT_OUT,
+        words,
+    )
+    question = "Which team develops the Ostra gateway?"
+    for text in ("Petrel team", "The Ostra gateway is developed by the Petrel team."):
+        read = log.leading_to(Answer(text, (), 1, "read"), question)
+        assert read[0] == "gateway" and len(read) == 16, text
+    read = log.leading_to(Answer("Petrel team", (), 1, "read"), question)
+    assert set(read[1:4]) == {"about1", "about2", "about3"} and read[4:] == tuple(each.id for each in others)
+    assert log.leading_to(Answer("yes", (), 1, "read"), question)[0] == "gateway", (
+        "the best hit of the search"
+    )
+    places = cite_places({each.id: each for each in (gateway, *others, *about)}[name] for name in read)
+    assert [each.source for each in places[:3]] == ["o.html", "about.md", "0.html"]
 
 
 @pytest.mark.parametrize("strategy", ["best_of_n", "tree"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from corag.core.types import Passage
 from corag.service.citations import without_sources
 from corag.service.errors import CallError
+from corag.service.follow_ups import has_lost
 from corag.service.http.app import create_app
 from corag.service.http.chat import parse_chat
 from corag.service.http.gate import AccessRules
@@ -342,10 +343,48 @@ async def test_earlier_turns_make_a_self_contained_question():
         asked = [prompt for prompt in running.generator.prompts if prompt.startswith("FINAL")]
         assert "Where was Ada Orm born?" in asked[-1] and "Where was she born?" not in asked[-1]
         assert "standalone_question" not in (await running.ask()).json()["corag"]["usage"]
+        assert not any("note" in step for step in said["corag"]["steps"])
     async with served(options(follow_ups=False), reply=reply) as running:
         said = (await running.ask(messages=conversation)).json()
         assert "standalone_question" not in said["corag"]["usage"]
         assert "Where was she born?" in running.generator.prompts[-1]
+
+
+@pytest.mark.parametrize("rewrite", ["and", "", "Ada Orm", "Yes, it is.", "and where was she born?"])
+async def test_a_rewrite_that_lost_the_question_is_none(rewrite):
+    """Small models write such; what is answered then is the user's last questions together."""
+
+    def reply(request):
+        return rewrite if "self-contained" in request.prompt.text else replies(request)
+
+    conversation = [*ask("Hi"), *ask(), {"role": "assistant", "content": "Ada Orm"}]
+    conversation += [*ask("since when?"), {"role": "assistant", "content": "1998"}]
+    async with served(reply=reply) as running:
+        said = (await running.ask(messages=[*conversation, *ask("and where was she born?")])).json()["corag"]
+        (search, *_) = [step for step in said["steps"] if step["kind"] == "search"]
+        assert search["query"] == f"{QUESTION} since when? and where was she born?"
+        assert search["note"] == (
+            "the rewrite lost the question, so this is the user's last questions together"
+        )
+        asked = [prompt for prompt in running.generator.prompts if prompt.startswith("FINAL")]
+        assert f"{QUESTION} since when? and where was she born?" in asked[-1]
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "question", "lost"),
+    [
+        ("Who leads Petrel?", "and who leads it?", False),
+        ("Who is the head of the Petrel team?", "and who leads it?", False),
+        ("Where is the Iss?", "And the Iss?", False),
+        ("Which river is next to Velt?", "Which river is next to Velt?", False),
+        ("Who is Napoleon?", "And who is Napoleon?", False),
+        ("Why?", "Why?", True),
+        ("I do not know.", "and who leads it?", True),
+        ("谁领导海燕团队？", "谁领导它？", False),
+    ],
+)
+def test_which_rewrites_have_lost_the_question(rewrite, question, lost):
+    assert has_lost(rewrite, question, ["Who makes it?", "The Petrel team, 海燕团队, by the Iss."]) == lost
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -22,7 +22,7 @@ class Row:
     ``error`` is "" unless the question failed. ``answer`` is None for a failed question. ``seconds``: from
     first call to answer, waiting included. ``begun``: when, in seconds since 1970; the steps' ``started``
     counts from there. 0 if that is not known. ``read_ids``: the passages whose text stood in a prompt that
-    led to the answer, in the order in which they were read.
+    led to the answer, those first that carry it.
     """
 
     question: Question
@@ -206,9 +206,9 @@ def collect_sources(
 ) -> list[dict[str, Any]]:
     """Return the passages that an answer rests on: those that were read for it, then the others collected.
 
-    Each says under "read" which it is. The former come in the order in which they were read, the latter in
-    the order of collection. Titles and origins are known as far as searches told them. ``steps``: as rows
-    have them.
+    Each says under "read" which it is. The former come as the row has them, those that carry the answer
+    first, the latter in the order of collection. Titles and origins are known as far as searches told them.
+    ``steps``: as rows have them.
     """
     hits = {hit["id"]: hit for step in steps for hit in step.get("hits", ())}
     was_read = set(read)
