@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from corag.core.errors import BudgetExhaustedError, ConfigError, DataError
+from corag.core.errors import BudgetExhaustedError, ConfigError, DataError, nearest
 from corag.core.gather import gather
-from corag.core.keywords import says_arguments
+from corag.core.keywords import number, says_arguments, texts, whole_number
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
@@ -94,6 +94,10 @@ class SearchStep:
 
 
 Step = GenerateStep | ScoreStep | SearchStep
+
+
+class NoSuchToolError(ConfigError, AttributeError):
+    """A method asks its tools for what they do not have, for every question alike."""
 
 
 @dataclass
@@ -303,10 +307,19 @@ class Tools:
             ValueError: if an earlier sampled call had this role and path.
         """
         prompt = as_prompt(prompt)
+        whole = {"max_tokens": max_tokens, "n": n, "top_k": top_k}
+        max_tokens, n, top_k = (
+            whole_number(each, f"{name} of tools.generate") for name, each in whole.items()
+        )
+        rest = {"temperature": temperature, "top_p": top_p, "repetition_penalty": repetition_penalty}
+        temperature, top_p, repetition_penalty = (
+            number(each, f"{name} of tools.generate") for name, each in rest.items()
+        )
+        ends = texts(stop, "stop of tools.generate")
         seed = self._seed(role, path) if temperature > 0 else None
         sampling = Sampling(
-            max_tokens, temperature, top_p, top_k, repetition_penalty, n, tuple(stop), logprobs=logprobs,
-            seed=seed, special_tokens=special_tokens,
+            max_tokens, temperature, top_p, top_k, repetition_penalty, n, ends, logprobs=logprobs, seed=seed,
+            special_tokens=special_tokens,
         )  # fmt: skip
         request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
         started = time.perf_counter()
@@ -347,6 +360,8 @@ class Tools:
         if it could cost more than is left.
         """
         prompt = as_prompt(prompt)
+        if not isinstance(cast("object", target), str | tuple):
+            raise DataError(f"tools.score takes a text as its target, but was given {target!r:.80}.")
         started = time.perf_counter()
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
@@ -383,7 +398,9 @@ class Tools:
             )
         query = query.text if isinstance(query, Question) else query
         if not isinstance(cast("object", query), str):
-            raise DataError(f"a search takes a text or a question, but was given {query!r:.80}.")
+            raise DataError(f"tools.search takes a text or a question, but was given {query!r:.80}.")
+        if (k := whole_number(k, "k of tools.search")) < 1:
+            raise DataError(f"k of tools.search must be 1 or more, but it is {k}.")
         started = time.perf_counter()
         searched, hop_note = self._searched(query)
         result = await searched.search(query, k) if query.strip() else ()
@@ -411,9 +428,19 @@ class Tools:
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
-        passages = () if self.retriever is None else await self.retriever.passages(ids)
+        named = texts(ids, "ids of tools.passages")
+        passages = () if self.retriever is None else await self.retriever.passages(named)
         self.passages_read.add_passages(passages)
         return passages
+
+    if not TYPE_CHECKING:  # which would take any name for one of ours
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise :class:`NoSuchToolError` with the name that was probably meant."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            ours = {each for each in (*dir(type(self)), *type(self).__dataclass_fields__) if each[0] != "_"}
+            raise NoSuchToolError(f"tools has no '{name}': {nearest(name, ours)}")
 
     def _seed(self, role: str, path: str) -> int:
         """Derive the seed of a sampled call from its place."""

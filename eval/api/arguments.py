@@ -20,9 +20,9 @@ from corag.core.options import changed
 from corag.core.types import Question
 from eval.datasets import DATASETS, Dataset
 from eval.datasets.fields import record_id
-from eval.datasets.load import NO_GOLD, parse_columns, parse_questions
+from eval.datasets.load import parse_columns, parse_questions
 from eval.datasets.records import list_records
-from eval.datasets.report import QuestionReport
+from eval.datasets.report import QuestionReport, tell_no_more
 from eval.datasets.sets.jsonl import question_record
 from eval.scoring.scorers import default_scorer
 
@@ -85,6 +85,7 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
             "is given all its questions from the start, and a limit."
         )
     write_atomically(file, text)
+    tell_no_more(str(file))
     # What the file holds is in order: no names of columns, aliases or missing answers matter to it.
     read_as: dict[str, Any] = {"columns": [], "strict": False, "aliases": ""}
     dataset = options.get("dataset", "")
@@ -119,7 +120,6 @@ def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list
         spellings=spellings,
         columns=parse_columns(options.get("columns", ()), reader),
     )
-    report.remarks.pop(NO_GOLD, None)  # which the file that they are written to says once more
     report.show()
     return parsed
 

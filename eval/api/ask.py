@@ -61,7 +61,7 @@ class Answered:
             carry it.
         steps: every generation, scoring and search, in the order in which they ended.
         calls: of the model.
-        tokens: prompt plus generated, as papers count them.
+        tokens: prompt plus generated, as papers count them; printed with ~ where some are estimated.
         computed_tokens: what the engine really worked through.
         seconds: from the first call to the answer.
     """
@@ -86,6 +86,7 @@ class Answered:
         self.tokens = row.total_usage.total
         self.computed_tokens = row.total_usage.computed
         self.seconds = row.seconds
+        self._estimated = bool(row.total_usage.estimated)
         self._drawing = drawing
 
     @property
@@ -112,14 +113,15 @@ class Answered:
         """Say the answer, its sources, and what it cost: a line each."""
         if self.answer is None:
             return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
-        rule = computed_by(self.metadata)
+        rule, about = computed_by(self.metadata), "~" if self._estimated else ""  # as tables have it
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
             *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),
             *[Text(f"sources  {printable(self._name_sources())}", style="dim")] * bool(self.sources),
             Text(
-                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {self.tokens:,} tokens "
-                f"({self.computed_tokens:,} computed), {self.seconds:.1f} s; stopped: {self.answer.stopped}",
+                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {about}{self.tokens:,} tokens "
+                f"({about}{self.computed_tokens:,} computed), {self.seconds:.1f} s; "
+                f"stopped: {self.answer.stopped}",
                 style="dim",
             ),
         ]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from corag.core.errors import ConfigError
-from corag.core.files import write_atomically
 from corag.core.installation import require
 from corag.core.method import Method, MethodConfig
 from corag.core.runs.rows import SavedRow
@@ -21,72 +19,19 @@ from eval.api.background import waits
 from eval.api.executors import choose_executor, index_options, model_options
 from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
+from eval.api.run_folders import RunFolders, folders_by_name
+from eval.api.table import Table, written
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
-from eval.tables.formats import to_latex, to_markdown
-from eval.tables.printing import print_results, render_text
-from eval.tables.records import records_csv, table_records, to_csv
-from eval.tables.results import ResultsTable, TableView, score_view, table_of_runs
+from eval.tables.records import records_csv
+from eval.tables.results import TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
 from retrieval.config import RetrieverConfig
 
 Methods = AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod | tuple[AnyMethod, MethodConfig]]
 Config = TypeVar("Config", bound=RunConfig)
-
-
-class Table:
-    """A results table.
-
-    ``print`` shows it as 'corag table' does, with all that must be known beside the figures. ``to_pandas``
-    and ``to_csv`` have a line per run, with the tests if there is a baseline; ``to_latex`` and
-    ``to_markdown`` are for papers. What writes text returns it, and writes it to ``out`` if that is given.
-
-    A table that lists disagreements is printed, or taken by ``to_json``: the others raise
-    :class:`ConfigError`, which have no place for them.
-    """
-
-    def __init__(self, table: ResultsTable) -> None:
-        self.figures = table
-
-    def __str__(self) -> str:
-        return render_text(lambda console: print_results(self.figures, console))
-
-    def __repr__(self) -> str:
-        return f"<Table of {', '.join(self.figures.runs)}: print it, or see .figures>"
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as a JSON object: fractions, intervals as [low, high]."""
-        return self.figures.to_json()
-
-    def to_pandas(self) -> Any:
-        """Return a data frame with a line per run: figures with intervals (fractions), costs, tests."""
-        require("to_pandas()", "pandas")
-        import pandas
-
-        return pandas.DataFrame(table_records(self.figures))
-
-    def to_csv(self, out: str | Path | None = None) -> str:
-        """Return the same as CSV."""
-        return _written(to_csv(self.figures), out)
-
-    def to_latex(self, out: str | Path | None = None) -> str:
-        """Return the table as LaTeX (booktabs, siunitx): the best in bold, what may be as good marked."""
-        return _written(to_latex(self.figures), out)
-
-    def to_markdown(self, out: str | Path | None = None) -> str:
-        """Return the table as Markdown."""
-        return _written(to_markdown(self.figures), out)
-
-
-def _written(text: str, out: str | Path | None) -> str:
-    if out is not None:
-        write_atomically(Path(out), text)
-    return text
 
 
 class Results(Mapping[str, Mapping[str, SavedRow]]):
@@ -96,7 +41,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
     of runs. ``to_pandas`` and ``to_csv`` have a line per run and question, :meth:`table` one per run.
 
     Args:
-        runs: run folders by name.
+        runs: run folders by name, or in a list.
         questions: those to keep to, by whose gold answers all is scored. Without, they are the runs' own.
             What :func:`run` returns keeps to the questions that it was asked.
 
@@ -106,13 +51,8 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         print(results.compare(baseline="one_step"))
     """
 
-    def __init__(self, runs: Mapping[str, str | Path], questions: Sequence[Question] | None = None) -> None:
-        if not isinstance(cast("object", runs), Mapping):
-            raise ConfigError(
-                f"Results takes run folders by name, but was given a {type(runs).__name__}: write "
-                'Results({"mine": "runs/mine"}).'
-            )
-        self.runs = {name: Path(folder) for name, folder in runs.items()}
+    def __init__(self, runs: RunFolders, questions: Sequence[Question] | None = None) -> None:
+        self.runs = folders_by_name(runs, "Results")
         self._questions = questions
 
     def table(self, **view: Any) -> Table:
@@ -159,7 +99,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
 
     def to_csv(self, out: str | Path | None = None) -> str:
         """Return the same as CSV, lists as JSON, and write it to ``out`` if that is given."""
-        return _written(records_csv(self._every_record()), out)
+        return written(records_csv(self._every_record()), out)
 
     def to_latex(self, out: str | Path | None = None) -> str:
         """Return the table as LaTeX, as :meth:`Table.to_latex` does."""
@@ -226,7 +166,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
 @waits
 @takes_own_objects
 async def report(
-    runs: Mapping[str, str | Path],
+    runs: RunFolders,
     out: str | Path = "report.html",
     index: Index | RetrieverConfig | Any | None = None,
     baseline: str = "",
@@ -234,7 +174,7 @@ async def report(
     """Write one HTML file of finished runs: table, tests, curve and every trace.
 
     Args:
-        runs: run folders by name.
+        runs: run folders by name or in a list, or what ``run`` or ``sweep`` returned.
         out: the file; one of that name is replaced.
         index: what :func:`run` was given as its index, for the passages' texts. An object of your own knows
             those that it has returned since it was opened: without any the page has no texts, which is told.
@@ -243,7 +183,7 @@ async def report(
     Raises:
         ConfigError: for runs of different questions, or an index that has none of their passages.
     """
-    folders = {name: Path(folder) for name, folder in runs.items()}
+    folders = folders_by_name(runs, "report")
     file = Path(out)
     if index is None:
         await write_report(folders, file, baseline=baseline)

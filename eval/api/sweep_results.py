@@ -20,7 +20,8 @@ from eval.api.ask import NO_INDEX, AnyMethod, entry_of, options_of
 from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
-from eval.api.results import Results, Table, base_of, with_section
+from eval.api.results import Results, base_of, report, with_section
+from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import stay_here
 from eval.statistics.scaling import Fit
@@ -64,7 +65,7 @@ class SweepResults:
     def compare(self, baseline: str, **view: Any) -> Table:
         """Return the table with paired tests of every cell against the ``baseline``, by its name."""
         questions = self._sweep.test_cells[0].cell.questions
-        return Results(self._runs, questions).compare(baseline, **view)
+        return Results(self.runs, questions).compare(baseline, **view)
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per cell: its options, scores (fractions) and tokens."""
@@ -73,8 +74,18 @@ class SweepResults:
 
         return pandas.read_csv(self.folder / "sweep.csv")
 
+    def report(
+        self,
+        out: str | Path = "report.html",
+        index: Index | RetrieverConfig | Any | None = None,
+        baseline: str = "",
+    ) -> Path:
+        """Write one HTML file of the cells' runs and return its path, as :meth:`Results.report` does."""
+        return report(self.runs, out, index, baseline)
+
     @property
-    def _runs(self) -> dict[str, Path]:
+    def runs(self) -> dict[str, Path]:
+        """The cells' run folders, by name."""
         return {each.name: each.cell.folder for each in self._sweep.test_cells}
 
     def __str__(self) -> str:

@@ -14,6 +14,14 @@ _STRAYS = "bytes that are not UTF-8 were read as U+FFFD"
 _LISTED = 8  # reasons, and remarks, that are listed
 
 
+_told: set[str] = set()
+
+
+def tell_no_more(source: str) -> None:
+    """Print no remarks on a source's records: they were told when it was written. What is left out, is."""
+    _told.add(source)
+
+
 @dataclass
 class Tally:
     """How often something happened, and where first."""
@@ -99,7 +107,9 @@ class QuestionReport:
         return lines + _listed(self.remarks)
 
     def show(self) -> None:
-        """Print the lines on standard error."""
+        """Print the lines on standard error, if they are news."""
+        if self.source in _told and not self.dropped:
+            return
         console = Console(stderr=True, highlight=False)
         for number, line in enumerate(self.lines()):
             console.print(line if number else f"corag: {line}", soft_wrap=True, markup=False)

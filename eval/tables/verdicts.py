@@ -62,7 +62,8 @@ def _power(leading: Leading) -> str:
         return "Fewer than six questions differ: too few to detect a difference."
     if least > 1:
         return "There are too few questions to detect a difference."
-    return f"The minimum detectable difference (MDE) is {100 * least:.0f} points (80% power)."
+    points = _counted(round(100 * least), "point") if least >= 0.005 else "below 1 point"
+    return f"The minimum detectable difference (MDE) is {points} (80% power)."
 
 
 def _untested(leading: Leading) -> str:

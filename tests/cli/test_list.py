@@ -63,4 +63,7 @@ def test_one_method_is_shown_with_defaults_presets_and_aliases(
         r"--my_method.k +4 +passages", shown
     )
     assert main(["list", "closed_book"]) == 0 and "needs no index" in capsys.readouterr().out
+    assert main(["list", "corag"]) == 0
+    method, dataset = capsys.readouterr().out.split("The dataset of this name:")
+    assert method.startswith("corag: ") and "--corag.max_hops" in method and "Scorer:" in dataset
     assert main(["list", "irct"]) == 2 and "did you mean 'ircot'" in capsys.readouterr().err

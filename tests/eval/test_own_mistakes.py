@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from corag import Question, Tools, ask, closed_book, one_step, open_index, run
+from corag import Question, Tools, ask, closed_book, one_step, open_index, report, run
 from corag.cli.commands.search import SearchOptions
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.generation.config import ModelConfig
+from eval.api import Results
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
 
@@ -116,6 +118,74 @@ def test_wrong_arguments_of_a_method_s_tools_end_a_run_with_what_to_write(
         run(RECORDS, [method], Rule(), Searcher(), out=tmp_path)
 
 
+def _asking(ask_tools: Callable[[Tools], Any]) -> Any:
+    async def asking(question: Question, tools: Tools) -> str:
+        await ask_tools(tools)
+        return "Paris"
+
+    return asking
+
+
+@pytest.mark.parametrize(
+    "ask_tools",
+    [
+        lambda tools: tools.search(ASKED, k="2"),
+        lambda tools: tools.search(ASKED, k=2.5),
+        lambda tools: tools.generate(ASKED, max_tokens="20"),
+        lambda tools: tools.generate(ASKED, max_tokens=20, temperature="0.7"),
+        lambda tools: tools.generate(ASKED, max_tokens=20, stop=[1]),
+        lambda tools: tools.passages(7),
+        lambda tools: tools.serach(ASKED, k=2),
+    ],
+    ids=[
+        "k a text",
+        "k a fraction",
+        "tokens a text",
+        "temperature a text",
+        "stop no texts",
+        "no ids",
+        "tool",
+    ],
+)
+def test_values_that_tools_cannot_take_end_a_run_with_a_sentence(ask_tools: Any, tmp_path: Path) -> None:
+    with raises_message(ConfigError):
+        run(RECORDS, [_asking(ask_tools)], Rule(), Searcher(), out=tmp_path)
+
+
+def test_values_that_depend_on_the_question_fail_it_with_a_sentence() -> None:
+    errors = [
+        ask(ASKED, _asking(lambda tools: tools.search(ASKED, k=0)), Rule(), Searcher()).error,
+        ask(ASKED, _asking(lambda tools: tools.search(None, k=2)), Rule(), Searcher()).error,
+        ask(ASKED, _asking(lambda tools: tools.score(ASKED, None)), Rule(), Searcher()).error,
+    ]
+    assert errors == [
+        "DataError: k of tools.search must be 1 or more, but it is 0.",
+        "DataError: tools.search takes a text or a question, but was given None.",
+        "DataError: tools.score takes a text as its target, but was given None.",
+    ]
+    seen: list[Any] = []
+    one_stop = _asking(lambda tools: tools.generate(ASKED, max_tokens=np.int64(9), stop="Question:"))
+    answered = ask(ASKED, one_stop, lambda prompt, stop: seen.append(stop) or "Paris")
+    assert answered.text == "Paris" and list(seen[0]) == ["Question:"], "a text is one stop string"
+
+
+def test_a_call_without_what_it_needs_is_told_in_a_sentence() -> None:
+    with raises_message(ConfigError):
+        run(RECORDS, [one_step], Rule(), Searcher())  # type: ignore[call-arg]
+    with raises_message(ConfigError):
+        report(["runs/mine"], output="report.html")  # type: ignore[call-arg]
+
+
+def test_texts_as_questions_are_remarked_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run([ASKED, "Where is Rome?"], [closed_book], Rule(), out=tmp_path)
+    told = capsys.readouterr().err
+    assert told.count("2 records are read") == told.count("2: no gold answer") == 1
+
+
+def test_estimated_tokens_of_an_answer_are_marked() -> None:
+    assert re.search(r"1 call, ~\d+ tokens \(~\d+ computed\)", str(ask(ASKED, closed_book, Rule())))
+
+
 def test_another_name_of_k_is_answered_wherever_one_searches() -> None:
     index = open_index(Searcher())
     with raises_message(ConfigError):
@@ -169,6 +239,13 @@ def test_a_report_takes_what_run_took(tmp_path: Path, capsys: pytest.CaptureFixt
         assert '"texts_per_block":0' not in page.replace(" ", "")
     with raises_message(ConfigError):
         results.report(tmp_path / "report.html", ["Another text."])
+    folder = results.runs["one"]
+    for runs in ([folder], str(folder), results, {"one": folder}):
+        assert '"name":"one"' in report(runs, tmp_path / "report.html").read_text().replace(" ", "")
+    assert list(Results([folder])) == ["one"]
+    for wrong in (3, [], {"one": {}}, [folder, folder]):
+        with raises_message(ConfigError):
+            report(wrong)
 
 
 def test_the_shell_reports_runs_of_an_own_retriever(

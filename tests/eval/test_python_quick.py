@@ -183,6 +183,8 @@ def test_a_sweep_takes_a_method_that_may_not_search(
     assert swept(4).table().figures.summaries[0].n == 4
     fewer = swept(2).compare("a").figures
     assert [each.n for each in fewer.summaries] == [2, 2]
+    page = swept(2).report(tmp_path / "report.html").read_text().replace(" ", "")
+    assert '"name":"a"' in page and '"name":"b"' in page
 
 
 def test_paths_may_stand_in_mappings_and_none_for_no_text(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_two_runs_do_not_share_a_folder(model: Model, tmp_path: Path) -> None:
 
 def test_what_is_given_in_another_form_is_said(model: Model, tmp_path: Path) -> None:
     with raises_message(ConfigError):
-        Results(cast("Any", ["runs/mine"]))
+        Results(cast("Any", 3))
     with raises_message(ConfigError):
         run(RECORDS, cast("Any", (corag, CoRAGConfig())), model, out=tmp_path)
 

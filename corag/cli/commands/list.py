@@ -47,11 +47,9 @@ class ListOptions(Options):
 def main(config: ListOptions) -> int:
     """Print the lists, or the details of one method or dataset."""
     console = wide_console(150)
-    if config.name in DATASETS:
+    if config.name in DATASETS and config.name not in METHODS:
         show_dataset(console, config.name)
-        if config.name not in METHODS:
-            return 0
-        console.print()  # a name of both
+        return 0
     methods = methods_of(MethodOptions.extended([config.name]))
     if not config.name:
         console.print(methods_table(methods))
@@ -63,6 +61,9 @@ def main(config: ListOptions) -> int:
     name = short_name(config.name)
     check_names([name], methods)
     show_method(console, name, methods[name])
+    if name in DATASETS:  # a name of both
+        console.print("\nThe dataset of this name:")
+        show_dataset(console, name)
     return 0
 
 

@@ -1,0 +1,68 @@
+"""A results table, from Python: printed as 'corag table' prints it, or taken along in other forms."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from corag.core.files import write_atomically
+from corag.core.installation import require
+from eval.tables.formats import to_latex, to_markdown
+from eval.tables.printing import print_results, render_text
+from eval.tables.records import table_records, to_csv
+from eval.tables.results import ResultsTable
+
+
+class Table:
+    """A results table.
+
+    ``print`` shows it as 'corag table' does, with all that must be known beside the figures. ``to_pandas``
+    and ``to_csv`` have a line per run, with the tests if there is a baseline; ``to_latex`` and
+    ``to_markdown`` are for papers. What writes text returns it, and writes it to ``out`` if that is given.
+
+    A table that lists disagreements is printed, or taken by ``to_json``: the others raise
+    :class:`ConfigError`, which have no place for them.
+    """
+
+    def __init__(self, table: ResultsTable) -> None:
+        self.figures = table
+
+    def __str__(self) -> str:
+        return render_text(lambda console: print_results(self.figures, console))
+
+    def __repr__(self) -> str:
+        return f"<Table of {', '.join(self.figures.runs)}: print it, or see .figures>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as a JSON object: fractions, intervals as [low, high]."""
+        return self.figures.to_json()
+
+    def to_pandas(self) -> Any:
+        """Return a data frame with a line per run: figures with intervals (fractions), costs, tests."""
+        require("to_pandas()", "pandas")
+        import pandas
+
+        return pandas.DataFrame(table_records(self.figures))
+
+    def to_csv(self, out: str | Path | None = None) -> str:
+        """Return the same as CSV."""
+        return written(to_csv(self.figures), out)
+
+    def to_latex(self, out: str | Path | None = None) -> str:
+        """Return the table as LaTeX (booktabs, siunitx): the best in bold, what may be as good marked."""
+        return written(to_latex(self.figures), out)
+
+    def to_markdown(self, out: str | Path | None = None) -> str:
+        """Return the table as Markdown."""
+        return written(to_markdown(self.figures), out)
+
+
+def written(text: str, out: str | Path | None) -> str:
+    """Return a text, and write it to ``out`` if that is given."""
+    if out is not None:
+        write_atomically(Path(out), text)
+    return text
