@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from corag.core.encodings import decode
 from retrieval.documents.document import Document, Writer, clean, name_cells
-from retrieval.tables import split_table
+from retrieval.table_layout import Layout, split_rows
 
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
 # What ends no row for a spreadsheet program, but a line for Python.
@@ -25,7 +25,8 @@ def read_table_file(data: bytes, title: str) -> Document:
     writer = Writer(title)
     writer.notes += [decoded.note] if decoded.note else []
     lines = clean(_WITHIN_ROWS.sub(" ", decoded.text)).splitlines(keepends=True)
-    rows = split_table(lines, tab_first="\t" in "".join(lines[:1]))
+    layout = Layout.of_any_columns(lines, tab_first="\t" in "".join(lines[:1]))
+    rows = (row for _, row in split_rows(lines, layout))
     write_rows(writer, rows, "row {}".format, header_by_words=True)
     return writer.document()
 

@@ -375,6 +375,15 @@ def test_marks_of_a_table_are_part_of_its_texts_where_its_writer_did_not_quote(t
     assert "enclose cells (1 rows whose marks do not close were taken as they stand)" in report.notes[0]
 
 
+def test_a_mark_that_is_never_closed_costs_its_own_row_and_none_of_those_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    whole = ['1,"Two,\nlines"', '2,"One, two"', '3,"He said ""no"""']
+    after = ['5,"Three,\nlines"', '6,"Four, five"']
+    path.write_text("\n".join(["id,text", *whole, '4,"Open', *after]) + "\n")
+    texts = [each.text for each in read(path, "dpr")]
+    assert texts == ["Two,\nlines", "One, two", 'He said "no"', '"Open', "Three,\nlines", "Four, five"]
+
+
 def test_an_odd_record_is_left_out_with_its_reason_and_the_others_are_read(tmp_path: Path) -> None:
     path, report = tmp_path / "c.jsonl", CorpusReport()
     odd = [{"id": 2}, {"id": "3", "text": {"a": 1}}, {"id": [4], "text": "x"}, 5, {"id": 6, "text": True}]
