@@ -231,7 +231,7 @@ async def _make_splits(
                 report.add(split, outcome)
                 rows[split] += [outcome.row] if outcome.row is not None else []
         for split, part in rows.items():
-            splits[split] += [_table(part)] if part else []
+            splits[split] += [rows_table(part)] if part else []
     return splits
 
 
@@ -305,7 +305,8 @@ async def load_passages(
     return {passage.id: passage for passage in await retriever.passages(list(ids))}
 
 
-def _table(rows: Sequence[TrainingRow]) -> Any:
+def rows_table(rows: Sequence[TrainingRow]) -> Any:
+    """Return rows as a ``datasets.Dataset``, as they lie in a folder of rows."""
     import datasets
 
     tokens = {

@@ -31,8 +31,12 @@ _KIND = re.compile(
 _ENDS_KIND = frozenset(
     "that which who whom whose where when and or of in on at by from for to with as based about directed "
     "written produced released starring located situated published created made set known born best used "
-    "held founded played formed featuring between near under over during".split()
+    "held founded played formed featuring covering including containing consisting between near under over "
+    "during".split()
 )
+_NO_KIND = frozenset(
+    "type kind form sort part group set pair number member name".split()
+)  # of what, it says after
 
 
 def find_answers(pair: LinkedPair, seed: int) -> list[str]:
@@ -71,11 +75,13 @@ def describe_kind(passage: Passage, name: str) -> str:
     match = _KIND.search(first)
     words: list[str] = []
     for word in match["words"].split() if match else ():
-        if word.lower() in _ENDS_KIND or (words and word.endswith("ed")):  # an album recorded by ...
+        # An album recorded by ...; but a Thoroughbred horse, or a large-sized dog.
+        verb = words and word.islower() and word.endswith("ed") and "-" not in word
+        if word.lower() in _ENDS_KIND or verb:
             break
         words.append(word)
     kind = words[-1] if words else ""
-    usable = kind.isalpha() and kind.islower() and not kind.endswith(("ed", "est"))
+    usable = kind.isalpha() and kind.islower() and not kind.endswith(("ed", "est")) and kind not in _NO_KIND
     return kind if usable and not mentions([kind], [name]) else ""
 
 

@@ -22,7 +22,7 @@ from eval.datasets import load_questions
 from eval.making import run as making
 from eval.making.procedure import FILTERS, KEPT, _first_hop
 from eval.making.run import MadeQuestions, MakingConfig, make_questions
-from eval.making.wording import compose_by_template, find_answers
+from eval.making.wording import compose_by_template, describe_kind, find_answers
 from eval.tables.conditions import describe_conditions
 from eval.tables.runs import read_answers_manifest
 from retrieval.index_manifest import IndexSettings, write_manifest
@@ -154,6 +154,20 @@ def test_the_template_leaves_a_blank_for_the_second_passage_and_says_what_kind_o
         '"Harbour Song" says: "Harbour Song is by the band ____." When was that band formed?'
     )
     assert compose_by_template("When was it formed?", pair) == "", "it does not ask for the second passage"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        ("Orva Park is a major Thoroughbred horse-racing facility located in Ribe.", "facility"),
+        ("Orva is a 1998 album recorded by Copper Kettle.", "album"),
+        ("Orva is a British aviation magazine covering defence.", "magazine"),
+        ("An Orva is a medium-sized dog.", "dog"),
+        ("Orva is a type of gun dog.", ""),
+    ],
+)
+def test_the_kind_of_thing_is_a_noun_or_nothing(sentence: str, kind: str) -> None:
+    assert describe_kind(Passage("1", "Orva", sentence), "Orva") == kind
 
 
 @pytest.mark.parametrize("compose", ["model", "template"])
