@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from corag.cli.main import split_command
+from corag.cli.main import COMMANDS, split_command
 from corag.core.command_line import parse
 from corag.service.options import read_presets
 from corag.service.serve import AnswersOptions
+from retrieval.config import IndexConfig
 from tests.docs.test_pages import ROOT, blocks
 
 FILES = {block.file: block.text for block in blocks(ROOT / "docs/guides/deployment.md") if block.file}
@@ -33,10 +34,10 @@ def options_of(words: list[str]) -> AnswersOptions:
     return parse(AnswersOptions, arguments, "", "")
 
 
-def unit() -> configparser.ConfigParser:
+def unit(name: str = "corag.service") -> configparser.ConfigParser:
     parser = configparser.ConfigParser(strict=True, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
-    parser.read_string(FILES["corag.service"])
+    parser.read_string(FILES[name])
     return parser
 
 
@@ -65,11 +66,23 @@ def test_the_unit_starts_the_service_and_hides_nothing_that_it_needs(config: Ans
     assert service["RestartPreventExitStatus"] == "2", "an invalid configuration stays invalid"
 
 
+UNITS = [name for name in FILES if name.endswith((".service", ".timer"))]
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
-def test_systemd_reads_the_unit(tmp_path: Path) -> None:
-    file = tmp_path / "corag.service"
-    start = re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", FILES["corag.service"])
-    file.write_text(start.replace("User=corag", "User=root"))
-    done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True)
-    about_it = [line for line in done.stderr.splitlines() if "corag.service" in line]
-    assert about_it == []
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_reads_the_units(name: str, tmp_path: Path) -> None:
+    for each in UNITS:  # a timer is read together with what it starts
+        start = re.sub(r"ExecStart=\S+", "ExecStart=/bin/true", FILES[each])
+        (tmp_path / each).write_text(start.replace("User=corag", "User=root"))
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / name)], capture_output=True, text=True)
+    about_it = [line for line in done.stderr.splitlines() if name in line]
+    assert len(UNITS) == 3 and about_it == []
+
+
+def test_the_timer_indexes_into_the_folder_of_the_service() -> None:
+    index, service = (unit(name)["Service"] for name in ("corag-index.service", "corag.service"))
+    command, options = split_command(index["ExecStart"].split()[1:])
+    config = parse(IndexConfig, options, "", "", COMMANDS[command].positional)
+    assert command == "index" and config.out == f"{service['WorkingDirectory']}/documents"
+    assert index["Environment"] == service["Environment"] and index["User"] == service["User"]
