@@ -67,7 +67,8 @@ class Judged:
     """What a judge says of one run.
 
     Attributes:
-        right: the share of right answers over all ``n`` questions with gold answers.
+        right: the share of right answers over all ``n`` questions with gold answers; None if no verdict of
+            those that were asked for can be read.
         em: their EM, beside it.
         failed: the run's own failed questions, which count as wrong without being asked about.
         judge_failed: questions that the judge failed at; they count as wrong.
@@ -93,9 +94,9 @@ class Judged:
         return Failures(self.n - self.failed, self.reasons)
 
     @property
-    def judge_always_failed(self) -> bool:
-        """Whether the judge failed at every question that it was asked, at least one."""
-        return bool(self.judge_failed) and self.judge_failed + self.failed == self.n
+    def judged_nothing(self) -> bool:
+        """Whether the judge failed at every question that it was asked, or replied what cannot be read."""
+        return 0 < self.judge_failed + self.unreadable == self.n - self.failed
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object, shares as fractions."""
@@ -131,8 +132,9 @@ async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Ju
     scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
     verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
+    nothing = verdicts and not {"yes", "no"} & set(verdicts)
     return Judged(
-        right=bootstrap_mean(right),
+        right=None if nothing else bootstrap_mean(right),
         em=bootstrap_mean([score_row(row, scorer, 1, searches=False).em for row in rows]),
         n=len(rows),
         failed=len(rows) - len(predictions),

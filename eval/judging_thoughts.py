@@ -29,7 +29,8 @@ class Borne:
     """How statements stand to some paragraphs, over ``n`` questions whose chains could be judged by them.
 
     Attributes:
-        faulty: the share of questions with at least one statement that is not borne out: the paper's count.
+        faulty: the share of questions with at least one statement that is not borne out: the paper's count;
+            None if no verdict can be read.
         statements: how many there are; ``out``: how many of them are borne out.
         unreadable: verdicts that are neither yes nor no; such a statement counts as not borne out.
     """
@@ -74,9 +75,16 @@ class JudgedChains:
         return Failures(self.asked, self.reasons)
 
     @property
-    def judge_always_failed(self) -> bool:
-        """Whether the judge failed at every question that it was asked, at least one."""
-        return 0 < self.judge_failed == self.asked
+    def unreadable(self) -> int:
+        """Verdicts that cannot be read, by both kinds of paragraphs."""
+        return self.by_gold.unreadable + self.by_retrieved.unreadable
+
+    @property
+    def judged_nothing(self) -> bool:
+        """Whether the judge failed at every question that it was asked, or replied what cannot be read."""
+        if self.judge_failed == self.asked:
+            return self.asked > 0
+        return 0 < self.unreadable == self.by_gold.statements + self.by_retrieved.statements
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object."""
@@ -188,8 +196,9 @@ async def judge_chains(
 def _count(verdicts: Sequence[Sequence[str]]) -> Borne:
     known = [each for each in verdicts if each]
     flat = [verdict for each in known for verdict in each]
+    faulty = [float(any(verdict != "yes" for verdict in each)) for each in known]
     return Borne(
-        faulty=bootstrap_mean([float(any(verdict != "yes" for verdict in each)) for each in known]),
+        faulty=bootstrap_mean(faulty) if {"yes", "no"} & set(flat) else None,
         n=len(known),
         statements=len(flat),
         out=flat.count("yes"),

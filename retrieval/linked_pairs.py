@@ -74,7 +74,8 @@ class LinkedPassages:
 
         A mention counts if it is no part of a longer name, and if the text has the words in brackets behind
         the title as well ("film", "1997"), if there are any. No pair whose second passage mentions the first,
-        or whose first has the second's title in its own: one search would do for a question about them.
+        or whose first has the second's title in its own: one search would do for a question about them. Nor
+        two passages of one section, or one twice.
         """
         rows = list(range(len(self)))
         random.Random(seed).shuffle(rows)
@@ -111,8 +112,11 @@ class LinkedPassages:
             not _has_name(second.text, mention.text)
             or _plain(passage_name(second)) != _plain(mention.text)  # "Tokyo!" is no city
         )
+        # A document may call itself by its file's name; a section that was cut in two has one title.
+        is_same = any((each.source, each.title) == (first.source, first.title) for each in named)
         if (
             len({each.title for each in named}) > 1  # of two films of one name, which is meant?
+            or is_same
             or is_other
             or _has_name(first.title, mention.text)
             or _has_name(second.text, passage_name(first))

@@ -54,6 +54,10 @@ class RequestCache(Generic[Key, Result]):
                 self._forget(key, running)  # at once: who comes now must not join what is being given up
                 running.task.cancel()
 
+    def forget(self) -> None:
+        """Forget what is finished; what is in flight goes on."""
+        self._finished.clear()
+
     def cancel(self) -> None:
         """Give up what is in flight."""
         for running in list(self._running.values()):

@@ -97,6 +97,11 @@ class CachedGenerator:
         score, remembered = await self._scores.fetch(key, lambda: self._inner.score(request))
         return replace(score, usage=score.usage.remembered()) if remembered else score
 
+    def forget(self) -> None:
+        """Forget all replies: another model may have taken the place of the one that gave them."""
+        for cache in (self._greedy, self._sampled, self._scores):
+            cache.forget()
+
     async def close(self) -> None:
         """Cancel what is in flight and close the inner generator."""
         for cache in (self._greedy, self._sampled, self._scores):

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from corag.core.runs.environment import installed_version
 from corag.core.tools import SearchStep, Step
 from corag.core.types import Hit
 from corag.service.answering import MOST_HITS, AnswerResult, AnswerService
@@ -51,7 +52,9 @@ class FoundPassage(BaseModel):
     title: str
     uri: str = Field(description="The resource that holds its text.")
     file: str = Field("", description="The file that it was cut from, if it is known.")
-    page: int | str = Field(0, description="The page on which it begins; 0 where there are no pages.")
+    page: int | str | None = Field(
+        None, description="The page on which it begins; null where there are no pages."
+    )
     text: str = Field("", description="Its text, if it was searched for, or read for the answer.")
     score: float | None = Field(None, description="Comparable within one search only; higher is better.")
     read: bool | None = Field(
@@ -88,6 +91,18 @@ def preset_for(effort: Effort, presets: list[str]) -> str:
     return presets[get_args(Effort).index(effort) * (len(presets) - 1) // 2]
 
 
+def describe_efforts(presets: list[str]) -> str:
+    """Return which efforts a preset answers, for all presets from cheap to dear that an effort takes.
+
+    >>> describe_efforts(["greedy", "tree"])
+    'low or medium: greedy; high: tree'
+    """
+    efforts: dict[str, list[str]] = {}
+    for effort in get_args(Effort):
+        efforts.setdefault(preset_for(effort, presets), []).append(effort)
+    return "; ".join(f"{' or '.join(names)}: {preset}" for preset, names in efforts.items())
+
+
 def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
     """Return the MCP server over a service. ``keys``: whose share of the service a call takes."""
     about = service.options.about.strip()
@@ -96,12 +111,10 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
         "corag",
         title="corag: questions answered in many steps",
         instructions=documents + _ABOUT,
+        version=installed_version("corag"),
         log_level="ERROR",
     )
-    efforts = "; ".join(
-        f"{effort}: {service.presets[preset_for(effort, list(service.presets))].name}"
-        for effort in get_args(Effort)
-    )
+    efforts = describe_efforts(list(service.presets))
 
     @server.tool(
         description=f"Answer a question from the corpus, with sources. {documents}Efforts: {efforts}.",
@@ -201,7 +214,7 @@ def _hit(hit: Hit) -> FoundPassage:
         title=passage.title,
         uri=PASSAGES + quote(passage.id),
         file=passage.source,
-        page=passage.page,
+        page=passage.page or None,
         text=passage.text,
         score=hit.score,
         read=None,
@@ -220,7 +233,7 @@ def _sources(result: AnswerResult) -> list[FoundPassage]:
             title=source["title"],
             uri=PASSAGES + quote(source["id"]),
             file=source.get("source", ""),
-            page=source.get("page", 0),
+            page=source.get("page") or None,
             text=texts.get(source["id"], "") if source["id"] in cited else "",
             score=None,
             read=source["read"],

@@ -209,6 +209,15 @@ class AnswerService:
             raise
         finally:
             ticket.leave()
+            self._forget_replies()
+
+    def _forget_replies(self) -> None:
+        """Forget a server's replies once nobody waits: it may go on with another model, which none can see.
+
+        Chains of one question, and questions at the same time, share them; that is where equal requests are.
+        """
+        if self.options.model.urls and not self.admission.admitted:
+            getattr(self._generator, "forget", lambda: None)()
 
     def _record_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,6 +22,20 @@ def log_line(event: str, **fields: Any) -> None:
     record |= {name: value for name, value in fields.items() if value is not None}
     sys.stderr.buffer.write(orjson.dumps(record, default=str) + b"\n")
     sys.stderr.flush()
+
+
+class JsonHandler(logging.Handler):
+    """Writes what a library logs as such lines, so that whatever collects them can read all of them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; of an error that came with it, what kind it is and where it was raised."""
+        error = record.exc_info[1] if record.exc_info else None
+        log_line(
+            "server",
+            level=record.levelname.lower(),
+            message=record.getMessage().strip(),
+            error=where(error) if error else None,
+        )
 
 
 def where(error: BaseException) -> str:

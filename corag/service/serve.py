@@ -31,6 +31,12 @@ from retrieval.config import RetrieverConfig
 
 _LOOK_EVERY_S = 0.2
 _KEEP_ALIVE_S = 75  # longer than proxies keep connections, which would else meet one that has just closed
+_LOG_CONFIG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "handlers": {"json": {"class": "corag.service.log.JsonHandler"}},
+    "loggers": {"uvicorn": {"handlers": ["json"], "propagate": False}},
+}
 LOST_ENGINE = "the engine has ended, so nothing can be answered any more: start the service again."
 
 
@@ -223,6 +229,7 @@ def _server(app: ASGIApp, shutdown_s: float) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
+            log_config=_LOG_CONFIG,
             log_level="error",
             access_log=False,  # it would write paths, and with them ids; the gate writes what is needed
             lifespan="off",

@@ -63,7 +63,7 @@ def find_untrained(manifests: Mapping[str, Manifest]) -> Untrained:
     sentences = [
         f"{MARK} {_listed(names)}: the {weights} was trained for {_listed(methods)}, not "
         f"{'known to be for the prompts of your own method' if unknown else 'for these prompts'}. "
-        "What training would bring such a row is not seen."
+        "With a model trained for them such a row might be higher; that was not measured."
         for (weights, methods, unknown), names in by_weights.items()
     ]
     return Untrained(runs, " ".join(sentences))

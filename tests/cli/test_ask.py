@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -19,11 +21,11 @@ import pytest
 from rich.console import Console
 
 import corag.cli.commands.ask
-from corag.cli.commands.ask import step_printer
+from corag.cli.commands.ask import step_printer, telling_progress
 from corag.cli.main import main
 from corag.core.prompting.prompt import Shortening
 from corag.core.protocols import Generator, Retriever
-from corag.core.tools import GenerateStep, SearchStep
+from corag.core.tools import GenerateStep, SearchStep, Tools
 from corag.core.types import TokenUsage
 from eval.experiment.backends import Setup
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -63,7 +65,18 @@ def test_piped_it_prints_hops_answer_sources_and_cost(
     assert search.startswith("search  ") and answer == "answer   Answer 1"
     assert sources == "sources  read: The Glass Orchard; Tarn Hollow" and cost.startswith("cost     1 call, ")
     assert printed.err.startswith("corag: transformers answers a single question sooner than vLLM here")
-    assert printed.err.count("\n") == 1
+    assert printed.err.splitlines()[1:] == ["corag: answering by one_step (--method takes another)."]
+
+
+async def test_an_answer_that_takes_long_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    tools = Tools(QUESTION, ScriptedGenerator(lambda request: "x"), WordRetriever(WORLD))
+    async with telling_progress("corag", tools, 0.01):
+        await tools.generate("Who?", max_tokens=5)
+        await asyncio.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and re.fullmatch(
+        r"corag: corag: 1 call answered, \d+ tokens, 0:00 so far", lines[-1]
+    )
 
 
 def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
@@ -81,7 +94,8 @@ def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
     monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
     single = ["ask", QUESTION.text, *ASK[1:]]
     assert main(single) == 0 and "--model.backend vllm overrules" in capsys.readouterr().err
-    assert main([*single, "--model.backend", "vllm"]) == 0 and capsys.readouterr().err == ""
+    assert main([*single, "--model.backend", "vllm"]) == 0
+    assert "overrules" not in capsys.readouterr().err
     assert main([*single, "--model.urls", "http://localhost:1"]) == 0
     assert main(["ask", QUESTION.text, "--method", "one_step,closed_book"]) == 0
     many = ["--method", "corag", "--corag.strategy", "best_of_n", "--corag.max_hops", "1"]

@@ -127,7 +127,11 @@ def test_ask_shows_every_step(world):
         "--verbose",
     )  # fmt: skip
     shown = ended.stdout
-    assert [line.split()[1] for line in told_of(ended)] == ["index", "model"], "and nothing else"
+    assert [line.split()[1] for line in told_of(ended)] == [
+        "index",
+        "model",
+        "answering",
+    ], "and nothing else"
     assert len(re.findall(r"^search ", shown, re.MULTILINE)) >= 1
     assert re.search(r"^thought ", shown, re.MULTILINE) and re.search(r"^reader ", shown, re.MULTILINE)
     answer = json.loads(shown.splitlines()[-1])["answer"]
@@ -139,6 +143,9 @@ def test_doctor_speaks_of_every_part():
     for part in ("Python", "Java", "Lucene", "faiss", "vllm", "peft", "trl", "default model", "cores"):
         assert part in ended.stdout
     assert "MISSING" not in ended.stdout
+    for line in ended.stdout.splitlines():
+        if "OpenTelemetry" in line and "not installed" not in line:
+            assert re.search(r": opentelemetry-sdk \d\S+, opentelemetry-exporter-otlp-proto-http \d", line)
     assert re.search(r"Python 3\.\d+\.\d+, (\d+ of )?\d+ cores?, \d+ GiB of memory", ended.stdout)
     broken = subprocess.run(
         command("doctor"),

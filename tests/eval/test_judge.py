@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from corag.cli.commands import doctor
-from corag.cli.commands.judge import print_judged
+from corag.cli.commands.judge import _report, print_judged
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
 from corag.core.runs.folder import TRACES, read_rows
@@ -98,6 +98,20 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
     assert json.loads(json.dumps(one.to_json()))["right"] == 0.4
+
+
+def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path, capsys):
+    run = a_run(tmp_path / "run")
+    one = judged(run, ScriptedGenerator(lambda request: "I cannot say."))
+    assert one.right is None and one.judged_nothing and one.to_json()["right"] is None
+    config = JudgingConfig([str(run)])
+    known = [read_run("mine", run)]
+    assert _report({"mine": one}, print_judged, known, config).status == 1
+    captured = capsys.readouterr()
+    (line,) = [line for line in captured.out.splitlines() if line.startswith("│ mine")]
+    assert [cell.strip() for cell in line.split("│")][2:4] == ["5", "-"], "no share of zero"
+    assert "\ncorag: mine: no verdict of the judge can be read (4 are neither yes nor no)" in captured.err
+    assert not judged(a_run(tmp_path / "other"), ScriptedGenerator(reply)).judged_nothing
 
 
 def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):

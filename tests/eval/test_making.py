@@ -128,6 +128,10 @@ def test_a_passage_is_paired_with_what_it_names_and_not_with_what_only_looks_lik
     assert not named_in("It is by Copper Kettle.", loud), "a title of another spelling"
     part = Passage("part", "Handbook > Copper Kettle", "Formed in 1963.", "handbook.md")
     assert named_in("More in Copper Kettle.", part), "a heading's words are not repeated below it"
+    itself = Passage("p", "Oliver P.", "The team is led by Oliver Pryce.", "oliver-pryce.md")
+    assert not pairs_of(tmp_path / "itself", itself), "a page that calls itself by its file's name"
+    rest = replace(itself, id="q", text="He lives in Tessmark.")
+    assert not pairs_of(tmp_path / "itself", itself, rest), "nor with the rest of it"
     back = replace(BAND, text="Copper Kettle is the band of Harbour Song.")
     assert not named_in("It is by Copper Kettle.", back), "a search for the first finds the second"
 

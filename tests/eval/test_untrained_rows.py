@@ -44,8 +44,8 @@ def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
         "base": False,
     }
     said = (
-        "† reader: the adapter 'adapters/mine' was trained for corag, not for these prompts. What training "
-        "would bring such a row is not seen."
+        "† reader: the adapter 'adapters/mine' was trained for corag, not for these prompts. With a model "
+        "trained for them such a row might be higher; that was not measured."
     )
     assert said in lines
     conditions = json.loads(last)["conditions"]

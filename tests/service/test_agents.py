@@ -1,6 +1,7 @@
 """Agents: the official MCP client over HTTP against a service over the fake model."""
 
 import asyncio
+from importlib.metadata import version
 
 import httpx2
 import pytest
@@ -37,6 +38,8 @@ async def test_an_agent_asks_searches_and_reads_a_passage(mode):
         assert any("searched: Who is the mayor of Karlen?" in message for _, message in told)
         found = await client.call_tool("search", {"query": "river Iss", "k": 1})
         (hit,) = found.structured_content["hits"]
+        assert hit["page"] is None, "a record has no pages"
+        assert client.server_info.version == version("corag")
         assert hit["id"] == "velt" and "river Iss" in hit["text"] and hit["score"] > 0
         read = await client.read_resource(hit["uri"])
         assert read.contents[0].text == "Velt\nVelt lies on the river Iss."

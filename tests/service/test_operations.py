@@ -12,11 +12,13 @@ import pytest
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import read_rows
+from corag.generation.cached import CachedGenerator
+from corag.generation.config import ModelConfig
 from corag.service.http.gate import allowed_hosts
 from corag.service.keys import Keys
 from corag.service.options import Limits, read_presets
 from corag.service.serve import AnswersOptions
-from tests.fakes import WordRetriever
+from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.messages import raises_message
 from tests.service.serving import PASSAGES, options, served, until
 
@@ -257,6 +259,55 @@ def _refuses(url):
     host, port = url.removeprefix("http://").split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) != 0
+
+
+@pytest.mark.parametrize(
+    ("address", "body", "last"),
+    [
+        ("chat/completions", {"messages": [{"role": "user", "content": "Is it?"}]}, "data: [DONE]"),
+        ("responses", {"input": "Is it?"}, '"status":"failed"'),
+    ],
+)
+async def test_a_stream_that_the_end_cuts_short_says_so_to_its_caller_and_in_json_alone_in_the_log(
+    address, body, last, capsys
+):
+    async def pause(request):
+        await asyncio.Event().wait()
+
+    lines, begun = [], asyncio.Event()
+
+    async def read(url):
+        request = {"model": "plain", "stream": True, **body}
+        async with (
+            httpx.AsyncClient(timeout=30) as client,
+            client.stream("POST", f"{url}/v1/{address}", json=request) as reply,
+        ):
+            async for line in reply.aiter_lines():
+                lines.append(line)
+                begun.set()
+
+    async with served(options(PLAIN, limits=Limits(shutdown_s=1)), pause=pause) as running:
+        reading = asyncio.create_task(read(running.url))
+        await begun.wait()
+    await asyncio.wait_for(reading, 5)  # httpx raises if a stream ends in the middle of a piece
+    assert "this service is shutting down: try again." in "".join(lines)
+    assert last in [line for line in lines if line][-1]
+    logged = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line]
+    assert not any("ASGI" in line.get("message", "") for line in logged)
+    assert "Cancel 1 running task" in "".join(line.get("message", "") for line in logged)
+
+
+async def test_a_servers_replies_are_forgotten_once_nobody_waits():
+    """Another model may be loaded behind the address, which only a new request can show."""
+    texts = iter(["old", "new", "newer"])
+    remote = ModelConfig(backend="openai", name="m", urls=("http://127.0.0.1:9",))
+    inner = ScriptedGenerator(lambda request: next(texts))
+    async with served(options(PLAIN, model=remote), generator=CachedGenerator(inner)) as running:
+        for text in ("old", "new"):
+            assert (await running.ask(model="plain")).json()["choices"][0]["message"]["content"] == text
+    async with served(options(PLAIN), generator=CachedGenerator(inner)) as running:
+        for _ in range(2):  # nothing can take the place of a model in this process
+            assert (await running.ask(model="plain")).json()["choices"][0]["message"]["content"] == "newer"
 
 
 async def test_a_thousand_idle_connections_do_not_hinder():

@@ -5,7 +5,8 @@ corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
 corag ask --index indexes/world-bm25
 
 In a terminal the chain or the search tree is drawn while it grows. Elsewhere the hops that led to the answer
-come in a line each. --verbose shows every step with all that was found.
+come in a line each, and a line on standard error says every 30 s how far it is. --verbose shows every step
+with all that was found.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -25,6 +27,7 @@ from rich.markup import escape
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
+from corag.core.pace import clock
 from corag.core.protocols import Generator, Retriever
 from corag.core.text import printable
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
@@ -34,6 +37,7 @@ from eval.api.ask import Answered, answered
 from eval.api.drawing import Drawing, live
 from eval.experiment.backends import Setup, check_setup, open_backends, tell_taught_otherwise
 from eval.experiment.collector import Send, no_spans, sending_spans
+from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
 
 COLUMNS = 110  # where there is no terminal
@@ -114,6 +118,8 @@ async def _ask(config: AskOptions) -> CommandResult:
         send = stack.enter_context(
             sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
         )
+        if len(config.method) == 1:  # of several each has a heading
+            print(f"corag: answering by {config.method[0]} (--method takes another).", file=sys.stderr)
         for question in questions(config.question, piped, console):
             for name in config.method:
                 result = await answer_and_show(name, question, config, console, generator, retriever, send)
@@ -184,7 +190,9 @@ async def answer_and_show(
         console.print(f"── {name}", style="bold")
     with show_steps(drawing, config, console) as watch:
         tools = Tools(sent, generator, retriever, config.seed, config.budget, watch=watch)
-        answer = await answered(name, sent, bind(name, config), tools, retriever, drawing, send)
+        progress = nullcontext() if _draws(console) else telling_progress(name, tools)
+        async with progress:
+            answer = await answered(name, sent, bind(name, config), tools, retriever, drawing, send)
     show_result(console, answer, show_chain=config.verbose or _draws(console))
     return answer
 
@@ -192,6 +200,29 @@ async def answer_and_show(
 def _draws(console: Console) -> bool:
     # is_interactive alone is also said of a coloured pipe
     return console.is_interactive and console.file.isatty()
+
+
+@asynccontextmanager
+async def telling_progress(name: str, tools: Tools, every_s: float = QUIET_SECONDS) -> AsyncIterator[None]:
+    """Print how far an answer is, a line every ``every_s`` seconds: on CPUs it may take minutes."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            spent = tools.spent
+            print(
+                f"corag: {name}: {spent.calls:,} call{'s'[: spent.calls != 1]} answered, {spent.total:,} "
+                f"tokens, {clock(time.perf_counter() - tools.begun)} so far",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
 
 
 @contextmanager

@@ -200,8 +200,14 @@ def libraries() -> Iterator[Checked]:
     versions = packages_distributions()
     for extra, modules in EXTRAS.items():
         lacking = missing(modules)
-        names = [name for module in modules if module not in lacking for name in versions.get(module, ())[:1]]
-        here = ", ".join(f"{name} {installed_version(name)}" for name in names)
+        # A module below a namespace that packages share is of the package that is called like it.
+        names = [
+            name
+            for module in modules
+            if module not in lacking
+            for name in versions.get(module, (module.replace(".", "-"),))[:1]
+        ]
+        here = ", ".join(f"{name} {installed_version(name)}".strip() for name in names)
         if not lacking:
             yield Checked(True, f"{SUMMARIES[extra]}: {here}.")
         else:

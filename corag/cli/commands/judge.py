@@ -15,6 +15,7 @@ table says how many there were.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ _AnyJudged = TypeVar("_AnyJudged", Judged, JudgedChains)
 
 
 def main(config: JudgingConfig) -> CommandResult:
-    """Judge the runs and print a table. The status is 1 if the judge failed at more questions than it may."""
+    """Judge the runs and print a table. The status is 1 if none was judged, or the judge failed too often."""
     runs = [read_run(name, folder) for name, folder in config.by_name().items()]
     if config.judge.what == "thoughts":
         return _report(asyncio.run(judge_all_chains(runs, config)), print_chains, runs, config)
@@ -50,7 +51,15 @@ def _report(
     print_table(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
     print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
     records = {name: one.to_json() for name, one in judged.items()}
-    failed = any(one.judge_always_failed for one in judged.values())
+    for name, one in judged.items():
+        if one.judged_nothing and one.unreadable:
+            print(
+                f"corag: {name}: no verdict of the judge can be read ({one.unreadable} are neither yes nor "
+                f"no), so nothing is counted: look at its replies in {one.folder}, then take another "
+                "model or another prompt (--judge.prompt FILE).",
+                file=sys.stderr,
+            )
+    failed = any(one.judged_nothing for one in judged.values())
     failures = sum((one.failures for one in judged.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
     return CommandResult(int(failed), [record], failures, config.max_failed)

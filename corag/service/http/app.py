@@ -33,7 +33,7 @@ from corag.core.process import unix_time
 from corag.core.tools import Step
 from corag.service.admission import Ticket
 from corag.service.answering import AnswerResult, AnswerService, describe_preset
-from corag.service.errors import CallError, error_from_exception, invalid
+from corag.service.errors import CallError, error_from_exception, invalid, shutting_down
 from corag.service.http.addresses import ADDRESSES, wrong_address
 from corag.service.http.chat import ChatEvents, ChatRequest, ParseRules, completion, parse_chat
 from corag.service.http.completions import CompletionEvents, parse_completion, text_completion
@@ -153,7 +153,8 @@ class _Handlers:
             ticket = self._service.enter(request.state.caller, chat.question.preset)
             if chat.stream:
                 events = form.events(ticket.key, int(unix_time()), chat)
-                return EventStream(self._events(chat, ticket, events), ticket.leave, {})
+                stream = self._events(chat, ticket, events)
+                return EventStream(stream, ticket.leave, lambda: events.fail(shutting_down()))
             result = await until_gone(request.receive, self._service.answer(chat.question, ticket))
             return json_response(form.whole(result, chat, self._service.count_tokens))
 

@@ -7,6 +7,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -142,16 +143,17 @@ class Gate:
         if scope["type"] != "http":  # no route speaks WebSocket
             await send({"type": "websocket.close", "code": 1000})
             return
-        started, status = time.perf_counter(), 0
+        started, status, complete = time.perf_counter(), 0, False
 
         async def send_safely(message: Message) -> None:
-            nonlocal status
+            nonlocal status, complete
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _SAFETY.items():
                     headers[name] = value
                 self._allow_origin(scope, headers)
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
         try:
@@ -161,6 +163,9 @@ class Gate:
         except asyncio.CancelledError:  # the service ends, and this took longer than there is time for
             if not status:
                 await reply(shutting_down())(scope, receive, send_safely)
+            elif not complete:  # a stream of MCP: the server would take its end for a defect
+                with suppress(RuntimeError):  # fewer bytes than its header promised
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001 - its text may name paths and prompts, so the caller gets a sentence of ours
             refused = error_from_exception(error)
             if not isinstance(error, CallError):

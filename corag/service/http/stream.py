@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from corag.service.errors import CallError
 Result = TypeVar("Result")
 
 KEEP_ALIVE_S = 10.0  # proxies close connections that are silent for longer, often after 15 to 60 s
+_LAST_EVENTS_S = 1.0  # for a caller that reads slowly, when the service ends
 DONE = b"data: [DONE]\n\n"
 _BEAT = b": still at it\n\n"
 
@@ -49,30 +50,51 @@ class EventStream(Response):
     """A response of events. Starlette's own would notice that a caller has left only when it sends."""
 
     def __init__(
-        self, events: AsyncGenerator[bytes, None], on_end: Callable[[], None], headers: Mapping[str, str]
+        self,
+        events: AsyncGenerator[bytes, None],
+        on_end: Callable[[], None],
+        last_events: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
-        """``on_end`` is called when the response has ended, also by an error."""
-        super().__init__(None, 200, headers, "text/event-stream")
+        """Take what to send.
+
+        ``on_end`` is called when the response has ended, also by an error. ``last_events``: returns what a
+        caller is sent whose answer is given up because the service ends.
+        """
+        super().__init__(None, 200, {}, "text/event-stream")
         del self.headers["content-length"]
         self.headers["cache-control"] = "no-store"
         self.headers["x-accel-buffering"] = "no"  # nginx would hold the events back
         self._events = events
         self._on_end = on_end
+        self._last_events = last_events
+        self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the caller leaves."""
         try:
             with suppress(CallerGoneError):  # the status is sent already, so there is no error to reply with
                 await until_gone(receive, self._send(send))
+        except asyncio.CancelledError:  # the service ends
+            if not self._started:
+                raise  # it can still be refused with a status
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_EVENTS_S):
+                    await self._send_last(send)
         finally:
             self._on_end()
 
     async def _send(self, send: Send) -> None:
         start: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        self._started = True
         await send(start)
         async with aclosing(_with_beats(self._events)) as events:
             async for piece in events:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_last(self, send: Send) -> None:
+        for piece in self._last_events():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
