@@ -29,6 +29,7 @@ from eval.making.wording import (
     compose_by_template,
     find_answers,
     first_question,
+    without_tags,
 )
 from eval.scoring.scorers import SCORERS
 from retrieval.linked_pairs import LinkedPair, passage_name
@@ -127,7 +128,7 @@ async def _write_question(passage: Passage, answer: str, tools: Tools) -> str:
         max_tokens=_MAX_QUESTION_TOKENS,
         stop=_STOP,
     )
-    written = clean_question(reply.text)
+    written = without_tags(clean_question(reply.text), [passage])
     return "" if mentions([written], [answer]) else written
 
 
@@ -143,7 +144,7 @@ async def _composed(pair: LinkedPair, second: str, answer: str, tools: Tools) ->
     reply = await tools.generate(
         template.render(values), role="compose", max_tokens=_MAX_QUESTION_TOKENS, stop=_STOP
     )
-    text = clean_question(reply.text)
+    text = without_tags(clean_question(reply.text), [pair.first, pair.second])
     if not mentions([text], [pair.first_name]) or mentions([text], [answer, passage_name(pair.second)]):
         return None
     hops = (_first_hop(pair, first), GoldHop(second, answer, pair.second.id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 from corag.core.sentences import split_sentences
 from corag.core.text import mentions
@@ -127,6 +128,18 @@ def clean_question(reply: str) -> str:
     line = next((each.strip() for each in reply.splitlines() if each.strip()), "")
     question, mark, _ = line.removeprefix("Question:").strip().strip('"').partition("?")
     return f"{question}?" if mark and len(question.split()) > 2 else ""
+
+
+def without_tags(question: str, passages: Sequence[Passage]) -> str:
+    """Return a question without what tells a title from others that are alike, as nobody would say it.
+
+    >>> without_tags("Who directed Air (2012 Film)?", [Passage("1", "Air (2012 film)", "...")])
+    'Who directed Air?'
+    """
+    tags = [match[0] for each in passages if (match := re.search(r"\s*\([^()]+\)$", each.title))]
+    for tag in tags:
+        question = re.sub(re.escape(tag), "", question, flags=re.IGNORECASE)
+    return question
 
 
 def _blanked(text: str, pair: LinkedPair) -> str:

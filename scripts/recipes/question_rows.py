@@ -128,7 +128,8 @@ def main(out: str, model: str, *files: str) -> None:
         by_file.append([row for row in made if row is not None])
     kept = _most(by_file, draw)
     settings = {"files": list(files), "rows": identity_of(_CONFIG), "tokenizer": renderer.fingerprint}
-    report = RowsReport(to_json_types(settings), files=list(files))
+    prompts = {"one_step": [template.identity for template in _READER.templates()]}
+    report = RowsReport(to_json_types(settings), files=list(files), trained_for=prompts)
     for row in kept:
         report.add("train", MadeRow(row.task, row))
     tables.make_room(Path(out))
