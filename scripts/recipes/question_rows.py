@@ -127,7 +127,12 @@ def main(out: str, model: str, *files: str) -> None:
         )
         by_file.append([row for row in made if row is not None])
     kept = _most(by_file, draw)
-    settings = {"files": list(files), "rows": identity_of(_CONFIG), "tokenizer": renderer.fingerprint}
+    settings = {
+        "chains": [],
+        "files": list(files),
+        "rows": identity_of(_CONFIG),
+        "tokenizer": renderer.fingerprint,
+    }
     prompts = {"one_step": [template.identity for template in _READER.templates()]}
     report = RowsReport(to_json_types(settings), files=list(files), trained_for=prompts)
     for row in kept:

@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 
 from training.config import SftConfig
-from training.sft import check
+from training.sft import check, main, summarise
 
 PROGRAM = Path(__file__).parents[2] / "scripts/recipes/question_rows.py"
 PARAGRAPHS = [
@@ -32,7 +32,7 @@ def record(name: str, hops: list[tuple[str, str, int]], question: str) -> dict[s
     }  # fmt: skip
 
 
-def test_hops_are_written_joined_and_read(tmp_path: Path) -> None:
+def test_hops_are_written_joined_and_read(tmp_path: Path, tiny_model: str) -> None:
     worded = [
         ("Which band plays Harbour Song?", "Copper Kettle", 0),
         ("when was #1 formed", "1974", 1),
@@ -43,7 +43,7 @@ def test_hops_are_written_joined_and_read(tmp_path: Path) -> None:
     file = tmp_path / "musique.json"
     file.write_text(json.dumps(records))
     out = tmp_path / "rows"
-    command = [sys.executable, str(PROGRAM), str(out), "default", f"musique:{file}"]
+    command = [sys.executable, str(PROGRAM), str(out), tiny_model, f"musique:{file}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("3 question, 1 composed, 7 one_step: ")
 
@@ -58,4 +58,9 @@ def test_hops_are_written_joined_and_read(tmp_path: Path) -> None:
         "Its answer: Copper Kettle\nSecond question: When was Copper Kettle formed?\n\nOne question:"
     )
     assert {len(row["input_ids"]) for row in rows} != {0}
-    check(SftConfig(rows=[str(out)], out=str(tmp_path / "adapter")))
+    config = SftConfig(
+        rows=[str(out)], model=tiny_model, out=str(tmp_path / "adapter"), max_steps=1, batch_size=2
+    )
+    check(config)
+    manifest = main(config)
+    assert manifest["result"]["steps"] == 1 and "corag ask" in summarise(config, manifest)
