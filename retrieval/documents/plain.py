@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
@@ -13,12 +14,17 @@ from retrieval.documents.document import Document, Writer, clean
 
 _WIDEST = 160  # characters; longer lines were not broken to fit a page
 _FILLED = 0.7  # of the usual width: a shorter line was ended by its writer
+_LONGEST_TITLE = 80  # characters of a first line
+_CLOSING = ")]\"'\u201d\u2019\u00bb"  # marks that a heading may end in
 _LAST_LETTERS, _FIRST_LETTERS = re.compile(r"[^\W\d_]+$"), re.compile(r"[^\W\d_]+")
 _ITEM = re.compile(r"\s*(?:[-*•–·▪◦]|\(?\w{1,2}[.)]|\d+(?:\.\d+)+\.?)\s")  # or a numbered heading
 
 
 def read_text(data: bytes, title: str) -> Document:
-    """Read a text file: paragraphs, lists and lines as they stand, without its table of contents."""
+    """Read a text file: paragraphs, lists and lines as they stand, without its table of contents.
+
+    A first line that stands by itself like a heading is its title.
+    """
     decoded = decode(data)
     writer = Writer(title)
     writer.notes += [decoded.note] if decoded.note else []
@@ -26,9 +32,32 @@ def read_text(data: bytes, title: str) -> Document:
     contents = find_contents(lines) | find_repeated_contents(lines)
     writer.leave_out("tables of contents", "\n".join(lines[number] for number in sorted(contents)))
     lines = ["" if number in contents else line for number, line in enumerate(lines)]
+    if (place := find_heading(lines)) is not None:
+        writer.heading(1, lines[place])
+        lines = lines[place + 1 :]
     for paragraph in paragraphs(lines, usual_width(lines), words=unbroken_words(lines)):
         writer.block(paragraph)
     return writer.document()
+
+
+def find_heading(lines: Sequence[str]) -> int | None:
+    """Return where a text's heading is: a short first line by itself, with text after it; None if nowhere.
+
+    No sentence, salutation or entry of a list is one: it does not end in a mark, and has more letters than
+    digits, as a date has not.
+
+    >>> find_heading(["Fire safety", "", "Know the exits."]), find_heading(["Dear Ms Orm,", "", "Thanks."])
+    (0, None)
+    """
+    place = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if place is None or any(map(str.isalnum, "".join(lines[place + 1 : place + 2]))):
+        return None
+    line = lines[place].strip()
+    letters, digits = sum(map(str.isalpha, line)), sum(map(str.isdigit, line))
+    marked = unicodedata.category(line[-1]).startswith("P") and line[-1] not in _CLOSING
+    if len(line) > _LONGEST_TITLE or letters <= digits or marked or _ITEM.match(line):
+        return None
+    return place if any(any(map(str.isalnum, each)) for each in lines[place + 1 :]) else None
 
 
 def unbroken_words(lines: Sequence[str]) -> frozenset[str]:

@@ -384,6 +384,28 @@ def test_a_late_heading_is_no_title_of_what_stands_before_it(tmp_path: Path) -> 
     assert titles == ["a > In", "a > Appendix"]
 
 
+@pytest.mark.parametrize(
+    ("beginning", "title"),
+    [
+        ("Fire safety (2024)\n\n", "Fire safety (2024)"),
+        ("\n  FIRE SAFETY\n===========\n", "FIRE SAFETY"),
+        ("消防安全\n\n", "消防安全"),
+        ("Fire safety\n", "f 12"),  # goes on in the next line
+        ("Know the exits.\n\n", "f 12"),
+        ("Dear Ms Orm,\n\n", "f 12"),
+        ("12 May 2024\n\n", "f 12"),
+        ("- Alarms\n\n", "f 12"),
+        (f"{'Fire and water ' * 6}\n\n", "f 12"),
+    ],
+)
+def test_a_first_line_by_itself_is_a_texts_title(beginning: str, title: str, tmp_path: Path) -> None:
+    (passage,) = read(tmp_path / "f_12.txt", f"{beginning}The bell rings twice.\n\nGo to the yard.\n")
+    assert passage.title == title and passage.text.endswith("The bell rings twice.\nGo to the yard.")
+    assert (title in passage.text) is False
+    (alone,) = read(tmp_path / "f_12.txt", "Fire safety\n")
+    assert (alone.title, alone.text) == ("f 12", "Fire safety"), "nothing stands below it"
+
+
 def test_text_gives_paragraphs_whose_lines_were_broken_to_fit(tmp_path: Path) -> None:
     text = (
         "The town of Alby lies on the river Arlen, and has for as long as anyone\n"
