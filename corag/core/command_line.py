@@ -63,10 +63,25 @@ def parse(
     pairs = _without_replaced(in_files, words.pairs, config) + words.pairs
     stated = full_names(config, pairs, left_out=left_out)
     built: Any = config(**{**implied_values(config, stated), **stated})
+    if not _CHOOSERS & stated.keys():
+        _tell_idle(options, [renamed(name, config) for name, _ in words.pairs], built)
     if words.print_config:
         print(yaml.safe_dump(plain(asdict(built)), sort_keys=False), end="", flush=True)  # noqa: T201
         raise SystemExit(0)
     return cast("Config", built)
+
+
+# Options whose values choose sections themselves, cell by cell.
+_CHOOSERS = {"cells", "grid", "over", "presets"}
+
+
+def _tell_idle(options: type[Options], typed: Sequence[str], built: Any) -> None:
+    """Print which typed options belong to a section that is not chosen; a file may have those of all."""
+    chosen = getattr(built, options.section_choice(), ()) if options.section_choice() else ()
+    for name in type(built).idle(typed, chosen):
+        section = name.split(".")[0]
+        why = f"{section} is not the {options.section_choice()} ({', '.join(chosen)})"
+        print(f"corag: --{name} has no effect: {why}.", file=sys.stderr)  # noqa: T201
 
 
 def _without_replaced(in_files: Arguments, typed: Arguments, config: type[Any]) -> Arguments:
@@ -146,6 +161,11 @@ def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out
             line.print_config = value != "false"
             continue
         if not word.startswith("--"):
+            if line.pairs and is_list(types.get(line.pairs[-1][0])):
+                name, value = line.pairs[-1]
+                raise ConfigError(
+                    f"unexpected argument '{word}': separate several by commas: --{name} {value},{word}."
+                )
             many = "" if takes_many else "one "
             names = " and ".join(positional.split())
             expected = f"{many}{names} first, then options" if positional else "options"

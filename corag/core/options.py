@@ -102,6 +102,11 @@ class Options(metaclass=_OptionsType):
         """Return the sections that these values of the choice leave out: help and hints pass them over."""
         return frozenset()
 
+    @classmethod
+    def idle(cls, stated: Iterable[str], chosen: Collection[str]) -> list[str]:
+        """Return those of the stated options that belong to a section that is not among the chosen ones."""
+        return []
+
 
 def prepare(config: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a class's ``__init__``: names resolved, preset applied, values checked.

@@ -21,10 +21,12 @@ from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.api.run_folders import RunFolders, folders_by_name
 from eval.api.table import Table, written
+from eval.experiment.backends import print_once
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, run_path
 from eval.report.page import write_report
+from eval.sweeps.figure import draw_figure
 from eval.tables.records import records_csv
 from eval.tables.results import TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
@@ -153,6 +155,14 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         """
         return report(self.runs, out, index, baseline)
 
+    def figure(self, out: str | Path = "score.pdf", **view: Any) -> Path:
+        """Draw F1, or the first of ``measures``, over tokens per question; return the file.
+
+        ``out`` ends in .png, .svg or .pdf. ``view``: as of :meth:`table`. Needs ``corag[plots]``.
+        """
+        draw_figure(self.table(**view).figures, out)
+        return Path(out)
+
     def __str__(self) -> str:
         return str(self.table())
 
@@ -238,13 +248,15 @@ async def run(
             f"a shard has its share of the answers only: leave answers_to out, and write {base.answers_to} "
             "when the shards are joined ('corag join RUN --answers_to FILE')."
         )
-    configs = {}
+    configs, by_default = {}, set[str]()
     for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers
         short, entry = entry_of(method)
         if config is None and METHODS.get(short) is entry:
             config = base.of(short)
+            by_default.add(short)
         configs[name] = with_section(base, short, entry, options_of(short, entry, config, index))
     check_folders(configs)
+    tell_idle(base.idle(options, by_default), configs)
     loaded_questions = base.load()
     folders = {}
     async with choose_executor(
@@ -260,6 +272,19 @@ async def run(
 
 
 arun = run.twin
+
+
+def tell_idle(options: Sequence[str], configs: Mapping[str, RunConfig]) -> None:
+    """Print which options of methods have no effect on any run."""
+    methods = list(dict.fromkeys(each.method[0] for each in configs.values()))
+    for option in options:
+        method = option.split(".")[0]
+        why = (
+            f"the runs of {method} have options of their own"
+            if method in methods
+            else f"{method} is not among the methods ({', '.join(methods)})"
+        )
+        print_once(f"corag: {option} has no effect: {why}.")
 
 
 def check_folders(configs: Mapping[str, RunConfig]) -> None:

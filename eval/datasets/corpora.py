@@ -29,6 +29,9 @@ PAGES = (
     "kilt)."
 )
 """What a table says of measures by page over a corpus of another format."""
+POOLED_FORMATS = frozenset(name for name, each in DATASETS.items() if each.paragraphs is not None)
+"""Formats of question files whose own paragraphs are the corpus."""
+POOLED = ", pooled-distractor: the questions' own paragraphs"
 
 
 def index_manifest(index: str) -> IndexManifest | None:
@@ -50,7 +53,11 @@ def index_aliases(indexes: Sequence[str]) -> Aliases:
 
 
 def describe_corpora(indexes: Sequence[str]) -> str:
-    """Return the corpora of some indexes with their numbers of passages; "" if no folder has a manifest."""
+    """Return the corpora of some indexes with their numbers of passages; "" if no folder has a manifest.
+
+    One that was pooled from questions is called by the field's name for it: every question's passages are in
+    it, so its figures are others than those of a whole Wikipedia.
+    """
     described = []
     for manifest in filter(None, map(index_manifest, indexes)):
         paths = [file.path for file in manifest.settings.corpus]
@@ -59,7 +66,8 @@ def describe_corpora(indexes: Sequence[str]) -> str:
         )
         others = [Path(path) for path in paths if not is_hub_name(path)]
         files = ", ".join([*repositories, *([_name_files(others)] if others else [])])
-        described.append(f"{files} ({manifest.passages:,} passages)")
+        pooled = POOLED if manifest.settings.detail("format") in POOLED_FORMATS else ""
+        described.append(f"{files} ({manifest.passages:,} passages{pooled})")
     return " and ".join(dict.fromkeys(described))
 
 

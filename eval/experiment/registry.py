@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from importlib import import_module
@@ -65,6 +65,12 @@ class _MethodOptions(Options):
         default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
         choice = names or (default() if callable(default) else ())
         return set(methods) - {called(short_name(name), methods) for name in choice}
+
+    @classmethod
+    def idle(cls, stated: Iterable[str], chosen: Collection[str]) -> list[str]:
+        """Return those of the stated options that belong to a method that is not among the chosen ones."""
+        foreign = methods_of(cls).keys() - set(chosen)
+        return [option for option in stated if option.split(".")[0] in foreign]
 
     def find_method(self, name: str) -> Method:
         """Return what there is to know of a method."""

@@ -50,6 +50,7 @@ class Cell:
         config: its settings; ``out`` is the folder of its run folder.
         option_names: full names of the options that it was given.
         questions: what it answers.
+        combined: whether a grid made it, and its name, of options; else somebody named it.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Cell:
     config: RunConfig
     option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
+    combined: bool = False
 
     @property
     def method(self) -> str:
@@ -176,7 +178,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
         )
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
     names = tuple(renamed(option, type(config)) for option, _ in changes)
-    return Cell(each.name, each.label, config, names)
+    return Cell(each.name, each.label, config, names, combined=each.combined)
 
 
 def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:

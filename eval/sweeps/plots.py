@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # More of them than colours and without a common divisor, so that 63 groups differ in one or the other.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+FORMATS = (".png", ".svg", ".pdf")
+# An SVG or PDF would note the time, which no two drawings share.
+_UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _INK = "#333333"
 _INDEX = "retriever.index"
 _MOST_TICKS = 9
@@ -92,8 +95,10 @@ def _point(each: FinishedCell, group: str, findings: Findings, metric: str) -> P
     """Return a cell as it is drawn."""
     interval = each.summary.measured[metric]
     low, high = (interval.low, interval.high) if interval else (None, None)
+    # A cell of a grid whose name is all in its group is called as the legend calls it.
+    label = group if each.cell.combined and each.cell.label == each.name else each.cell.label
     return Point(
-        each.cell.label,
+        label,
         group,
         each.scores.mean_tokens,
         100 * each.scores.mean_score,
@@ -121,7 +126,8 @@ def _curve(points: Sequence[Point], findings: Findings, measure: str) -> DrawnCu
 def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what a plot draws alike, cell by cell: the method, with the options that it is grouped by.
 
-    If two cells that somebody named would look alike so, and there are few, each goes by its own name.
+    A cell that somebody named, and that no other looks like, goes by that name, as its label does. If two of
+    them would look alike, and there are few cells, all go by their own names.
 
     ``differing``: the options that tell each cell from the others; of these, those of model and index are
     named too. Indexes are called by what tells them apart, such as bm25 and dense of 'indexes/wiki-bm25' and
@@ -148,15 +154,25 @@ def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -
     alike = Counter(group for group, cell in zip(apart, cells, strict=True) if cell.label == cell.name)
     if max(alike.values(), default=0) > 1 and len(cells) <= len(COLOURS):
         return [cell.name for cell in cells]
-    if len(set(apart)) <= _MOST_GROUPS:
-        return apart
-    return [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
+    if len(set(apart)) > _MOST_GROUPS:
+        apart = [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
+    sizes = Counter(apart)
+    return [
+        cell.name if cell.label == cell.name and sizes[group] == 1 and not cell.combined else group
+        for group, cell in zip(apart, cells, strict=True)
+    ]
 
 
 def draw_scaling(
-    points: Sequence[Point], files: Sequence[Path], *, measure: str, title: str, line: DrawnCurve | None
+    points: Sequence[Point],
+    files: Sequence[Path],
+    *,
+    measure: str,
+    title: str,
+    line: DrawnCurve | None,
+    form: str = "",
 ) -> None:
-    """Draw the points to files, whose endings choose the format (.png, .svg). Needs matplotlib."""
+    """Draw the points to files in the format ``form``, by default that of their endings. Needs matplotlib."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -184,9 +200,9 @@ def draw_scaling(
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         rest = [point for point in points if not point.on_frontier]
         _draw_labels(figure, axes, [*frontier, *rest], points)
-        # An SVG would note the time, which no two drawings share.
         for file in files:
-            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+            written = form or file.suffix[1:]
+            figure.savefig(file, format=written, metadata=_UNDATED.get(written))
 
 
 def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnCurve | None) -> None:
@@ -275,7 +291,7 @@ def _draw_axes(axes: Axes, ticks: Sequence[float], score: str, *, from_zero: boo
     labels = [tick_label(tick) for tick in ticks]
     axes.set_xticks(ticks, ["0", *labels[1:]] if from_zero else labels)
     axes.minorticks_off()
-    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
+    axes.set_ylim(bottom=0)  # from elsewhere on, a small difference would look like a large one
     axes.set_xlabel("tokens per question (prompt and generated, log scale)")
     axes.set_ylabel(score)
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)

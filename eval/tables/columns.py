@@ -188,6 +188,7 @@ class Summary:
         computed_right: how many of them are exactly right.
         first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
+        collected: how many of the passages that recall is over an answered question had, on average.
     """
 
     method: str
@@ -201,6 +202,7 @@ class Summary:
     computed_right: int = 0
     first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
+    collected: float = 0.0
 
     @property
     def n(self) -> int:
@@ -313,6 +315,9 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         estimated=any(each.row.total_usage.estimated for each in rows),
         first_error=failed[0].error if failed else "",
         reasons=Failures.count(row.error for row in failed).reasons,
+        collected=_average(
+            [min(len(each.row.passage_ids), recall_at) for each in rows if each.row.answer is not None]
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
 from eval.scoring.rows import FURTHER
 from eval.tables.adapters import Untrained, find_untrained
+from eval.tables.cautions import confounding_note
 from eval.tables.columns import Summary
 
 
@@ -22,11 +23,13 @@ class Conditions:
     """The sentences that hold for all runs, and by run what tells it from others, its prompts always.
 
     ``untrained``: the runs that were asked with other prompts than their model was trained for.
+    ``confounding``: what else than the method may make a difference between them; "" for nothing.
     """
 
     shared: Sequence[str]
     own: Mapping[str, str]
     untrained: Untrained = field(default_factory=Untrained)
+    confounding: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return them as a JSON object."""
@@ -62,7 +65,7 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         if manifest.prompts:  # a method of the user's own has none that are known
             own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
     joined = {name: "; ".join(sentences) for name, sentences in own.items()}
-    return Conditions(shared, joined, find_untrained(manifests))
+    return Conditions(shared, joined, find_untrained(manifests), confounding_note(manifests))
 
 
 def index_formats(manifest: Manifest) -> set[str]:

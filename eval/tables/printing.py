@@ -94,7 +94,7 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with all that must be known beside it, and the tests and means that it has."""
     console = console or wide_console()
     print_summaries(table, console)
-    for sentence in filter(None, [table.conditions.untrained.note, table.verdict]):
+    for sentence in filter(None, [table.verdict, *table.cautions]):
         console.print(sentence)
     print_conditions(table, console)
     if table.baseline:
@@ -191,7 +191,7 @@ def print_conditions(table: ResultsTable, console: Console) -> None:
         own = table.conditions.own[name]
         console.print(f"{name}: {folder}{f' ({own})' if own else ''}", soft_wrap=True)
     for sentence in table.sentences:
-        if sentence != table.conditions.untrained.note:  # which stands below the figures
+        if sentence not in table.cautions:  # which stand below the figures
             console.print(sentence, soft_wrap=True)
 
 

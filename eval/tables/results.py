@@ -21,6 +21,7 @@ from eval.scoring.rankings import EXAMPLES, find_ranking_measures
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
+from eval.tables.cautions import depth_note
 from eval.tables.columns import Summary, summarise
 from eval.tables.conditions import Conditions, describe_conditions, pages_note, remarks
 from eval.tables.disagreements import Disagreements, find_disagreements
@@ -123,10 +124,22 @@ class ResultsTable:
         return verdict(self.summaries, self.leaders)
 
     @property
+    def cautions(self) -> list[str]:
+        """What makes the runs hard to compare: it stands right below the figures."""
+        is_tested = self.leaders or self.against
+        differing = self.conditions.confounding if is_tested else ""
+        depth = depth_note(self.summaries) if self.shows("recall") else ""
+        return list(filter(None, [self.conditions.untrained.note, differing, depth]))
+
+    @property
     def sentences(self) -> list[str]:
         """All that a reader must know beside the figures and conditions, but for the verdict."""
-        own = [f"{each.method}: {remark}" for each in self.summaries for remark in remarks(each)]
-        return list(filter(None, [self.conditions.untrained.note, self.pages_note, *self.notes, *own]))
+        by_remark: dict[str, list[str]] = {}  # what is to be said of several runs is said once
+        for each in self.summaries:
+            for remark in remarks(each):
+                by_remark.setdefault(remark, []).append(each.method)
+        own = [f"{', '.join(names)}: {remark}" for remark, names in by_remark.items()]
+        return list(filter(None, [*self.cautions, self.pages_note, *self.notes, *own]))
 
     @property
     def status(self) -> int:

@@ -7,6 +7,7 @@
     corag table runs/test/* --min_hops 2                      # of so many hops
     corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
     corag table runs/test/* --to latex > table.tex            # for a paper; csv, markdown and json, too
+    corag table runs/test/* --figure score.pdf                # F1 over tokens per question
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path
 from the others'.
@@ -14,9 +15,12 @@ from the others'.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from corag.cli.result import CommandResult
+from corag.core.option_names import LocalPath
+from eval.sweeps.figure import check_figure, draw_figure
 from eval.tables.formats import FORMS
 from eval.tables.printing import print_results
 from eval.tables.records import Form, check_form
@@ -31,9 +35,12 @@ class TableOptions(Runs, TableView):
     Attributes:
         to: "text" for people, "latex" (booktabs and siunitx) and "markdown" for papers, "csv" and "json" for
             programs.
+        figure: also draw F1 (or the first of ``measures``) over tokens per question to this file (.png, .svg,
+            .pdf), with intervals and Pareto frontier.
     """
 
     to: Form = "text"
+    figure: LocalPath = ""
 
     def usage(self) -> str:
         """The command line to write."""
@@ -43,9 +50,14 @@ class TableOptions(Runs, TableView):
 def main(config: TableOptions) -> CommandResult:
     """Print the table. The status is 1 if every question of some run failed."""
     check_form(config.to, config.disagreements)
+    if config.figure:
+        check_figure(config.figure)
     table = table_of_runs(config.by_name(), config)
     if config.to == "text":
         print_results(table)
     else:
         print(FORMS[config.to](table), end="")
+    if config.figure:
+        title = draw_figure(table, config.figure)
+        print(f"{config.figure}: {title} over tokens per question.", file=sys.stderr)
     return CommandResult(table.status, [table.to_json()])

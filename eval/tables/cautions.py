@@ -1,0 +1,61 @@
+"""What makes runs of one table hard to compare: other models or retrievers, or far more passages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from corag.core.callers import for_caller
+from corag.core.runs.manifest import Manifest
+from eval.scoring.rows import measure_title
+from eval.tables.columns import Summary
+
+_MUCH_MORE = 2.0  # times as many passages
+_NAMED = 6  # runs that are named one by one
+# Of a run's settings, what its method is; seed and budget are no part of it.
+_OF_THE_METHOD = ("method", "options", "prompts", "demonstrations", "code")
+
+
+def confounding_note(manifests: Mapping[str, Manifest]) -> str:
+    """Return which of model and retriever differ between runs beside their methods; "" for neither.
+
+    Where one of the three alone differs it is what the table compares. Of adapters and fine-tuned models the
+    rows and :mod:`eval.tables.adapters` tell; a TREC run has neither method nor model.
+    """
+    runs = [each for each in manifests.values() if "trec" not in each.settings]
+    parts = [name for name, differs in (("model", _model), ("retriever", _retriever)) if differs(runs)]
+    methods = {json.dumps([each.settings.get(part) for part in _OF_THE_METHOD]) for each in runs}
+    if not parts or len(parts) + (len(methods) > 1) < 2:
+        return ""
+    what = f"{' and '.join(parts).capitalize()} {'differs' if len(parts) == 1 else 'differ'} between the runs"
+    whose = "is not the method's alone" if len(methods) > 1 else "may be due to either"
+    return f"{what}, so a difference {whose}."
+
+
+def _model(runs: Sequence[Manifest]) -> bool:
+    """Whether the models differ, by more than an adapter or fine-tuning."""
+    plain = {each.model for each in runs if not each.last.adapter and not each.last.trained_for}
+    adapted = [each for each in runs if each.last.adapter]
+    bases = {each.last.model for each in runs if each.last.adapter or not each.last.trained_for}
+    return len(plain) > 1 or (bool(adapted) and len(bases) > 1)
+
+
+def _retriever(runs: Sequence[Manifest]) -> bool:
+    return len({each.retriever for each in runs if each.searches}) > 1
+
+
+def depth_note(summaries: Sequence[Summary]) -> str:
+    """Return how many passages runs collected among those that recall is over, if far more than others.
+
+    Recall rises with every passage: a run that collected twice as many has a head start. "" without.
+    """
+    measured = [each for each in summaries if each.recall is not None and each.collected >= 1]
+    counted = sorted(((each.collected, each.method) for each in measured), key=lambda pair: -pair[0])
+    if not counted or counted[0][0] < _MUCH_MORE * counted[-1][0]:
+        return ""
+    shown = counted if len(counted) <= _NAMED else [counted[0], counted[-1]]
+    (most, first), *others = shown
+    rest = ", ".join(f"{name} {mean:.1f}" for mean, name in others)
+    title = measure_title("recall", summaries[0].recall_at)
+    alike = for_caller(f"--recall_at {int(counted[-1][0])} compares like with like.")
+    return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {alike}"

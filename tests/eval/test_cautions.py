@@ -1,0 +1,162 @@
+"""What a table says of runs that are hard to compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corag import ClosedBookConfig, closed_book, run
+from corag.baselines.react import ReActConfig, react
+from corag.cli.main import main
+from corag.core.errors import ConfigError
+from eval.api import Results
+from eval.datasets.corpora import describe_corpora
+from eval.tables.results import table_of_runs
+from eval.tables.verdicts import verdict
+from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
+from tests.messages import raises_message
+
+ALONE = " between the runs, so a difference is not the method's alone."
+EITHER = " between the runs, so a difference may be due to either."
+
+
+@pytest.mark.parametrize(
+    ("settings", "start", "sentence"),
+    [
+        ({"method": "ircot", "model": "m2", "retriever": "r2"}, {}, f"Model and retriever differ{ALONE}"),
+        ({"method": "ircot", "model": "m2"}, {}, f"Model differs{ALONE}"),
+        ({"model": "m2", "retriever": "r2"}, {}, f"Model and retriever differ{EITHER}"),
+        ({"model": "m2"}, {}, ""),
+        ({"method": "ircot"}, {}, ""),
+        ({"method": "ircot", "model": "m2"}, {"model": {"name": "model", "adapter": "mine"}}, ""),
+        ({"method": "closed_book", "retriever": ""}, {}, ""),
+    ],
+    ids=["all", "model", "same method", "model alone", "method alone", "an adapter", "no search"],
+)  # fmt: skip
+def test_a_table_says_what_else_differs_beside_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict, start: dict, sentence: str
+) -> None:
+    runs = [run_of(tmp_path / "a", range(4)), run_of(tmp_path / "b", range(20), settings, **start)]
+    assert main(["table", *map(str, runs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (sentence in lines) == bool(sentence) and not any(
+        ALONE in each for each in lines if each != sentence
+    )
+    if sentence:
+        assert lines.index(sentence) < next(n for n, each in enumerate(lines) if "95% intervals" in each)
+        assert sentence in table_of_runs({"a": runs[0], "b": runs[1]}).to_json()["notes"]
+    assert sentence not in table_of_runs({"b": runs[1]}).sentences, "nothing is compared"
+
+
+def test_a_table_says_that_recall_is_over_far_more_passages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def collecting(name: str, passages: int) -> Path:
+        rows = [row(each, "x", [f"p{n}" for n in range(passages)]) for each in QUESTIONS]
+        return make_run(tmp_path / name, rows, {"seed": passages}, recall_at=15)
+
+    runs = [collecting("few", 5), collecting("many", 37), collecting("more", 8)]
+    note = "recall@15: many collected 15.0 passages a question, more 8.0, few 5.0; --recall_at 5 compares"
+    for options, says in (([], True), (["--measures", "em"], False), (["--recall_at", "5"], False)):
+        assert main(["table", *map(str, runs), *options]) == 0
+        assert (note in capsys.readouterr().out) == says, options
+    assert not table_of_runs({"few": runs[0], "more": runs[2]}).cautions, "less than twice as many"
+
+
+def test_what_is_to_be_said_of_several_runs_is_said_once(tmp_path: Path) -> None:
+    hidden = [row(each, "x", ["p0"]) for each in QUESTIONS[:3]]
+    few = [row(each, None) for each in QUESTIONS[3:4]]
+    runs = {name: make_run(tmp_path / name, [*hidden, *few], {"seed": n}) for n, name in enumerate("abc")}
+    failed = [each for each in table_of_runs(runs).sentences if "1 failed" in each]
+    assert len(failed) == 1 and failed[0].startswith("a, b, c: 1 failed:")
+
+
+def test_a_corpus_that_was_pooled_from_questions_is_called_so(tmp_path: Path) -> None:
+    pooled = searched(tmp_path / "pooled", "hotpotqa")["index"]
+    assert "passages, pooled-distractor: the questions' own paragraphs)" in describe_corpora(pooled)
+    assert "pooled" not in describe_corpora(searched(tmp_path / "plain", "jsonl")["index"])
+
+
+def test_a_difference_of_one_point_is_one_point(tmp_path: Path) -> None:
+    table = table_of_runs({"a": run_of(tmp_path / "a", range(10)), "b": run_of(tmp_path / "b", range(4, 13))})
+    for least, words in ((0.01, "is 1 point ("), (0.002, "is below 1 point ("), (0.16, "is 16 points (")):
+        leaders = {name: replace(each, detectable=least) for name, each in table.leaders.items()}
+        assert words in verdict(table.summaries, leaders)
+
+
+def test_several_values_without_a_comma_are_answered_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--questions", "q.jsonl", "--method", "one_step", "ircot"]) == 2
+    assert "separate several by commas: --method one_step,ircot." in capsys.readouterr().err
+    assert main(["run", "--questions", "q.jsonl", "--limit", "3", "4"]) == 2
+    assert "commas" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_finished_runs_are_drawn_with_their_intervals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    runs = [run_of(tmp_path / "one step", range(4)), run_of(tmp_path / "ircot", range(20), {"seed": 1})]
+    file = tmp_path / "figures" / f"score.{ending}"
+    assert main(["table", *map(str, runs), "--figure", str(file)]) == 0
+    assert f"score.{ending}: F1 over tokens per question." in capsys.readouterr().err
+    first = file.read_bytes()
+    assert Results(runs).figure(file) == file and file.read_bytes() == first, "the same runs, the same file"
+    assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
+    if ending == "svg":
+        drawn = first.decode()
+        # Text of an SVG is drawn, and stands in a comment before.
+        assert all(f"<!-- {text} -->" in drawn for text in ("0", "F1 (%)", "ircot", "Pareto frontier"))
+        assert "<!-- one step -->" in drawn
+        Results(runs).figure(file, measures=["recall"])
+        assert "<!-- recall@5 (%) -->" in file.read_text()
+
+
+def test_what_cannot_be_drawn_is_a_sentence(tmp_path: Path) -> None:
+    right = run_of(tmp_path / "run", range(4))
+    failed = make_run(tmp_path / "failed", [row(each, None) for each in QUESTIONS])
+    with raises_message(ConfigError):
+        Results([right]).figure(tmp_path / "score.xls")
+    with raises_message(ConfigError):
+        Results([failed]).figure(tmp_path / "score.png")
+    assert main(["table", str(right), "--figure", "score"]) == 2
+
+
+def test_options_of_a_method_that_is_not_run_are_said_to_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "corag: --one_step.k has no effect: one_step is not the method (closed_book)."
+    asked = ["run", "--questions", "q.jsonl", "--method"]
+    assert main([*asked, "closed_book", "--one_step.k", "4", "--max_failed", "-1"]) == 2
+    assert "has no effect" not in capsys.readouterr().err, "a wrong option ends the command"
+    with pytest.raises(SystemExit):
+        main([*asked, "closed_book", "--one_step.k", "4", "--print_config"])
+    assert line in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*asked, "closed_book,one_step", "--one_step.k", "4", "--print_config"])
+    assert "has no effect" not in capsys.readouterr().err
+    (tmp_path / "all.yaml").write_text("one_step: {k: 4}\n")
+    with pytest.raises(SystemExit):
+        main([*asked, "closed_book", "--config", str(tmp_path / "all.yaml"), "--print_config"])
+    assert "has no effect" not in capsys.readouterr().err, "a file may have the options of all methods"
+
+
+def test_so_they_are_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def model(prompt: str) -> str:
+        return "Ada"
+
+    asked = [{"question": "Who?", "answers": ["Ada"]}]
+    methods = {"a": closed_book, "b": (react, ReActConfig())}
+    given: dict[str, Any] = {
+        "one_step.k": 4,
+        "react": ReActConfig(max_steps=3),
+        "closed_book": ClosedBookConfig(),
+    }
+    run(asked, methods, model, ["Ada."], out=tmp_path, **given)
+    told = capsys.readouterr().err
+    assert "one_step.k has no effect: one_step is not among the methods (closed_book, react)." in told
+    assert "react has no effect: the runs of react have options of their own." in told
+    assert "closed_book has no effect" not in told
