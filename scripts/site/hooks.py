@@ -46,7 +46,7 @@ _FILE = re.compile(r"(?<!\[)`([\w.-]+(?:/[\w.-]+)*\.(?:sh|yaml|cff|py|def|lock))
 _BOOST = {
     "reference/commands.md": 0.4,
     "reference/python.md": 0.5,
-    "help/errors.md": 0.3,
+    "help/errors.md": 0.7,
     "changelog.md": 0.2,
     "log.md": 0.5,
     "drills.md": 0.5,

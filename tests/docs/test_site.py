@@ -226,6 +226,15 @@ LOOKED_FOR = {
     "run without GPU": "help/faq.html",
     "SLURM": "guides/clusters.html",
     "push adapter to hub": "help/faq.html",
+    "judge": "guides/evaluation.html",
+    "own FAISS vectors": "guides/data_and_indexes.html",
+    "made with other settings": "help/troubleshooting.html",
+    "Langfuse": "guides/service.html",
+    "Open WebUI": "guides/service.html",
+    "MDE": "glossary.html",
+    "BibTeX": "help/faq.html",
+    "preemption": "guides/clusters.html",
+    "accuracy against tokens sweep": "guides/scaling.html",
 }
 """What somebody types who never saw the code, and the page that must be among the first three."""
 
