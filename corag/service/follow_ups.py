@@ -60,7 +60,7 @@ def joined_question(question: str, earlier: Sequence[str]) -> str:
 
 def _depends(text: str) -> bool:
     """Whether a question names nothing: at most one word of meaning in it, and no name."""
-    if any(word[:1].isupper() or any(map(str.isdigit, word)) for word in text.split()[1:]):
+    if any(_is_name(word) or any(map(str.isdigit, word)) for word in text.split()[1:]):
         return False
     return len(_content_words(text)) <= 1
 
@@ -70,10 +70,15 @@ def _content_words(text: str) -> set[str]:
 
     In scripts without spaces each character counts.
     """
-    names = {normalize_answer(word) for word in text.split()[1:] if word[:1].isupper()}
+    names = {normalize_answer(word) for word in text.split()[1:] if _is_name(word)}
     words = strip_question_words(normalize_answer(text)).split()
     return {
         word
         for word in words
         if len(word) > 3 or word in names or is_unspaced(word) or any(map(str.isdigit, word))
     }
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word within a question has a capital, perhaps behind a quotation mark."""
+    return word.lstrip("\"'(\u201c\u201e\u2018\u00ab")[:1].isupper()

@@ -180,11 +180,11 @@ LONG = "Where was she born, " + "and where was her mother born, " * 12 + "and wh
 @pytest.mark.parametrize(
     ("said", "asked"),
     [
-        ('""', "Where was she born?"),
+        ('""', "Who? Where was she born?"),
         ('"Where was Ada Orm born?"', "Where was Ada Orm born?"),
         ('Who calls Ada Orm "Ada"', 'Who calls Ada Orm "Ada"'),
         ('"Ada" or "Orm"', '"Ada" or "Orm"'),
-        ("born " * 200, "Where was she born?"),  # never ends, so it is cut off
+        ("born " * 200, "Who? Where was she born?"),  # never ends, so it is cut off
         (LONG, LONG),  # longer than what a short question may become
     ],
 )
