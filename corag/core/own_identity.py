@@ -58,6 +58,13 @@ def _dotted(code: Any) -> str:
     return name if module in ("", "builtins", "__main__") else f"{module}.{name}"
 
 
+def code_digest(thing: Any) -> str:
+    """Return 16 hexadecimal digits of the code of a function or of an object's class, whatever it holds."""
+    owner = _owner(thing.func if isinstance(thing, partial) else thing)
+    code = owner if isinstance(owner, type) or inspect.isroutine(owner) else type(owner)
+    return stable_hash(_Content().lines(code, _DEPTH))
+
+
 def given_fingerprint(thing: Any) -> str:
     """Return the object's own ``fingerprint``, a text or a function that returns one; "" if it has none."""
     if isinstance(thing, partial):
@@ -279,6 +286,11 @@ def _is_of_a_library(code: Any) -> bool:
     file = getattr(module, "__file__", None)
     if module is None or file is None:
         return name == "builtins" or inspect.isbuiltin(code)
+    return is_of_a_library(file)
+
+
+def is_of_a_library(file: str) -> bool:
+    """Whether a Python file was installed, or is this package's."""
     if Path(file).is_relative_to(_ROOT):  # in a clone, the user's own modules may lie beside our packages
         package = _ROOT / Path(file).relative_to(_ROOT).parts[0]
         if (package / "py.typed").is_file():

@@ -25,7 +25,7 @@ from typing import Any
 
 from corag.core.errors import ConfigError, CoragError, nearest, reason
 from corag.core.files import file_digest
-from corag.core.own_identity import describe, given_fingerprint, identify
+from corag.core.own_identity import code_digest, describe, given_fingerprint, identify, is_of_a_library
 
 _NAMED = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
 
@@ -130,6 +130,19 @@ def place_of(error: BaseException) -> str:
     return f"{innermost.filename}, line {innermost.lineno}"
 
 
+def own_place(error: BaseException) -> str:
+    """Say where code of the user's was when it failed, or what it called did; "" if none of it ran.
+
+    A file below the working directory is named from there.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if not frame.filename.startswith("<frozen") and not is_of_a_library(frame.filename):
+            shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+            return f"{shown}, line {frame.lineno}"
+    return ""
+
+
 _registered: dict[str, Callable[[], Any]] = {}
 _registering = threading.Lock()
 
@@ -201,6 +214,17 @@ def fingerprint_of(name: str) -> str:
         return identify(find_own(name, "its name"))
     except ConfigError:
         return ""
+
+
+def code_behind_fingerprint(name: str) -> str:
+    """Return a digest of the code of an own object that says a ``fingerprint``; "" for others."""
+    if not is_own(name):
+        return ""
+    try:
+        thing = find_own(name, "its name")
+    except ConfigError:
+        return ""
+    return code_digest(thing) if given_fingerprint(thing) else ""
 
 
 def known_by_content(name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.gather import gather
-from corag.core.own_objects import place_of
+from corag.core.own_objects import own_place, place_of
 from corag.core.process import unix_time
 from corag.core.runs.rows import Row
 from corag.core.tools import Tools
@@ -39,10 +39,7 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
-        says = str(failure).strip() or f"no message ({place_of(failure)})"
-        if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in says:
-            says += " (an await is missing: write `await tools.search(...)`)"
-        error = f"{type(failure).__name__}: {says}\n{traceback.format_exc()}"
+        error = f"{type(failure).__name__}: {_said(failure)}\n{traceback.format_exc()}"
     seconds = time.perf_counter() - started
     return Row(
         question,
@@ -54,6 +51,15 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
         unix_time(tools.begun),
         tools.passages_read.leading_to(answer, question.text) if answer is not None else (),
     )
+
+
+def _said(failure: Exception) -> str:
+    """Return what an error says, and on its first line where code of the user's was."""
+    said, *more = str(failure).strip().splitlines() or ["no message"]
+    if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in said:
+        said += " (an await is missing: write `await tools.search(...)`)"
+    place = own_place(failure) or ("" if str(failure).strip() else place_of(failure))
+    return "\n".join([f"{said} ({place})" if place else said, *more])
 
 
 async def answer_all(

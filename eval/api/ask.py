@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
+from corag.core.callers import is_shell
 from corag.core.errors import ConfigError
 from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
@@ -109,10 +110,23 @@ class Answered:
         """
         return _citations((*self.read, *self.passages))
 
-    def ending(self) -> list[Text]:
-        """Say the answer, its sources, and what it cost: a line each."""
+    def ending(self, *, traceback: bool = False) -> list[Text]:
+        """Say the answer, its sources, and what it cost: a line each; or why it failed.
+
+        ``traceback``: say the whole traceback of an error in code, not only where it is.
+        """
         if self.answer is None:
-            return [Text(f"failed: {printable(self.error.splitlines()[0])}", style="red")]
+            first, *traced = self.error.strip().splitlines()
+            where = (
+                "--verbose true prints the whole traceback"
+                if is_shell()
+                else "see .error for the whole traceback"
+            )
+            shown = [printable(line) for line in traced] if traceback else [where] * bool(traced)
+            return [
+                Text(f"failed: {printable(first)}", style="red"),
+                *(Text(line, style="dim") for line in shown),
+            ]
         rule, about = computed_by(self.metadata), "~" if self._estimated else ""  # as tables have it
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),

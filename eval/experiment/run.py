@@ -15,10 +15,11 @@ from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath, Mark
-from corag.core.own_objects import known_by_content
+from corag.core.own_objects import code_behind_fingerprint, known_by_content
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder
+from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
@@ -178,6 +179,9 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
+    if own_code := _behind_fingerprints(config, name):
+        environment["own_code"] = own_code
+    answered_by = _last_own_code(path)
     unsure = _known_by_content(config, name)
     run = RunFolder(
         path,
@@ -186,6 +190,8 @@ def open_run(
         overwrite=config.overwrite,
         is_told_apart=is_told_apart(config, name),
     )
+    if run.answered:
+        tell_changed_code(path, answered_by, own_code)
     if run.answered and unsure:
         print_once(
             f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
@@ -195,6 +201,37 @@ def open_run(
     return run
 
 
+def tell_changed_code(path: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Print which objects of the user's have other code than before, but the same ``fingerprint``."""
+    if changed := [name for name in now if before.get(name, now[name]) != now[name]]:
+        print_once(
+            f"corag: '{path}' goes on although the code of {' and '.join(changed)} has changed, since its "
+            "`fingerprint` has not: answers of both stand in one run. Give it another fingerprint where the "
+            "change matters."
+        )
+
+
+def _last_own_code(path: Path) -> dict[str, str]:
+    """Return the digests of own objects that the last start of a run recorded, {} for a run that is new."""
+    return Manifest.read(path).last.record.get("own_code", {}) if (path / MANIFEST).is_file() else {}
+
+
+def _behind_fingerprints(config: RunConfig, name: str) -> dict[str, str]:
+    """Return digests of the code of the user's objects, of those that say which version they are."""
+    digests = {_own_name(each): code_behind_fingerprint(each) for each in _own_names(config, name)}
+    return {each: digest for each, digest in digests.items() if digest}
+
+
+def _own_names(config: RunConfig, name: str) -> list[str]:
+    """Return the names of the model and the indexes that a method asks, if they may be the user's."""
+    names = [config.model.name] if config.model.backend == "python" else []
+    return names + (list(config.retriever.index) if config.find_method(name).searches else [])
+
+
+def _own_name(name: str) -> str:
+    return name.removeprefix("__main__:").partition("#")[0]
+
+
 def is_told_apart(config: RunConfig, name: str) -> bool:
     """Whether equal settings of a method's run mean equal answers: not of what may change unnoticed."""
     return not _known_by_content(config, name) and not config.find_method(name).code
@@ -202,9 +239,7 @@ def is_told_apart(config: RunConfig, name: str) -> bool:
 
 def _known_by_content(config: RunConfig, name: str) -> list[str]:
     """Return the user's objects, of those that a method asks, that do not say which version they are."""
-    names = [config.model.name] if config.model.backend == "python" else []
-    names += config.retriever.index if config.find_method(name).searches else []
-    return [each.removeprefix("__main__:").partition("#")[0] for each in names if known_by_content(each)]
+    return [_own_name(each) for each in _own_names(config, name) if known_by_content(each)]
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

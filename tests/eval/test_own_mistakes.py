@@ -182,6 +182,52 @@ def test_texts_as_questions_are_remarked_on_once(tmp_path: Path, capsys: pytest.
     assert told.count("2 records are read") == told.count("2: no gold answer") == 1
 
 
+async def dividing(question: Question, tools: Tools) -> str:
+    await tools.search(question, k=1)
+    return str(1 // (len(question.text) - len(question.text)))
+
+
+def test_an_error_in_the_user_s_code_is_told_with_its_line_and_where_the_traceback_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*asked: Any) -> Any:
+        raise ValueError("boom\nand more")
+
+    line = dividing.__code__.co_firstlineno + 2
+    failed = ask(ASKED, dividing, Rule(), Searcher())
+    first, *traced = failed.error.splitlines()
+    assert first.startswith("ZeroDivisionError: ") and first.endswith(f"test_own_mistakes.py, line {line})")
+    assert str(failed).endswith(f"failed: {first}\nsee .error for the whole traceback")
+    assert "Traceback (most recent call last):" in traced
+    monkeypatch.chdir(Path(__file__).parent)  # a file is named from here on
+    boom = f"ValueError: boom (test_own_mistakes.py, line {failing.__code__.co_firstlineno + 1})"
+    for model, index in ((failing, Searcher()), (Rule(), lambda query: failing(query))):
+        assert ask(ASKED, one_step, model, index).error.splitlines()[:2] == [boom, "and more"]
+    printed = str(run(RECORDS, [dividing], Rule(), Searcher(), out=tmp_path))
+    assert f"3 x {first.split(' (')[0]} (test_own_mistakes.py, line {line})" in printed
+    assert "whole traceback of each is its 'error' in traces.jsonl of the run's folder." in printed
+    assert "Traceback" in (tmp_path / "dividing" / "traces.jsonl").read_text()
+
+
+def test_changed_code_behind_an_unchanged_fingerprint_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def versioned(reply: str) -> Any:
+        typed: dict[str, Any] = {"__name__": "typed"}
+        code = f"class Versioned:\n  fingerprint = 'v1'\n  def generate(self, prompt):\n    return '{reply}'"
+        exec(code, typed)
+        return typed["Versioned"]()
+
+    def told(model: Any) -> bool:
+        capsys.readouterr()
+        run(RECORDS, [closed_book], model, out=tmp_path)
+        line = "goes on although the code of typed:Versioned has changed, since its"
+        return line in capsys.readouterr().err
+
+    assert not told(versioned("Paris")) and not told(versioned("Paris"))
+    assert told(versioned("Rome")) and not told(versioned("Rome")), "once, since both have been told of"
+
+
 def test_estimated_tokens_of_an_answer_are_marked() -> None:
     assert re.search(r"1 call, ~\d+ tokens \(~\d+ computed\)", str(ask(ASKED, closed_book, Rule())))
 

@@ -193,7 +193,7 @@ async def answer_and_show(
         progress = nullcontext() if _draws(console) else telling_progress(name, tools)
         async with progress:
             answer = await answered(name, sent, bind(name, config), tools, retriever, drawing, send)
-    show_result(console, answer, show_chain=config.verbose or _draws(console))
+    show_result(console, answer, show_chain=config.verbose or _draws(console), traceback=config.verbose)
     return answer
 
 
@@ -287,10 +287,13 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
     return show
 
 
-def show_result(console: Console, answer: Answered, *, show_chain: bool) -> None:
-    """Print the answer, its sources and cost; before it what led there, unless that is drawn already."""
+def show_result(console: Console, answer: Answered, *, show_chain: bool, traceback: bool = False) -> None:
+    """Print the answer, its sources and cost; before it what led there, unless that is drawn already.
+
+    ``traceback``: print the whole traceback of code that failed.
+    """
     if not show_chain:
         for line in answer.hops():
             console.print(line, no_wrap=True, overflow="ellipsis")
-    for line in answer.ending():
+    for line in answer.ending(traceback=traceback):
         console.print(line, soft_wrap=True)

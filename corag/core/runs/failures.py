@@ -14,6 +14,7 @@ COMMONEST = 3
 TRY_AGAIN = "The same command tries them again"
 # What differs between failures of one reason: a query, an id, a number of tokens or seconds.
 _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\d[\d.,]*")
+_PLACE = re.compile(r", line \d+\)$")
 # Names of our own errors say less than their sentences; those of Python's are all that some errors say.
 _OURS = re.compile(
     r"(?:SearchFailed|RequestRefused|BudgetExhausted|IndexMismatch|Backend|Config|Data)Error: "
@@ -49,12 +50,17 @@ class Failures:
         return Failures(self.questions + other.questions, reasons)
 
     def commonest(self) -> Iterator[str]:
-        """Yield a line for each of the commonest reasons, and one for the others, if there are more."""
+        """Yield a line for each of the commonest reasons, and one for the others, if there are more.
+
+        The last says where tracebacks are, if code of the user's failed.
+        """
         commonest = list(self.reasons.items())[:COMMONEST]
         for reason, count in commonest:
             yield f"{count} x {reason}"
         if rest := self.failed - sum(count for _, count in commonest):
             yield f"{rest} x other reasons"
+        if any(_PLACE.search(reason) for reason in self.reasons):
+            yield "The whole traceback of each is its 'error' in traces.jsonl of the run's folder."
 
     def lines(self, max_failed: int, advice: str = TRY_AGAIN) -> Iterator[str]:
         """Yield the lines of a message, none if nothing failed.
