@@ -12,6 +12,7 @@ import yaml
 
 from corag.chains.taught import Taught
 from corag.core.hub_files import PREFIX
+from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.shared_values import shared_text, withheld_name
@@ -66,21 +67,33 @@ def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
     rows = manifest["settings"].get("rows", ())
     rows = [rows] if isinstance(rows, Mapping) else rows
     before = (options.get("adapter") or {}).get("name") or ""
+    seconds = result.get("seconds")
     figures = {
         "rows of": ", ".join(sorted({task for each in rows for task in each["rows"]["tasks"]})),
-        "questions": sum(each.get("questions") or 0 for each in rows),
-        "training tokens of the rows": sum(each.get("tokens") or 0 for each in rows),
-        "epochs": options.get("epochs"),
+        "questions": sum(each.get("questions") or 0 for each in rows) or None,
+        "tokens of the rows": sum(each.get("tokens") or 0 for each in rows) or None,
+        "tokens read in training": result.get("tokens_read"),
+        "epochs": result.get("epochs", options.get("epochs")),
+        "steps": result.get("steps"),
+        "training time": clock(seconds) if seconds else None,
         "rows a batch": options.get("batch_size"),
         "learning rate": options.get("learning_rate"),
         "rank": (options.get("lora") or {}).get("rank"),
         "seed": options.get("seed"),
-        "steps": result.get("steps"),
         "mean loss": result.get("train_loss"),
-        "after": withheld_name(before) or before,
+        **{f"loss on rows set aside, {_task(name)}": loss for name, loss in _evaluation(result).items()},
+        "trained further from": withheld_name(before) or before,
     }
-    lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value]
+    lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value not in (None, "")]
     return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{TRAINING}`.", ""]
+
+
+def _evaluation(result: Mapping[str, Any]) -> Mapping[str, float]:
+    return result.get("evaluation") or {}
+
+
+def _task(name: str) -> str:
+    return name.removeprefix("eval_").removesuffix("_loss")
 
 
 def _figure(value: Any) -> str:

@@ -85,19 +85,22 @@ def pin_one_gpu() -> str:
 def check_launch() -> str:
     """Refuse a launch that would not be what was asked for; return what to say about the device, or "".
 
-    Raises :class:`ConfigError` if accelerate was asked for several processes on a CPU, of which it starts
+    Raises :class:`ConfigError` if accelerate was asked for several processes of which it starts
     one, or for a model spread over GPUs where there is none.
     """
     import torch
 
     by_choice = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
     alone = not any(name in os.environ for name in _SIZE)
-    # accelerate's launcher for CPUs counts on mpirun to start the others; without a file of hosts it starts
-    # one process, and has only set the address at which the others would have found it.
-    if by_choice and alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:
+    # accelerate's launcher for CPUs, which it takes without --multi_gpu on a machine that has no GPUs as well,
+    # counts on mpirun to start the others; without a file of hosts it starts one process, and has only set
+    # the address at which the others would have found it.
+    by_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
+    if by_accelerate and alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:
         raise ConfigError(
-            "accelerate was asked for several processes on a CPU, but starts only one without mpirun: start "
-            "them with torchrun --nproc_per_node 2 training/sft.py ..., or ask for --num_processes 1."
+            "accelerate was asked for several processes, but starts only one without mpirun: start them with "
+            "torchrun --nproc_per_node 2 training/sft.py ... on a CPU, add --multi_gpu on GPUs, or ask for "
+            "--num_processes 1."
         )
     if by_choice or torch.cuda.is_available():
         return ""

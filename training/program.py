@@ -81,9 +81,10 @@ class TrainingSummary:
     Attributes:
         steps: updates, those before a resume included.
         epochs: passes over the data.
-        loss: the mean of all steps; None after a resume, when transformers averages only what came since.
+        loss: the mean of all steps, those before a resume included.
         first_loss: the first that was logged.
-        seconds: of this process.
+        seconds: of all steps that count; what a killed start trained after its last checkpoint does not.
+        tokens: that the model read in them, padding left out; None where the trainer does not count them.
         resumed_from: the checkpoint's name, "" for a fresh start.
     """
 
@@ -92,6 +93,7 @@ class TrainingSummary:
     loss: float | None
     first_loss: float | None
     seconds: float
+    tokens: int | None
     resumed_from: str
 
 
@@ -185,7 +187,10 @@ def _train_into(
 ) -> dict[str, Any]:
     """Train into a folder that is locked, as :func:`run_training` says."""
     first = is_first()
-    manifest = {"settings": settings, "result": None, "start": environment()}
+    checkpoint = last_checkpoint(out)
+    start = environment() | {"resumed_from": Path(checkpoint).name if checkpoint else ""}
+    earlier = (read_manifest(out) or {}).get("starts", [])
+    manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
     out.mkdir(parents=True, exist_ok=True)
     if first:
         # Before training: checkpoints beside it are then known to be of these settings.
@@ -229,14 +234,22 @@ def attention_of(model: Any) -> str | None:
 
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     """Train, from the last checkpoint if there is one."""
+    from training.callbacks import METRICS, alive, mean_loss, seconds_until
+
     start, checkpoint = time.perf_counter(), last_checkpoint(Path(config.out))
-    output = trainer.train(resume_from_checkpoint=checkpoint)
+    step = int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
+    before = seconds_until(Path(config.out) / METRICS, step)
+    with alive(trainer):
+        output = trainer.train(resume_from_checkpoint=checkpoint)
+    log = trainer.state.log_history  # goes on from the checkpoint's
     return TrainingSummary(
         output.global_step,
         float(output.metrics.get("epoch", config.epochs)),
-        None if checkpoint else output.training_loss,
-        next((entry["loss"] for entry in trainer.state.log_history if "loss" in entry), None),
-        time.perf_counter() - start,
+        # transformers divides the losses since a resume by all steps.
+        mean_loss(log) if checkpoint else output.training_loss,
+        next((entry["loss"] for entry in log if "loss" in entry), None),
+        before + time.perf_counter() - start,
+        trainer.state.num_input_tokens_seen or None,
         Path(checkpoint).name if checkpoint else "",
     )
 

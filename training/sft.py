@@ -74,7 +74,8 @@ def check(config: SftConfig) -> None:
 def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
     """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
 
-    ``tokens_per_second`` counts prompts too: all that the model reads.
+    ``row_tokens`` are those of all rows, ``tokens_read`` what the model read of them in all steps, prompts
+    too. All figures are of the whole training, whatever it was resumed from.
     """
     summary = train_or_resume(trainer, config)
     figures = trainer.evaluate() if "validation" in rows else {}
@@ -88,9 +89,10 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
         "first_loss": summary.first_loss,
         "evaluation": {name: value for name, value in figures.items() if name in losses},
         "row_tokens": tokens,
+        "tokens_read": summary.tokens,
         "seconds": summary.seconds,
         "resumed_from": summary.resumed_from,
-        "tokens_per_second": None if summary.resumed_from else tokens * summary.epochs / summary.seconds,
+        "tokens_per_second": summary.tokens / summary.seconds if summary.tokens else None,
         "trained_for": joined_prompts(
             [
                 trained_for(config.adapter, config.model),
@@ -220,6 +222,8 @@ def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         "max_length": None if batching == "padding_free" else longest,
         "completion_only_loss": True,
         "padding_free": batching == "padding_free",
+        # Rows behind one another have neither padding nor a mask.
+        "include_num_input_tokens_seen": "all" if batching == "padding_free" else "non_padding",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
     }
     return build_trl_arguments(SFTConfig, config, own, evaluates=evaluates)

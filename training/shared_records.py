@@ -39,6 +39,7 @@ _SECTIONS: Mapping[str, type[Any]] = {
 _SHARED_OF_START = (
     "started", "git_commit", "python", "versions", "batch_size", "scorer", "recall_at", "shard", "asked",
     "synthetic", "aliases", "corpus", "trained_for", "model", "retriever",
+    "resumed_from",
 )  # fmt: skip
 _SHARED_OF_MACHINE = ("platform", "cores", "gpus")
 
@@ -70,7 +71,8 @@ def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
     )
     if manifest["settings"]["base"]["name"] != "default":
         shared["settings"]["base"]["name"] = base
-    return shared | {"start": dict(_shared_start(manifest.get("start", {})).record)}
+    starts = manifest.get("starts") or [manifest.get("start", {})]  # one, in manifests of before
+    return shared | {"starts": [dict(_shared_start(each).record) for each in starts]}
 
 
 def shared_adapter_settings(folder: Path) -> dict[str, Any]:

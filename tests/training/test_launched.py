@@ -93,6 +93,20 @@ def test_a_training_that_was_meant_for_gpus_says_that_there_are_none(monkeypatch
     assert check_launch() == "", "that is a choice"
 
 
+@pytest.mark.parametrize("by_choice", ["True", "False"])
+def test_several_processes_of_which_accelerate_starts_one_are_refused(
+    by_choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launcher sets these for --num_processes 2, with --cpu and without."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    assert check_launch() == "" or "trains on the CPU" in check_launch(), "not accelerate's"
+    monkeypatch.setenv("ACCELERATE_USE_CPU", by_choice)
+    with raises_message(ConfigError):
+        check_launch()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_launch()
+
+
 def test_gpus_without_bfloat16_train_in_float32_and_decode_in_float16(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,7 +332,7 @@ def test_training_learns_and_says_how_it_was_made(
     assert settings["base"]["name"] == "default"
     assert settings["options"]["learning_rate"] == 2e-2 and settings["options"]["lora"]["rank"] == 8
     assert settings["rows"][0]["questions"] == 8 and settings["rows"][0]["chains"][0]["model"] == "by hand"
-    assert manifest["start"]["versions"]
+    assert [each["resumed_from"] for each in manifest["starts"]] == [""] and manifest["starts"][0]["versions"]
     adapter = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert adapter["base_model_name_or_path"] == "default" and adapter["r"] == 8
     assert any(weights.abs().max() > 0 for name, weights in weights_of(config).items() if "lora_B" in name)
@@ -359,7 +359,7 @@ def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
     options: Options, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config = options(max_steps=4, save_steps=2, logging_steps=10)
-    main(config)
+    whole = main(config)["result"]
     said = capfd.readouterr().err
     assert "corag: begins: float32, 4 rows a step, attention" in said
     before, _, after = said.partition("corag: step 1 of 4")
@@ -371,12 +371,24 @@ def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
     shutil.rmtree(out / "checkpoints/checkpoint-4")
     manifest = json.loads((out / "training.json").read_text())
     (out / "training.json").write_text(json.dumps(manifest | {"result": None}))
-    main(config)
+    manifest = main(config)
     said = capfd.readouterr().err
     assert "corag: goes on from checkpoint-2: float32" in said and "step 2 of" not in said
     assert "corag: 2 steps of 4 rows to go" in said
     # Few steps are all told, however seldom the loss is logged.
     assert re.findall(r"step (\d) of 4, loss [\d.]+, [\d,]+ tokens/s", said) == ["3", "4"]
+    # Figures are of all starts.
+    result, seconds = manifest["result"], {line["step"]: line["seconds"] for line in metrics_of(config)}
+    assert [each["resumed_from"] for each in manifest["starts"]] == ["", "checkpoint-2"]
+    assert result["train_loss"] == pytest.approx(whole["train_loss"], abs=1e-3)
+    assert result["tokens_read"] == whole["tokens_read"] < 4 * result["row_tokens"]
+    assert result["seconds"] >= seconds[2] + (seconds[4] - seconds[2]) > seconds[2]
+    assert result["tokens_per_second"] == pytest.approx(result["tokens_read"] / result["seconds"])
+
+
+def test_the_tokens_that_were_read_are_those_of_the_rows_times_the_epochs(options: Options) -> None:
+    result = main(options(max_steps=0, epochs=2.0))["result"]
+    assert result["epochs"] == 2.0 and result["tokens_read"] == 2 * result["row_tokens"]
 
 
 def weights_of(config: SftConfig) -> dict[str, torch.Tensor]:

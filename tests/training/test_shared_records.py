@@ -101,7 +101,8 @@ def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
     manifest = json.loads((Path(SHIPPED[name]) / "training.json").read_text())
     shared = shared_training(manifest, "me/x")
     assert shared["settings"] == manifest["settings"] and shared["result"] == manifest["result"]
-    assert "command" not in shared["start"] and shared["start"]["versions"] == manifest["start"]["versions"]
+    (start,) = shared["starts"]
+    assert "command" not in start and start["versions"] == manifest["start"]["versions"]
 
 
 def a_local_run(folder: Path) -> Path:

@@ -131,7 +131,7 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     shared = [each.decode() for each in upload.files.values() if isinstance(each, bytes)]
     assert "adapter_model.bin" in upload.files and not any("/home/me" in each for each in shared)
     assert not any(str(tmp_path) in each or "10.0.0.7" in each for each in shared)
-    assert "| after | first |" in upload.card and "  max_hops: 3" in upload.card, "how the results were made"
+    assert "| trained further from | first |" in upload.card and "  max_hops: 3" in upload.card, "how the results were made"
 
 
 def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_name(tmp_path):
@@ -154,6 +154,30 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
     assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
     assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
+
+
+def test_a_card_tells_what_was_trained_not_what_was_asked_for(tmp_path):
+    (folder := tmp_path / "adapter").mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B"}))
+    (folder / "adapter_model.safetensors").write_bytes(b"x")
+    made = {"chains": [], "rows": {"tasks": ["sub_query"]}, "questions": 12, "tokens": 96_495}
+    settings = {
+        "base": {"name": "Qwen/Qwen3-8B", "digest": "0"},
+        "options": {"epochs": 1.0, "seed": 0},
+        "rows": [made],
+    }
+    result = {
+        "epochs": 0.2516, "steps": 40, "tokens_read": 23_100, "train_loss": 1.25, "seconds": 125.0,
+        "evaluation": {"eval_sub_query_loss": 1.5},
+    }  # fmt: skip
+    (folder / "training.json").write_text(json.dumps({"settings": settings, "result": result, "starts": [{}]}))
+    card = prepare_upload(PushConfig(str(folder), "me/x")).card
+    for line in (
+        "| epochs | 0.2516 |", "| steps | 40 |", "| tokens of the rows | 96,495 |", "| seed | 0 |",
+        "| tokens read in training | 23,100 |", "| mean loss | 1.25 |", "| training time | 2:05 |",
+        "| loss on rows set aside, sub_query | 1.5 |",
+    ):  # fmt: skip
+        assert line in card, card
 
 
 def test_chains_are_shared_with_what_is_in_them(tmp_path):
