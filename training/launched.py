@@ -92,8 +92,8 @@ def check_launch() -> str:
 
     by_choice = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
     alone = not any(name in os.environ for name in _SIZE)
-    # accelerate's launcher for CPUs, which it takes without --multi_gpu on a machine that has no GPUs as well,
-    # counts on mpirun to start the others; without a file of hosts it starts one process, and has only set
+    # accelerate's launcher for CPUs, which it takes without --cpu as well where there is no GPU, counts on
+    # mpirun to start the others; without a file of hosts it starts one process, and has only set
     # the address at which the others would have found it.
     by_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
     if by_accelerate and alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:

@@ -68,4 +68,6 @@ def test_a_training_whose_steps_take_long_says_that_it_is_at_work(clock: Clock) 
     step(lines, state, clock, 40)
     assert lines.sign_of_life(0) == ""
     clock.now += LIFE_S
-    assert re.fullmatch(r"corag: at work on step 3 of 10, 3:20 so far, about 5:20 left", lines.sign_of_life(0))
+    assert re.fullmatch(
+        r"corag: at work on step 3 of 10, 3:20 so far, about 5:20 left", lines.sign_of_life(0)
+    )

@@ -131,7 +131,9 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     shared = [each.decode() for each in upload.files.values() if isinstance(each, bytes)]
     assert "adapter_model.bin" in upload.files and not any("/home/me" in each for each in shared)
     assert not any(str(tmp_path) in each or "10.0.0.7" in each for each in shared)
-    assert "| trained further from | first |" in upload.card and "  max_hops: 3" in upload.card, "how the results were made"
+    assert "| trained further from | first |" in upload.card and "  max_hops: 3" in upload.card, (
+        "how the results were made"
+    )
 
 
 def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_name(tmp_path):
@@ -170,7 +172,9 @@ def test_a_card_tells_what_was_trained_not_what_was_asked_for(tmp_path):
         "epochs": 0.2516, "steps": 40, "tokens_read": 23_100, "train_loss": 1.25, "seconds": 125.0,
         "evaluation": {"eval_sub_query_loss": 1.5},
     }  # fmt: skip
-    (folder / "training.json").write_text(json.dumps({"settings": settings, "result": result, "starts": [{}]}))
+    (folder / "training.json").write_text(
+        json.dumps({"settings": settings, "result": result, "starts": [{}]})
+    )
     card = prepare_upload(PushConfig(str(folder), "me/x")).card
     for line in (
         "| epochs | 0.2516 |", "| steps | 40 |", "| tokens of the rows | 96,495 |", "| seed | 0 |",
