@@ -106,7 +106,11 @@ def alive(trainer: Any) -> AbstractContextManager[None]:
     lines = next((each for each in handler if isinstance(each, ProgressLines)), None)
     if lines is None or not trainer.is_world_process_zero():
         return nullcontext()
-    return reporting(lines.sign_of_life, lambda line: sys.stderr.write(f"{line}\n"), LIFE_S)
+    return reporting(lines.sign_of_life, _print, LIFE_S)
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 class MetricsFile(TrainerCallback):  # type: ignore[misc]
