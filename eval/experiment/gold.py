@@ -35,8 +35,8 @@ async def match_gold(
 
     Those of a question are titles where the index lacks an id, but has all its titles; else it has none.
 
-    Beside a retriever of the user's own, which may have what an index lacks, they keep all. Where there is
-    nothing else, the gold passages of datasets that name titles count by title.
+    Beside a retriever of the user's own, which may have what an index lacks, they keep all; scoring then
+    takes ids or titles, whichever finds more.
 
     Args:
         questions: those of a run. Gold passages that are known by their page only are left as they are.
@@ -51,8 +51,7 @@ async def match_gold(
     if index is None:
         return list(questions)
     if own and not folders:
-        # The dataset's ids are made from its paragraphs; titles are what both sides know.
-        return [_by_title(each) for each in questions]
+        return [each if each.supporting else _by_title(each) for each in questions]
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
         async with open_lookup(index, folders) as look_up:

@@ -35,9 +35,10 @@ _ENDS_KIND = frozenset(
     "held founded played formed featuring covering including containing consisting between near under over "
     "during".split()
 )
-_NO_KIND = frozenset(
-    "type kind form sort part group set pair number member name".split()
-)  # of what, it says after
+_NO_KIND = frozenset(  # of what, it says after; or no noun
+    "type kind form sort part group set pair number member name "
+    "public private former late large small major new old so very".split()
+)
 
 
 def find_answers(pair: LinkedPair, seed: int) -> list[str]:
@@ -76,13 +77,15 @@ def describe_kind(passage: Passage, name: str) -> str:
     match = _KIND.search(first)
     words: list[str] = []
     for word in match["words"].split() if match else ():
-        # An album recorded by ...; but a Thoroughbred horse, or a large-sized dog.
-        verb = words and word.islower() and word.endswith("ed") and "-" not in word
-        if word.lower() in _ENDS_KIND or verb:
+        # An album recorded by ...; but a Thoroughbred horse, a large-sized dog, a privately held company.
+        participle = words and word.islower() and word.endswith("ed") and "-" not in word
+        if (word.lower() in _ENDS_KIND or participle) and not (words and words[-1].endswith("ly")):
             break
         words.append(word)
     kind = words[-1] if words else ""
-    usable = kind.isalpha() and kind.islower() and not kind.endswith(("ed", "est")) and kind not in _NO_KIND
+    usable = (
+        kind.isalpha() and kind.islower() and not kind.endswith(("ed", "est", "ly")) and kind not in _NO_KIND
+    )
     return kind if usable and not mentions([kind], [name]) else ""
 
 
@@ -136,7 +139,7 @@ def without_tags(question: str, passages: Sequence[Passage]) -> str:
     >>> without_tags("Who directed Air (2012 Film)?", [Passage("1", "Air (2012 film)", "...")])
     'Who directed Air?'
     """
-    tags = [match[0] for each in passages if (match := re.search(r"\s*\([^()]+\)$", each.title))]
+    tags = [match[0] for each in passages if (match := re.search(r"\s+\([^()]+\)$", each.title))]
     for tag in tags:
         question = re.sub(re.escape(tag), "", question, flags=re.IGNORECASE)
     return question

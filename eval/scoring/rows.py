@@ -10,7 +10,8 @@ import orjson
 
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import SearchStep
-from eval.datasets.gold_names import bare_name, is_name, passage_names
+from corag.core.types import Question
+from eval.datasets.gold_names import TITLE, bare_name, is_name, passage_names
 from eval.datasets.pages import page_ids
 from eval.scoring.retrieval_metrics import (
     NO_NAMES,
@@ -112,12 +113,27 @@ def score_row(
         further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
         names = hit_names(row, aliases)
-        recall = supporting_recall(row.passage_ids, row.question.supporting, recall_at, aliases, names)
+        recalls = (
+            supporting_recall(row.passage_ids, each, recall_at, aliases, names)
+            for each in _gold_of(row.question, aliases)
+        )
+        recall = max((each for each in recalls if each is not None), default=None)
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
         recalled = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
         further |= {} if recalled is None else {"answer_recall": recalled}
     return Scores(item.em, item.f1, recall, further, bool(gold))
+
+
+def _gold_of(question: Question, aliases: Aliases) -> list[Sequence[str]]:
+    """Return the gold passages by id, and where only searches tell what ids there are, also by title.
+
+    A dataset's ids are made from its paragraphs; a retriever of the user's own may have others.
+    """
+    if not question.supporting:
+        return []
+    by_title = tuple(f"{TITLE}{title}" for title in question.titles) if aliases.titled else ()
+    return [question.supporting, by_title] if by_title else [question.supporting]
 
 
 def strip_unscored(row: SavedRow, aliases: Aliases = NO_ALIASES) -> SavedRow:

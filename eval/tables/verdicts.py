@@ -59,7 +59,7 @@ def _power(leading: Leading) -> str:
     """Return how large a difference would have to be."""
     least = leading.detectable
     if least is None:
-        return "Fewer than six questions differ: too few to detect a difference."
+        return "Too few questions differ to detect a difference."
     if least > 1:
         return "There are too few questions to detect a difference."
     points = _counted(round(100 * least), "point") if least >= 0.005 else "below 1 point"

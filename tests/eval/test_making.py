@@ -168,6 +168,9 @@ def test_the_template_leaves_a_blank_for_the_second_passage_and_says_what_kind_o
         ("Orva is a British aviation magazine covering defence.", "magazine"),
         ("An Orva is a medium-sized dog.", "dog"),
         ("Orva is a type of gun dog.", ""),
+        ("Orva is a newly formed band from Ribe.", "band"),
+        ("Orva is a privately held company.", "company"),
+        ("Orva is a former of Ribe.", ""),
     ],
 )
 def test_the_kind_of_thing_is_a_noun_or_nothing(sentence: str, kind: str) -> None:

@@ -39,6 +39,7 @@ from corag.core.seeds import stable_hash
 from corag.core.types import Hit
 from corag.generation.own_model import read_reply
 from eval.api.ask import entry_of
+from eval.datasets.load import load_questions
 from eval.experiment.backends import weights_read
 from retrieval.own_retriever import read_hits
 from tests.eval.test_own_methods import served_app
@@ -319,17 +320,28 @@ def test_gold_passages_are_titles_or_files_of_what_an_own_retriever_returns_or_t
     assert "found no gold passage at all, such as 'p12'; what it found has ids such as '7'" in notes
 
 
-def test_gold_paragraphs_of_a_dataset_are_known_to_an_own_retriever_by_title(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["title", "id"])
+def test_gold_paragraphs_of_a_dataset_are_known_to_an_own_retriever_by_title_or_id(
+    by: str, tmp_path: Path
+) -> None:
     paragraphs = [["France", ["Its capital is Paris."]], ["Spain", ["Its capital is Madrid."]]]
     record = {"_id": "q1", "question": "Which is further north, Paris or Madrid?", "answer": "Paris"}
-    facts = [["France", 0], ["Spain", 0]]
+    record |= {"context": paragraphs, "supporting_facts": [["France", 0], ["Spain", 0]]}
+    file = tmp_path / "q.json"
+    file.write_text(json.dumps([record]))
+    (question,) = load_questions(str(file), "hotpotqa")
 
     def search(query: str, k: int) -> list[dict[str, str]]:
-        return [{"id": "France", "title": "France", "text": "Its capital is Paris."}]
+        text = "Its capital is Paris."
+        return [
+            {"id": "France", "title": "France", "text": text}
+            if by == "title"
+            else {"id": question.supporting[0], "text": text}
+        ]
 
-    questions = [record | {"context": paragraphs, "supporting_facts": facts}]
-    results = run(questions, one_step, say, search, out=tmp_path, dataset="hotpotqa")
-    assert results.table().to_json()["runs"]["one_step"]["recall"] == 0.5
+    for number, questions in enumerate(([record], str(file))):
+        results = run(questions, one_step, say, search, out=tmp_path / f"{number}", dataset="hotpotqa")
+        assert results.table().to_json()["runs"]["one_step"]["recall"] == 0.5
 
 
 # Methods
