@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from corag.chains.taught import Taught
+from corag.chains.config import CoRAGConfig
+from corag.chains.taught import Taught, option_words
 from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
@@ -44,6 +45,7 @@ def adapter_card(
     named = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
     words = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *named]
     words += ["--model.adapter", PREFIX + name, *(taught.words() if taught else ())]
+    words += [*_hops(taught), *_searched(results)]
     lines = [
         *_title(name),
         f"A LoRA adapter for [{base}](https://huggingface.co/{base}), trained with corag for "
@@ -58,6 +60,28 @@ def adapter_card(
             options = yaml.safe_dump(run_options(Manifest.read(folder)), sort_keys=False)
             lines += _block(options.rstrip(), language="yaml")
     return head + "\n".join(lines).rstrip() + "\n"
+
+
+def _hops(taught: Taught | None) -> list[str]:
+    """Return the most hops of the chains that were taught as an option, nothing where the preset has it."""
+    if taught is None:
+        return []
+    record = taught.options[-1]
+    words = option_words("corag", CoRAGConfig, record, ["max_hops"])
+    return words[words.index("--corag.max_hops") :] if "--corag.max_hops" in words else []
+
+
+def _searched(results: Mapping[str, Path]) -> list[str]:
+    """Return how the measured runs searched, where that is no default, if they did alike."""
+    searched = [run_options(Manifest.read(folder)).get("retriever", {}) for folder in results.values()]
+    if not searched or any(each != searched[0] for each in searched):
+        return []
+    return [
+        word
+        for name, value in searched[0].items()
+        if isinstance(value, str | int | float) and not withheld_name(value)
+        for word in (f"--retriever.{name}", str(value))
+    ]
 
 
 def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
@@ -109,7 +133,7 @@ def chains_card(name: str, licence: str, folder: Path, lacking: int) -> str:
     of_all = f" of {len(rows) + lacking:,}" if lacking else ""
     lines = [
         *_title(name),
-        f"Chains of sub-queries and sub-answers for {len(rows):,}{of_all} questions ({manifest.dataset}), "
+        f"Chains of sub-queries and sub-answers for {len(rows):,}{of_all} questions ({_source(manifest)}), "
         f"sampled with corag{', which has not finished' if lacking else ''}.",
         "",
         *_block(*map(shared_text, describe(rows).lines())),
@@ -129,8 +153,8 @@ def run_card(name: str, licence: str, folder: Path) -> str:
     served = f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.served else ""
     lines = [
         *_title(name),
-        f"Answers of the method `{manifest.method}` to questions of {manifest.dataset}, with every step that "
-        "led to them, made with corag.",
+        f"Answers of the method `{manifest.method}` to questions of {_source(manifest)}, with every step "
+        "that led to them, made with corag.",
         "",
         served or _table({manifest.method: folder}),
         "",
@@ -158,12 +182,19 @@ def _provenance(manifest: Manifest) -> list[str]:
     facts = {
         "questions": f"{last.questions}, {manifest.questions['source']}",
         "corpus": last.corpus,
-        "model": f"{last.model} {last.adapter}".strip(),
+        "model": DEFAULT_ON_HUB if last.model == "default" else last.model,
+        "adapter": last.adapter,
         "seed": manifest.seed,
         "versions": ", ".join(f"{name} {version}" for name, version in last.versions.items()),
     }
     lines = [f"| {name} | {value} |" for name, value in facts.items() if value not in ("", None)]
     return ["| | |", "| --- | --- |", *lines, ""]
+
+
+def _source(manifest: Manifest) -> str:
+    """Return the questions' data set; of a file in our own format, which may hold any, the file's name."""
+    named = manifest.last.questions if manifest.dataset == "jsonl" else ""
+    return named or manifest.dataset
 
 
 def _front(licence: str, **fields: Any) -> str:

@@ -196,8 +196,9 @@ class Description:
         left_out, holding, matched = self.rejected or 0, self.answer_found, self.answer_matched
         if self.thoughts:
             yield (
-                f"questions {self.questions}, failed {self.failed}, with thoughts {self.reasoned}; thoughts "
-                f"{self.thoughts}; ended by: {self.stopped}; left out {left_out}"
+                f"questions {self.questions}, failed {self.failed}, with thoughts {self.reasoned}, of which "
+                f"{self.stopped.get('answer', 0)} reach the answer and the others end before it; thoughts "
+                f"{self.thoughts}; left out {left_out}"
             )
             return
         yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {left_out}"

@@ -123,11 +123,15 @@ class LoopOptions(Options):
     def __post_init__(self) -> None:
         if min(self.batch_size, self.accumulation, self.logging_steps) < 1 or self.epochs <= 0:
             raise ConfigError(
-                "batch_size, accumulation and logging_steps must be at least 1, and epochs above 0."
+                "batch_size, accumulation and logging_steps must be at least 1, and epochs above 0, but "
+                f"batch_size is {self.batch_size}, accumulation {self.accumulation}, logging_steps "
+                f"{self.logging_steps} and epochs {self.epochs:g}."
             )
         if min(self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
             raise ConfigError(
-                "max_steps, eval_steps and save_steps cannot be negative; learning_rate must be above 0."
+                "max_steps, eval_steps and save_steps cannot be negative, and learning_rate must be above 0, "
+                f"but max_steps is {self.max_steps}, eval_steps {self.eval_steps}, save_steps "
+                f"{self.save_steps} and learning_rate {self.learning_rate:g}."
             )
 
 

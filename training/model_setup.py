@@ -166,6 +166,8 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
         round_model(out, config.save_precision)
     if config.tuning != "full" and trainer.is_world_process_zero():
         round_weights(out / WEIGHTS, config.save_precision)
+        # PEFT's card has nothing but places to fill in; 'corag push' writes one.
+        (out / "README.md").unlink(missing_ok=True)
         # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
         # is no folder.
         settings = json.loads((out / CONFIG).read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import re
+import resource
 import shutil
 import sys
 import time
@@ -210,7 +211,7 @@ def _train_into(
             f"'{config.out}' on this machine is not the folder that the first process writes to: several "
             "machines need a --out that they share, and the same rows and model."
         )
-    manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)}
+    manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)} | peak_memory()
     if trainer.is_world_process_zero():
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
@@ -230,6 +231,18 @@ def attention_of(model: Any) -> str | None:
     """Return the implementation of attention of a model of transformers, or of the first one within it."""
     configs = [each.config for each in model.modules() if hasattr(each, "config")]
     return getattr(configs[0], "_attn_implementation", None) if configs else None
+
+
+def peak_memory() -> dict[str, float]:
+    """Return the most memory that this process had, and had on its GPU, in GB."""
+    import torch
+
+    # In kilobytes, but for macOS.
+    unit = 1 if sys.platform == "darwin" else 1024
+    taken = {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)}
+    if torch.cuda.is_available():
+        taken["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    return taken
 
 
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:

@@ -208,10 +208,10 @@ def perform_rounds(config: RoundsConfig) -> list[str]:
     """
     check_packages(config.sft)
     folder_at_hand(config.trained)
+    questions = config.load()
+    turns = plan_turns(config, len(questions))
+    check_test_questions(config, questions, turns)
     with lock_folder(Path(config.out), work="corag rounds"):
-        questions = config.load()
-        turns = plan_turns(config, len(questions))
-        check_test_questions(config, questions, turns)
         save_plan(Path(config.out), turns)
         for stage in plan_stages(config, turns):
             run_stage(stage, stage_command(stage, config.launch or default_launch()), config.max_failed)
@@ -235,10 +235,11 @@ def plan_turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
         turns.append(TrainingTurn(f"round-{number}", "model", skip, limit, adapter, start))
         adapter = str(root / f"round-{number}/adapter")
         skip += config.per_round
-    needed = turns[-1].skip + turns[-1].limit - config.skip
-    if needed > total or turns[-1].limit < 1:
+    needed = turns[-1].skip + max(1, turns[-1].limit) - config.skip
+    if needed > total:
         raise ConfigError(
-            f"warm_start and rounds want {needed} questions, but there are {total}: ask for fewer of them."
+            f"--warm_start {config.warm_start} and --rounds {config.rounds} with --per_round "
+            f"{config.per_round} want {needed} questions, but there are {total}: give smaller numbers."
         )
     return turns
 

@@ -37,6 +37,10 @@ from training.shared_records import (
 )
 
 _LEFT_OUT = "Paths, addresses and command lines in its records are left out; texts go as they are."
+_UNLICENSED = (
+    "No license was given, so the card names none and others may not know what they may do: name it with "
+    "--license, such as --license apache-2.0."
+)
 Kind = Literal["adapter", "chains", "run"]
 CARD, OPTIONS = "README.md", "config.yaml"
 # Files of an adapter that others need as they are; checkpoints, logs and locks stay here.
@@ -109,10 +113,17 @@ def prepare_upload(config: PushConfig) -> Upload:
     Raises :class:`ConfigError` if the folder is none of the three, or not finished.
     """
     folder = Path(adapter_folder(config.folder))
+    training = read_manifest(folder)
+    if training is not None and training["result"] is None:
+        raise ConfigError(
+            f"the training of '{folder}' has not finished: give the training command again, which goes on, "
+            "and then share what it made."
+        )
     kind = _kind(folder)
+    unlicensed = [] if config.license else [_UNLICENSED]
     if kind == "adapter":
         files = _adapter_files(folder, config)
-        return Upload(kind, "model", files, [_LEFT_OUT])
+        return Upload(kind, "model", files, [_LEFT_OUT, *unlicensed])
     if config.results:
         raise ConfigError(f"results go on an adapter's card, but '{config.folder}' holds {_NOUNS[kind]}.")
     files, lacking = _row_files(folder, kind, config)
@@ -123,11 +134,11 @@ def prepare_upload(config: PushConfig) -> Upload:
     unfinished = (
         [f"{lacking:,} of its questions are not sampled yet, which the card says."] if lacking else []
     )
-    return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *unfinished])
+    return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *unlicensed, *unfinished])
 
 
 def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
-    """Return an adapter's files with its card. Raises :class:`ConfigError` if it is not finished."""
+    """Return an adapter's files with its card. Raises :class:`ConfigError` if it has no weights."""
     files: dict[str, Path | bytes] = {
         file.name: file
         for pattern in _ADAPTER_FILES
@@ -135,8 +146,6 @@ def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
         if file.is_file()
     }
     base, training = base_on_hub(folder), read_manifest(folder)
-    if training is not None and training["result"] is None:
-        raise ConfigError(f"the training of '{folder}' has not finished: give the same command again first.")
     if not files.keys() & {WEIGHTS, PICKLED}:
         raise ConfigError(
             f"the adapter '{config.folder}' has no weights ({WEIGHTS}): copy that file there, or give the "

@@ -32,6 +32,7 @@ from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
 from training.config import WATCHING, SftConfig
 from training.launched import STATUS_FILE
+from training.program import last_checkpoint
 from training.row_tasks import extra_prompts
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
@@ -148,8 +149,22 @@ def launch_program(program: str, config: LaunchOptions) -> int:
     with tempfile.TemporaryDirectory(prefix="corag-") as folder:
         status_file = Path(folder) / "status"
         os.environ[STATUS_FILE] = str(status_file)
-        status = run_with_options([*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml")
+        try:
+            status = run_with_options(
+                [*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml"
+            )
+        except KeyboardInterrupt:
+            _print(kept_of_training(Path(options["out"])))
+            raise
         return int(status_file.read_text()) if status_file.is_file() else status
+
+
+def kept_of_training(out: Path) -> str:
+    """Return a sentence on what an interrupted training leaves."""
+    if checkpoint := last_checkpoint(out):
+        name = Path(checkpoint).name
+        return f"of the training {name} is kept in '{out}', from which the same command goes on."
+    return f"the training had written no checkpoint into '{out}': the same command begins it anew."
 
 
 def default_launch() -> list[str]:

@@ -62,4 +62,5 @@ def _of_thoughts(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
 def summary_line(result: dict[str, Any]) -> str:
     """Write a training's steps, seconds and mean loss, of the figures in its manifest."""
     loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
-    return f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{loss}"
+    memory = f", {result['peak_memory_gb']:.1f} GB of memory" if "peak_memory_gb" in result else ""
+    return f"{result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{memory}{loss}"

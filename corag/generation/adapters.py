@@ -53,20 +53,24 @@ def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
     Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than
     the one in ``folder``.
     """
-    path = Path(adapter) / CONFIG
+    require_adapter(adapter)
+    settings = _read(Path(adapter) / CONFIG)
+    _base_agreement(adapter, read_manifest(Path(adapter)), settings, folder)
+    return settings
+
+
+def require_adapter(adapter: str) -> None:
+    """Raise :class:`ConfigError` if a folder holds no adapter, or one whose training has not finished."""
     manifest = read_manifest(Path(adapter))
-    if not path.is_file():
+    if not (Path(adapter) / CONFIG).is_file():
         instead = (
-            "its training has not finished: run the same command again"
+            "its training has not finished: give the training command again, which goes on"
             if manifest is not None and manifest["result"] is None
             else "it holds a whole model: give it as the model's name"
             if (Path(adapter) / "config.json").is_file()
             else "name the folder that corag train wrote"
         )
         raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no {CONFIG}; {instead}.")
-    settings = _read(path)
-    _base_agreement(adapter, manifest, settings, folder)
-    return settings
 
 
 def describe_base(adapter: str, folder: str) -> str:

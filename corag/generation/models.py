@@ -47,6 +47,11 @@ def model_folder(name: str, *, weights: bool = True) -> str:
 
 def _check(folder: Path, weights: bool) -> None:
     if not (folder / "config.json").is_file():
+        if adapter := _adapter_base(folder):
+            raise ConfigError(
+                f"'{folder}' is a LoRA adapter of the model '{adapter}': give --model.name {adapter} "
+                f"--model.adapter {folder} (in training --model {adapter} --adapter {folder})."
+            )
         raise ConfigError(
             f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it."
         )
@@ -59,6 +64,15 @@ def _check(folder: Path, weights: bool) -> None:
         raise ConfigError(
             f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it."
         )
+
+
+def _adapter_base(folder: Path) -> str:
+    """Return the base model that an adapter's folder names, MODEL if it names none; "" for no adapter."""
+    try:
+        record = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        return str(record.get("base_model_name_or_path") or "MODEL")
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def _default_model() -> Path:

@@ -14,12 +14,13 @@ from rich.console import Console
 from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.files import file_digest
+from corag.core.hub_files import is_hub_name
 from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.own_objects import fingerprint_of
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
-from corag.generation.adapters import adapter_folder, read_training
+from corag.generation.adapters import adapter_folder, read_training, require_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder
 from eval.experiment.collector import check_trace
@@ -120,9 +121,21 @@ def check_setup(setup: Setup) -> None:
     for name in setup.method:
         setup.of(name).check_files()
     setup.model.settled().engine_kind.check_installed()
+    _check_folders(setup.model)
     _try_prompts(setup)
     if setup.searches:
         require_index(setup.retriever)
+
+
+def _check_folders(model: ModelConfig) -> None:
+    """Raise :class:`ConfigError` for a model's or adapter's folder that holds none, or an unfinished one."""
+    model = model.settled()
+    if model.engine_kind.takes_urls or model.backend == "python":
+        return
+    if Path(model.name).is_dir():
+        model_folder(model.name)
+    if model.adapter and not is_hub_name(model.adapter):
+        require_adapter(adapter_folder(model.adapter))
 
 
 # What every chat template takes, which is tried whenever one is loaded.

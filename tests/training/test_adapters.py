@@ -305,6 +305,21 @@ def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, t
         main(MergeOptions(folder, str(tmp_path / "merged"), model=tiny_model))
 
 
+def test_an_adapter_whose_training_has_not_finished_is_refused_before_anything_is_opened(
+    tiny_model: str, tmp_path: Path
+) -> None:
+    from eval.experiment.backends import check_setup
+    from eval.experiment.run import RunConfig
+
+    record = {"settings": {"base": {"name": tiny_model, "digest": "0"}}, "result": None, "starts": []}
+    (tmp_path / "training.json").write_text(json.dumps(record))
+    model = ModelConfig(backend="transformers", name=tiny_model, adapter=str(tmp_path))
+    with raises_message(ConfigError):
+        check_setup(RunConfig(questions="x.jsonl", out="out", method=["closed_book"], model=model))
+    with pytest.raises(ConfigError, match="has not finished: give the training command again"):
+        main(MergeOptions(str(tmp_path), str(tmp_path / "merged")))
+
+
 def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tmp_path: Path) -> None:
     def configured(**settings: object) -> str:
         record = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj"]} | settings

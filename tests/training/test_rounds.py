@@ -103,13 +103,16 @@ def test_an_adapter_of_the_sampler_is_where_everything_starts(config: Callable[.
     assert [(turn.adapter, turn.start) for turn in turns] == [("mine", "mine"), (warm, warm), (first, first)]
 
 
-def test_more_questions_than_there_are_are_refused(config: Callable[..., RoundsConfig]) -> None:
+def test_more_questions_than_there_are_are_refused(
+    config: Callable[..., RoundsConfig], tmp_path: Path
+) -> None:
     plan(config(rounds=2, warm_start=4, per_round=3))
     for wanted, options in ((11, {"per_round": 11}), (13, {"rounds": 3, "warm_start": 4, "per_round": 3})):
         with pytest.raises(ConfigError, match=f"want {wanted} questions, but there are 10"):
             plan(config(**options))
     with raises_message(ConfigError):
-        plan(config(warm_start=10))
+        perform_rounds(replace(config(warm_start=10), out=str(tmp_path / "made")))
+    assert not (tmp_path / "made").exists()
     with raises_message(ConfigError):
         plan(config(per_round=7, skip=4))
 

@@ -29,6 +29,7 @@ from tests.training.launching import kill_after, launched
 from training.config import LoraOptions, SftConfig
 from training.program import last_checkpoint
 from training.sft import load_rows, main, make_trainer
+from training.stages import kept_of_training
 from training.trainer import CompletionTrainer
 
 Options = Callable[..., SftConfig]
@@ -295,9 +296,9 @@ def test_a_folder_without_rows_is_refused(options: Options, tmp_path: Path) -> N
 def test_options_that_cannot_work_are_refused(options: Options) -> None:
     for changes, said in (
         ({"rows": []}, "name the rows"),
-        ({"batch_size": 0}, "at least 1"),
-        ({"learning_rate": 0.0}, "above 0"),
-        ({"save_steps": -1}, "negative"),
+        ({"batch_size": 0}, "at least 1.* batch_size is 0"),
+        ({"learning_rate": 0.0}, "above 0.* learning_rate 0"),
+        ({"save_steps": -1}, "negative.* save_steps -1"),
         ({"tuning": "full", "adapter": "somewhere"}, "leave one of them out"),
     ):
         with pytest.raises(ConfigError, match=said):
@@ -389,6 +390,15 @@ def test_a_resumed_training_says_where_it_goes_on_how_it_computes_and_how_fast(
 def test_the_tokens_that_were_read_are_those_of_the_rows_times_the_epochs(options: Options) -> None:
     result = main(options(max_steps=0, epochs=2.0))["result"]
     assert result["epochs"] == 2.0 and result["tokens_read"] == 2 * result["row_tokens"]
+    assert 0.1 < result["peak_memory_gb"] < 100
+
+
+def test_what_an_interrupted_training_leaves_is_said(options: Options, tmp_path: Path) -> None:
+    assert "no checkpoint" in kept_of_training(tmp_path / "adapter")
+    config = options(max_steps=2, save_steps=1)
+    main(config)
+    assert f"checkpoint-2 is kept in '{config.out}'" in kept_of_training(Path(config.out))
+    assert not (Path(config.out) / "README.md").exists(), "PEFT's, with places to fill in"
 
 
 def weights_of(config: SftConfig) -> dict[str, torch.Tensor]:

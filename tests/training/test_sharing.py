@@ -125,6 +125,11 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     (folder / "training.json").write_text(json.dumps(record))
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(folder), "me/x"))
+    config = (folder / "adapter_config.json").read_text()
+    (folder / "adapter_config.json").unlink()  # as it is until the training ends
+    with pytest.raises(ConfigError, match="has not finished: give the training command again"):
+        prepare_upload(PushConfig(str(folder), "me/x"))
+    (folder / "adapter_config.json").write_text(config)
     (folder / "training.json").write_text(json.dumps(record | {"result": {"steps": 5}}))
     run = a_run(tmp_path / "run")
     upload = prepare_upload(PushConfig(str(folder), "me/x", results=[str(run)]))
@@ -155,6 +160,8 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
     card = (folder / "README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
+    assert "--corag.max_hops 4" in card, "as the chains that it was taught were"
+    assert "No license was given" in done.stderr and "--license" in done.stderr
     assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
 
 
@@ -196,6 +203,14 @@ def test_chains_are_shared_with_what_is_in_them(tmp_path):
     }
     assert "questions 3, failed 0, kept 3" in upload.card and "corag rows hub:me/chains" in upload.card
     assert "for 3 questions" in upload.card
+    manifest = json.loads((tmp_path / "chains/manifest.json").read_text())
+    manifest["starts"][-1] |= {
+        "questions": "/home/me/towns_train.jsonl", "model": {"name": "default", "adapter": "default"}
+    }  # fmt: skip
+    (tmp_path / "chains/manifest.json").write_text(json.dumps(manifest))
+    card = prepare_upload(PushConfig(str(tmp_path / "chains"), "me/chains")).card
+    assert "questions (towns_train.jsonl)" in card and "/home/me" not in card
+    assert "| model | HuggingFaceTB/SmolLM2-135M-Instruct |" in card and "| adapter | default |" in card
     manifest = json.loads((tmp_path / "chains/manifest.json").read_text())
     manifest["starts"][-1]["asked"] = 10
     (tmp_path / "chains/manifest.json").write_text(json.dumps(manifest))

@@ -14,7 +14,14 @@ from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
-from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, merge_adapter, read_manifest
+from corag.generation.adapters import (
+    MERGED_TRAINING,
+    TRAINING,
+    adapter_folder,
+    merge_adapter,
+    read_manifest,
+    require_adapter,
+)
 from corag.generation.models import folder_digest, model_folder
 from eval.experiment.opening import quiet
 
@@ -47,6 +54,7 @@ class MergeOptions(Options):
 def main(config: MergeOptions) -> CommandResult:
     """Merge, and say how to use the model."""
     adapter = adapter_folder(config.adapter)
+    require_adapter(adapter)
     manifest = read_manifest(Path(adapter))
     if config.model == "auto" and manifest is None:
         raise ConfigError(
