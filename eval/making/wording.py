@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from corag.core.sentences import split_sentences
 from corag.core.text import mentions
 from corag.core.types import Passage
-from retrieval.linked_pairs import LinkedPair
+from retrieval.linked_pairs import LinkedPair, passage_name
 
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _NAME = r"[^\W\d_a-z][\w'’\-]*\w"
@@ -20,6 +20,7 @@ _ANSWERS = re.compile(
 _OPENS = re.compile(r"(?:^|[.!?:;]|[\"\u201c])\s*$")  # where any word has a capital
 _MOST_WORDS = 25  # of a sentence with a blank: more is cut off at its ends
 _BEFORE = 17  # of these, before the blank
+_LEAST_TELLING = 3  # letters of a word of a name that gives the name away, beyond these
 _PRONOUNS = frozenset(
     "it he she they this that these those his her its their there in on at as after before when while since "
     "during the an and but for from with by both other some many most all one two three under over "
@@ -112,7 +113,13 @@ def compose_by_template(second_question: str, pair: LinkedPair) -> str:
     asked = _name_pattern(pair.second_name).sub(
         f"that {kind}" if kind else "the one left out", second_question
     )
-    if not statement or asked == second_question:
+    # "Grönefeld" beside the blank of Anna-Lena Grönefeld: then nobody needs the first passage.
+    names = {
+        word
+        for word in _words(f"{pair.second_name} {passage_name(pair.second)}")
+        if len(word) > _LEAST_TELLING
+    }
+    if not statement or asked == second_question or names & set(_words(statement)):
         return ""
     return f'"{pair.first_name}" says: "{statement}" {asked[0].upper()}{asked[1:]}'
 

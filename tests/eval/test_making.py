@@ -158,6 +158,11 @@ def test_the_template_leaves_a_blank_for_the_second_passage_and_says_what_kind_o
         '"Harbour Song" says: "Harbour Song is by the band ____." When was that band formed?'
     )
     assert compose_by_template("When was it formed?", pair) == "", "it does not ask for the second passage"
+    told = replace(SONG, text="A Kettle man wrote it: Harbour Song is by the band Copper Kettle.")
+    pair = LinkedPair(told, BAND, told.text.rindex("Copper"), len(told.text) - 1)
+    assert compose_by_template("When was Copper Kettle formed?", pair) == "", (
+        "the sentence gives the name away"
+    )
 
 
 @pytest.mark.parametrize(
