@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-import regex
 
 from corag.core.errors import DataError
 from corag.core.files import open_text
 from retrieval.records import KNOWN_FIELDS, NO_COLUMNS, TEXT_FIELDS, Columns
+from retrieval.table_dialect import SAMPLE, Dialect, OpenMarkError, find_dialect
 
-SAMPLE = 1000  # lines that the layout of a table is found out from
 _DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 _NO_DELIMITER = "\x1f"  # of a table with one column, whose texts may have any of the others
-_LONGEST_ROW = 2000  # lines of one quoted cell at most; more, and its closing mark is missing
+_LONGEST_ROW = 2000  # lines of one quoted cell, in a file that csv does not read as a whole
 
 
 @dataclass
@@ -32,26 +29,22 @@ class Layout:
     """How a text table is written.
 
     Attributes:
-        delimiter: between cells.
-        quoted: whether quotation marks enclose cells, as in CSV; else they are part of the text.
+        dialect: how its cells are written.
         names: of the columns, in order.
         header: whether the first row has them.
         guessed: whether the names are a guess.
         encoding: what is to be said of it, "" for UTF-8.
+        comments: how many lines above the header begin with "#".
         unquoted_rows: rows of a quoted table that were taken as they stand, since their marks do not close.
     """
 
-    delimiter: str
-    quoted: bool
+    dialect: Dialect
     names: tuple[str, ...]
     header: bool
     guessed: bool = False
     encoding: str = ""
+    comments: int = 0
     unquoted_rows: int = 0
-    broken: regex.Pattern[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.broken = _broken_cell(self.delimiter)
 
     @classmethod
     def of(cls, path: Path, columns: Columns, order: Sequence[str]) -> Layout:
@@ -61,10 +54,12 @@ class Layout:
         with open_text(path, lambda _: None, guesses.append) as stream:
             lines = [line for _, line in zip(range(SAMPLE), stream, strict=False)]
         if not any(line.strip() for line in lines):
-            return cls(",", True, ("text",), header=False)
+            return cls(Dialect(","), ("text",), header=False)
+        comments = _count_comments(lines, columns)
+        lines = lines[comments:]
         delimiter = _find_delimiter(lines, columns, order, tab_first=".tsv" in path.suffixes)
-        quoted = _is_quoted(lines, delimiter)
-        rows = [row for row in _split(lines, delimiter, quoted) if row]
+        dialect = find_dialect(lines, delimiter)
+        rows = [row for row in dialect.split(lines) if row]
         by_number = bool(columns.given) and all(name.isdecimal() for name in columns.given)
         if by_number:
             names = list(map(str, range(1, len(rows[0]) + 1)))
@@ -73,6 +68,7 @@ class Layout:
             # A name that the user gives is written as in the file.
             names = [_header_name(cell, columns) for cell in rows[0]]
             header, guessed = True, False
+            _refuse_repeated_names(path, names, columns)
         else:
             _refuse_unknown_header(path, rows, columns)
             guessed = len(order) != len(rows[0])
@@ -83,7 +79,7 @@ class Layout:
                 f"{path}: there is no column '{missing[0]}': expected one of those in its first row, which "
                 f"is {_quoted_cells(rows[0])}."
             )
-        return cls(delimiter, quoted, tuple(names), header, guessed, "; ".join(guesses))
+        return cls(dialect, tuple(names), header, guessed, "; ".join(guesses), comments)
 
     @classmethod
     def of_any_columns(cls, lines: Sequence[str], *, tab_first: bool) -> Layout:
@@ -91,9 +87,9 @@ class Layout:
 
         ``tab_first``: of two ways to cut it equally well, take tabs.
         """
-        sample = [*filter(str.strip, lines[:SAMPLE])]
-        delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if sample else ","
-        return cls(delimiter, not sample or _is_quoted(sample, delimiter), (), header=False)
+        sample, filled = lines[:SAMPLE], any(map(str.strip, lines[:SAMPLE]))
+        delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if filled else ","
+        return cls(find_dialect(sample, delimiter), (), header=False)
 
     @property
     def description(self) -> str:
@@ -101,8 +97,10 @@ class Layout:
         origin = (
             "by the header" if self.header else "a guess, there is no header" if self.guessed else "as named"
         )
-        cells = f"cells between {_DELIMITERS[self.delimiter]}" if len(self.names) > 1 else "one column"
-        marks = "enclose cells" if self.quoted else "are part of the text"
+        sign = _DELIMITERS.get(self.dialect.delimiter)
+        cells = f"cells between {sign}" if len(self.names) > 1 else "one column"
+        marks = "enclose cells" if self.dialect.quoted else "are part of the text"
+        guess = f" ({self.dialect_guess})" if self.dialect_guess else ""
         exceptions = (
             f" ({self.unquoted_rows:,} rows whose marks do not close were taken as they stand)"
             if self.unquoted_rows
@@ -110,57 +108,93 @@ class Layout:
         )
         columns = f"columns {', '.join(self.names)} ({origin})"
         encoding = f"{self.encoding}; " if self.encoding else ""
-        return f"{encoding}{cells}, quotation marks {marks}{exceptions}, {columns}"
+        comments = f", {self.comments:,} line(s) of '#' above are left out" if self.comments else ""
+        return f"{encoding}{cells}, quotation marks {marks}{guess}{exceptions}, {columns}{comments}"
+
+    @property
+    def dialect_guess(self) -> str:
+        """What was guessed of a table that csv does not read as it stands, "" if nothing was."""
+        if self.dialect.escaped:
+            return "a guess: a backslash makes the sign after it part of the text"
+        return "a guess: blanks before an opening mark are left out" if self.dialect.blanks else ""
 
 
-def split_rows(lines: Iterable[str], layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def split_rows(
+    lines: Iterable[str], layout: Layout, is_whole: Callable[[], bool]
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a table, also its header and blank ones, each with the number of its last line.
 
     A mark that is not closed where its row ends would swallow the rows after it up to the next one: the line
     that it is in is a row as it stands, which the layout counts.
+
+    Args:
+        lines: of the table.
+        layout: how it is written.
+        is_whole: whether :meth:`Dialect.reads_whole` holds for the table; asked when a mark is in doubt.
     """
     unread, again = iter(lines), deque[str]()
     waiting: list[str] = []  # the lines that the next row is made of
+    is_whole = cache(is_whole)
 
     def feed() -> Iterator[str]:
         while (line := again.popleft() if again else next(unread, None)) is not None:
             waiting.append(line)
-            if len(waiting) > _LONGEST_ROW:
-                raise _OpenMarkError
+            if len(waiting) > _LONGEST_ROW and not is_whole():
+                raise OpenMarkError
             yield line
 
-    number, reader = 0, _split(feed(), layout.delimiter, layout.quoted)
+    number, reader = 0, layout.dialect.split(feed())
     while True:
         try:
             row = next(reader, None)
-        except _OpenMarkError:
+        except OpenMarkError:
             row = []
         if row is None and not waiting:
             return
         taken, waiting[:] = waiting[:], []
-        if layout.quoted and _swallows(taken, layout):
+        if layout.dialect.quoted and _swallows(taken, layout) and not is_whole():
             again.extendleft(reversed(taken[1:]))
             taken = taken[:1]
-            row = next(_split(taken, layout.delimiter, quoted=False))
-            reader = _split(feed(), layout.delimiter, layout.quoted)
+            row = next(Dialect(layout.dialect.delimiter, quoted=False).split(taken))
+            reader = layout.dialect.split(feed())
             layout.unquoted_rows += 1
         number += len(taken)
         yield number, row or []
 
 
-class _OpenMarkError(Exception):
-    """A quotation mark that is closed nowhere near."""
-
-
 def _swallows(lines: Sequence[str], layout: Layout) -> bool:
     """Whether the lines of a row are rows by themselves, or a cell has text behind its closing mark."""
     if len(lines) == 1:  # where the columns may have any names, its cells may be of any number, too
-        return bool(layout.names) and '"' in lines[0] and layout.broken.match(lines[0]) is not None
-    if len(lines) > _LONGEST_ROW or not _is_strict(lines, layout.delimiter):
+        return bool(layout.names) and layout.dialect.breaks(lines[0])
+    if len(lines) > _LONGEST_ROW or not layout.dialect.closes(lines):
         return True
     # A text may have commas in any of its lines, but hardly as many tabs as a row.
-    tabs = len(layout.names) - 1
-    return layout.delimiter == "\t" and tabs > 0 and sum(line.count("\t") == tabs for line in lines) > 1
+    tabs = len(layout.names) - 1 if layout.dialect.delimiter == "\t" else 0
+    return tabs > 0 and sum(line.count("\t") == tabs for line in lines) > 1
+
+
+def _count_comments(lines: Sequence[str], columns: Columns) -> int:
+    """Return how many lines of "#" stand above a header with a column of text."""
+    count = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), 0)
+    names = columns.given or TEXT_FIELDS
+
+    def is_header(line: str) -> bool:
+        return any(
+            _header_name(cell, columns) in names
+            for sign in _DELIMITERS
+            for cell in next(csv.reader([line], delimiter=sign))
+        )
+
+    above = any(line.startswith("#") for line in lines[:count])
+    return count if above and is_header(lines[count]) and not any(map(is_header, lines[:count])) else 0
+
+
+def _refuse_repeated_names(path: Path, names: Sequence[str], columns: Columns) -> None:
+    for name, count in Counter(names).items():
+        if count > 1 and name in (columns.given or {*KNOWN_FIELDS, *TEXT_FIELDS}):
+            raise DataError(
+                f"{path}: {count} columns are named '{name}': expected one. Rename or remove the others."
+            )
 
 
 def _is_text_column(cell: str, columns: Columns) -> bool:
@@ -218,78 +252,12 @@ def _find_delimiter(lines: Sequence[str], columns: Columns, order: Sequence[str]
         return _NO_DELIMITER
 
     def alike(delimiter: str) -> tuple[float, int]:
-        counts = Counter(len(row) for row in _split(lines, delimiter, _is_quoted(lines, delimiter)) if row)
+        counts = Counter(len(row) for row in find_dialect(lines, delimiter).split(lines) if row)
         cells, rows = max(counts.items(), key=lambda item: (item[0] > 1, item[1]))
         return (rows / counts.total() if cells > 1 else 0.0), -candidates.index(delimiter)
 
     best = max(candidates, key=alike)
     return best if alike(best)[0] > 0.5 or (order and best in header) else _NO_DELIMITER
-
-
-def _broken_cell(delimiter: str) -> regex.Pattern[str]:
-    """Return what a line begins as if one of its cells has text behind its closing mark.
-
-    Such a mark is part of the text. Possessive, since a line may be long: Python's own module matches these
-    wrongly up to 3.11.4 (its issue 106052), as Debian 12 has it.
-    """
-    sign = re.escape(delimiter)
-    quoted = r'"[^"]*+(?:""[^"]*+)*+"'
-    return regex.compile(rf'(?:(?:{quoted}|(?!")[^{sign}]*+){sign})*+{quoted}(?!["\r\n]|{sign}|$)')
-
-
-def _is_quoted(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether quotation marks enclose cells: what cuts more of the first lines into rows alike.
-
-    Where that is a draw, the cells decide: for it speaks one with doubled marks, or with the delimiter,
-    against it text behind a closing mark, or a mark in a cell that has none around it. A table is quoted if
-    nothing speaks either way.
-    """
-    if not any('"' in line for line in lines):
-        return True
-    shares, counts = [], []
-    for quoted in (True, False):
-        widths = Counter(len(row) for row in _split(lines, delimiter, quoted) if row)
-        shares.append(max(widths.values()) / widths.total())
-        counts.append(widths.total())
-    if shares[0] != shares[1]:
-        return shares[0] > shares[1]
-    if counts[0] != counts[1]:
-        return _is_strict(lines, delimiter, cut=len(lines) == SAMPLE)
-    return sum(_quoting_evidence(line, delimiter) for line in lines) >= 0
-
-
-def _is_strict(lines: Sequence[str], delimiter: str, *, cut: bool = False) -> bool:
-    """Whether nothing but a delimiter follows a closing mark. ``cut``: the lines may end within a cell."""
-    try:
-        for _ in csv.reader(lines, delimiter=delimiter, strict=True):
-            pass
-    except csv.Error as error:
-        return cut and "unexpected end" in str(error)
-    return True
-
-
-def _quoting_evidence(line: str, delimiter: str) -> int:
-    """Return 1 if a line's marks enclose cells, -1 if they are part of its text, 0 if either may be."""
-    if '"' not in line:
-        return 0
-    if _broken_cell(delimiter).match(line):
-        return -1
-    cells = next(csv.reader([line], delimiter=delimiter))
-    plain = next(csv.reader([line], delimiter=delimiter, quoting=csv.QUOTE_NONE))
-    if len(cells) != len(plain) or any(cell[:1] == '"' and '""' in cell[1:-1] for cell in plain):
-        return 1
-    bare = [cell for cell in plain if cell[:1] != '"' and not cell.strip().isdecimal()]
-    if any('"' in cell for cell in bare):
-        return -1
-    # Cells that need no marks have them: either all have, or they are titles of songs.
-    return -1 if delimiter == "\t" and bare else 0
-
-
-def _split(lines: Iterable[str], delimiter: str, quoted: bool) -> Any:  # a csv.reader, with its line_num
-    csv.field_size_limit(sys.maxsize)  # the csv module refuses fields beyond 128 kB otherwise
-    if quoted:
-        return csv.reader(lines, delimiter=delimiter)
-    return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
 
 
 def _guess_names(rows: Sequence[Sequence[str]]) -> list[str]:

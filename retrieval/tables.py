@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,15 @@ def read_table(
 def _text_rows(path: Path, layout: Layout, take_strays: Callable[[int], None] | None) -> Iterator[Row]:
     """Stream the rows below the header."""
     width, header = len(layout.names), layout.header
+
+    def is_whole() -> bool:
+        with open_text(path, lambda _: None, lambda _: None) as stream:
+            return layout.dialect.reads_whole(islice(stream, layout.comments, None))
+
     with open_text(path, take_strays, lambda _: None) as stream:  # said in the layout's description
-        for number, row in split_rows(stream, layout):
+        lines = islice(stream, layout.comments, None)
+        for below, row in split_rows(lines, layout, is_whole):
+            number = layout.comments + below
             if row and header:
                 header = False
             elif len(row) == width:

@@ -1,4 +1,4 @@
-"""Files that stand beside what docling exported of them: each is read once, from the export."""
+"""Files that stand beside what docling exported of them: each is read once, from the better of the two."""
 
 from __future__ import annotations
 
@@ -7,33 +7,54 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from retrieval.documents.readers import docling
+from retrieval.documents.readers import READERS, docling
 
 _HASHED = (1 << 64) - 1  # docling keeps these bits of a SHA-256
 
 
 def find_originals(files: Mapping[str, Path]) -> dict[str, str]:
-    """Return the originals of docling's exports among some files, by name: each with a note on its export.
+    """Return which of some files are not read, by name: each with the name of what is read, and a note.
 
-    ``files``: by their names, relative and with "/". An export's original has the name that the export
+    These are the originals of docling's exports; and exports of files that have changed since then, or
+    without any text, where the file itself can be read. An export's original has the name that the export
     states, and the content whose hash it states; if there is no such file, the one of that name in the
-    export's folder.
+    export's folder. Another export is none.
+
+    Args:
+        files: by their names, relative and with "/".
     """
     by_name: defaultdict[str, list[str]] = defaultdict(list)
-    for name in files:
-        by_name[PurePosixPath(name).name].append(name)
-    originals: dict[str, str] = {}
-    for export, path in files.items():
-        origin = docling.read_origin(path) if export.lower().endswith(docling.ENDING) else None
-        if origin is None:
-            continue
-        filename, stated = origin
-        others = [name for name in by_name[filename] if name != export]
-        same = [name for name in others if stated is not None and _hash(files[name]) == stated]
-        beside = [name for name in others if PurePosixPath(name).parent == PurePosixPath(export).parent]
-        changed = "" if same or stated is None else "; it has changed since then: convert it again"
-        originals |= dict.fromkeys(same or beside, f"{export}{changed}")
-    return originals
+    origins = {}
+    for name, path in files.items():
+        is_json = name.lower().endswith(docling.ENDING)
+        if is_json and (origin := docling.read_origin(path)) is not None:
+            origins[name] = origin
+        elif not is_json:
+            by_name[PurePosixPath(name).name].append(name)
+    unread: dict[str, str] = {}
+    for export, (filename, stated) in origins.items():
+        same = [name for name in by_name[filename] if stated is not None and _hash(files[name]) == stated]
+        folder = PurePosixPath(export).parent
+        beside = [name for name in by_name[filename] if PurePosixPath(name).parent == folder]
+        originals = same or beside
+        changed = bool(beside) and not same and stated is not None
+        if not originals or not (changed or not _has_text(files[export])):
+            unread |= dict.fromkeys(originals, export)
+        elif any(_has_text(files[name]) for name in originals):
+            why = "the file has changed since its export" if changed else "its export gives no text"
+            unread[export] = f"{originals[0]} itself is read, since {why}: convert it again"
+        else:
+            note = "; it has changed since then: convert it again" if changed else ""
+            unread |= dict.fromkeys(originals, f"{export}{note}")
+    return unread
+
+
+def _has_text(path: Path) -> bool:
+    reader = READERS.get(path.suffix.lower())
+    try:
+        return reader is not None and bool(reader.parse(path.read_bytes(), "").blocks)
+    except Exception:  # noqa: BLE001 - a broken file fails anywhere in its format's library
+        return False
 
 
 def _hash(file: Path) -> int | None:

@@ -69,7 +69,8 @@ class DocumentListing:
         indexes: how many folders are indexes.
         closed: folders that cannot be opened.
         special: how many are no files to read to an end, such as named pipes.
-        originals: files that are read from what docling exported of them: the export's name, with a note.
+        originals: files that are read from what docling exported of them, and such exports that are left
+            out, each with a note: see :func:`retrieval.documents.exports.find_originals`.
     """
 
     files: tuple[DocumentFile, ...]

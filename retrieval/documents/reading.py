@@ -32,7 +32,7 @@ from retrieval.documents.document import Document, make_title
 from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
 from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.quality import describe_quality
-from retrieval.documents.readers import READERS
+from retrieval.documents.readers import READERS, docling
 from retrieval.documents.site import Site, Sites
 from retrieval.documents.unread import advise, list_unread
 from retrieval.index_manifest import CorpusFile, hash_documents
@@ -172,8 +172,20 @@ class DocumentCorpus:
         if refused := report.refused:
             notes.append(f"{len(refused):,} file(s) could not be read:{_listed(refused)}")
         if originals := self.listing.originals:
-            lines = [f"\n  {name}: {export}" for name, export in originals.items()]
-            notes.append(f"{len(lines):,} file(s) are read from docling's export of them:{_shortened(lines)}")
+            notes += [
+                f"{len(lines):,} {what}:{_shortened(lines)}"
+                for what, are_exports in (
+                    ("file(s) are read from docling's export of them", False),
+                    ("export(s) of docling are left out", True),
+                )
+                if (
+                    lines := [
+                        f"\n  {name}: {note}"
+                        for name, note in originals.items()
+                        if name.lower().endswith(docling.ENDING) == are_exports
+                    ]
+                )
+            ]
         if doubtful := [file for file in report.files if file.note]:
             notes.append(f"notes on {len(doubtful):,} file(s):{_listed(doubtful)}")
         if shortened := [file for file in report.files if file.left_out]:

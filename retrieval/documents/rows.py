@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from corag.core.encodings import decode
 from retrieval.documents.document import Document, Writer, clean, name_cells
@@ -26,8 +27,22 @@ def read_table_file(data: bytes, title: str) -> Document:
     writer.notes += [decoded.note] if decoded.note else []
     lines = clean(_WITHIN_ROWS.sub(" ", decoded.text)).splitlines(keepends=True)
     layout = Layout.of_any_columns(lines, tab_first="\t" in "".join(lines[:1]))
-    rows = (row for _, row in split_rows(lines, layout))
+    is_whole = partial(layout.dialect.reads_whole, lines)
+    unquoted: list[int] = []  # numbers of rows
+    rows: list[list[str]] = []
+    for _, row in split_rows(lines, layout, is_whole):
+        rows.append(row)
+        if layout.unquoted_rows > len(unquoted):
+            unquoted.append(len(rows))
     write_rows(writer, rows, "row {}".format, header_by_words=True)
+    if layout.dialect_guess or not layout.dialect.quoted:
+        guess = layout.dialect_guess or "a guess: they are part of the text"
+        writer.notes.append(f"quotation marks are read by {guess}")
+    if unquoted:
+        writer.notes.append(
+            f"{len(unquoted):,} row(s) whose quotation marks do not close were taken as they stand, row "
+            f"{unquoted[0]} first: a spreadsheet program may number the rows below it otherwise"
+        )
     return writer.document()
 
 

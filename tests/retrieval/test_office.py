@@ -387,7 +387,29 @@ def test_a_file_beside_its_export_is_read_from_the_export(scans: Path) -> None:
     export = orjson.loads((scans / "tr9.json").read_bytes())
     export["origin"]["binary_hash"] = 1
     (scans / "tr9.json").write_bytes(orjson.dumps(export))
+    left_out = (
+        "1 export(s) of docling are left out:\n  tr9.json: tr9.pdf itself is read, since the file has "
+        "changed since its export: convert it again"
+    )
+    assert report_on(scans) == (["Garbled tr8.", "Garbled tr9."], [left_out])
+    (scans / "tr9.pdf").write_bytes(pdf_bytes([[""]]))  # a scan: better the old export
     assert report_on(scans) == (texts, [f"{note}; it has changed since then: convert it again"])
+
+
+@pytest.mark.parametrize("body", ["bad", {"children": []}])
+def test_an_export_without_text_takes_no_place(body: object, scans: Path) -> None:
+    export = orjson.loads((scans / "tr9.json").read_bytes())
+    (scans / "tr9.json").write_bytes(orjson.dumps({**export, "body": body}))
+    texts, (note,) = report_on(scans)
+    assert texts == ["Garbled tr8.", "Garbled tr9."]
+    assert note.startswith("1 export(s) of docling are left out")
+
+
+def test_two_exports_that_name_each_other_are_both_read(tmp_path: Path) -> None:
+    for name, other in (("a", "b"), ("b", "a")):
+        item: dict[str, object] = {"label": "text", "text": f"Text of {name}.", "page": 1}
+        (tmp_path / f"{name}.json").write_bytes(docling_export(f"{other}.json", "application/json", [item]))
+    assert report_on(tmp_path) == (["Text of a.", "Text of b."], [])
 
 
 def test_an_export_in_another_folder_takes_the_place_of_the_file_that_it_was_made_of(scans: Path) -> None:
