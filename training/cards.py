@@ -16,7 +16,7 @@ from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import shared_text, withheld_name
+from corag.core.shared_values import NOT_SHARED, shared_error, shared_text, withheld_name
 from corag.generation.adapters import TRAINING
 from eval.tables.conditions import describe_conditions
 from eval.tables.formats import to_markdown
@@ -128,7 +128,8 @@ def _figure(value: Any) -> str:
 
 def chains_card(name: str, licence: str, folder: Path, lacking: int) -> str:
     """Write the card of sampled chains. ``lacking``: questions that were asked and are not in the folder."""
-    manifest, rows = shared_manifest(Manifest.read(folder)), read_chains([folder])
+    manifest = shared_manifest(Manifest.read(folder))
+    rows = [replace(each, error=shared_error(each.error)) for each in read_chains([folder])]
     head = _front(licence, tags=["corag", "chain-of-retrieval"], task_categories=["question-answering"])
     of_all = f" of {len(rows) + lacking:,}" if lacking else ""
     lines = [
@@ -173,7 +174,12 @@ def run_card(name: str, licence: str, folder: Path) -> str:
 def _table(folders: Mapping[str, Path]) -> str:
     """Return the table of some runs. What they were made with is told as others may read it."""
     manifests = {name: shared_manifest(Manifest.read(folder)) for name, folder in folders.items()}
-    table = replace(table_of_runs(folders), conditions=describe_conditions(manifests))
+    table = table_of_runs(folders)
+    summaries = [
+        replace(each, first_error="", reasons={NOT_SHARED: each.failed} if each.failed else {})
+        for each in table.summaries
+    ]
+    table = replace(table, summaries=summaries, conditions=describe_conditions(manifests))
     return shared_text(to_markdown(table))
 
 

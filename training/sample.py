@@ -25,6 +25,7 @@ from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.manifest import CHAINS
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import Shard
+from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import OPENED_ALIASES, Setup, check_setup, require_abilities
@@ -182,8 +183,13 @@ def chain_settings(
 
 
 def _run_notes(config: SampleRunConfig) -> dict[str, Any]:
-    names = {"questions": config.questions, "batch_size": config.batch_size, "shard": config.shard}
-    return environment() | names | {"model": asdict(config.model), "retriever": asdict(config.retriever)}
+    names: dict[str, Any] = {
+        "questions": config.questions,
+        "batch_size": config.batch_size,
+        "shard": config.shard,
+    }
+    names |= {"model": asdict(config.model), "retriever": asdict(config.retriever)}
+    return environment() | names | {"from_hub": names_on_hub(config.model, config.retriever)}
 
 
 def _count_chains(row: Row) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,18 @@ import orjson
 from corag.core.errors import ConfigError
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.hub_files import is_repository_name
-from corag.core.option_names import Mark, marked
-from corag.core.runs.folder import TRACES, read_lines
+from corag.core.option_names import FREE_MAPPING, Mark, marked
+from corag.core.runs.folder import read_lines
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.shards import SHARD
-from corag.core.shared_values import shared_options, shared_text, shared_value
+from corag.core.shared_values import (
+    Sections,
+    shared_error,
+    shared_name,
+    shared_options,
+    shared_origin,
+    shared_value,
+)
 from corag.core.yaml_files import plain
 from corag.generation.adapter_weights import CONFIG
 from corag.generation.adapters import TRAINING, read_manifest
@@ -29,34 +36,45 @@ from training.sampling import SampleConfig
 
 # The default model is shipped as one file; its adapters name it as the hub does.
 DEFAULT_ON_HUB = f"HuggingFaceTB/{DEFAULT_MODEL}"
-_SECTIONS: Mapping[str, type[Any]] = {
+_SECTIONS: Sections = {
     **{name: method.config for name, method in METHODS.items()},
     "sample": SampleConfig,
     "model": ModelConfig,
     "retriever": RetrieverConfig,
+    "trainer": FREE_MAPPING,
+    "more": FREE_MAPPING,
+    "questions": Mark.PUBLIC,  # a file's hash or a data set's name
 }
 # Of a start; the rest, such as the command line and the workers' hosts, is this machine's own.
 _SHARED_OF_START = (
     "started", "git_commit", "python", "versions", "batch_size", "scorer", "recall_at", "shard", "asked",
     "synthetic", "aliases", "corpus", "trained_for", "model", "retriever",
-    "resumed_from",
+    "resumed_from", "from_hub",
 )  # fmt: skip
 _SHARED_OF_MACHINE = ("platform", "cores", "gpus")
 
 
 def shared_manifest(manifest: Manifest) -> Manifest:
     """Return a run's or chains' manifest as others may read it."""
-    settings = shared_value(manifest.settings, _SECTIONS)
+    on_hub = _names_on_hub(*(each.record for each in manifest.starts))
+    settings = shared_value(manifest.settings, _SECTIONS, on_hub)
     if manifest.method in METHODS:
         config = METHODS[manifest.method].config
-        settings["options"] = shared_options(manifest.options, config, _SECTIONS)
+        settings["options"] = shared_options(manifest.options, config, _SECTIONS, on_hub)
     return replace(
         manifest, settings=settings, starts=[_shared_start(each.record) for each in manifest.starts]
     )
 
 
-def _shared_start(record: Mapping[str, Any]) -> Start:
-    kept = shared_value({name: record[name] for name in _SHARED_OF_START if name in record}, _SECTIONS)
+def _names_on_hub(*starts: Mapping[str, Any]) -> set[str]:
+    return {name for start in starts for name in start.get("from_hub", ()) if is_repository_name(name)}
+
+
+def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> Start:
+    known = {name: record[name] for name in _SHARED_OF_START if name in record}
+    kept = shared_value(known, _SECTIONS, {*on_hub, *_names_on_hub(record)})
+    if "synthetic" in record:
+        kept["synthetic"] = shared_origin(record["synthetic"])
     if machine := record.get("machine"):
         kept["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
     if "questions" in record:
@@ -67,18 +85,28 @@ def _shared_start(record: Mapping[str, Any]) -> Start:
 def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
     """Return how an adapter was made (training.json) as others may read it. ``base``: its model's name."""
     shared: dict[str, Any] = shared_value(
-        {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS
+        {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS, (base,)
     )
     if manifest["settings"]["base"]["name"] != "default":
         shared["settings"]["base"]["name"] = base
     starts = manifest.get("starts") or [manifest.get("start", {})]  # one, in manifests of before
-    return shared | {"starts": [dict(_shared_start(each).record) for each in starts]}
+    return shared | {"starts": [dict(_shared_start(each, (base,)).record) for each in starts]}
 
 
 def shared_adapter_settings(folder: Path) -> dict[str, Any]:
     """Return adapter_config.json as others may read it, with the base's name on the hub."""
-    settings: dict[str, Any] = shared_value(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
-    return settings | {"base_model_name_or_path": base_on_hub(folder)}
+    own = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    patterns = {name: own[name] for name in own if name.endswith(("modules", "_pattern", "_parameters"))}
+    settings: dict[str, Any] = shared_value(own)
+    return settings | patterns | {"base_model_name_or_path": base_on_hub(folder)}
+
+
+def shared_tokenizer_settings(file: Path) -> dict[str, Any]:
+    """Return tokenizer_config.json without the places that it was read from."""
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    return {
+        name: value for name, value in settings.items() if name != "name_or_path" and name[-5:] != "_file"
+    }
 
 
 def base_on_hub(folder: Path) -> str:
@@ -91,8 +119,9 @@ def base_on_hub(folder: Path) -> str:
         name = str(json.loads((folder / CONFIG).read_text("utf-8")).get("base_model_name_or_path") or "")
     else:
         name = str(manifest["settings"]["base"]["name"])
-    shared: str = DEFAULT_ON_HUB if name == "default" else shared_value(name)
-    if not is_repository_name(shared):
+    shared = DEFAULT_ON_HUB if name == "default" else shared_name(name, (name,))
+    # A relative path may look like a name; it was given where the adapter was trained, often above it.
+    if not is_repository_name(shared) or any((each / name).is_dir() for each in folder.absolute().parents):
         raise ConfigError(
             f"the adapter '{folder}' was trained on '{name}', a folder of this machine: others need its name "
             f"on the hub. Write that into its {CONFIG if manifest is None else TRAINING}."
@@ -100,20 +129,25 @@ def base_on_hub(folder: Path) -> str:
     return shared
 
 
-def shared_lines(folder: Path) -> Path | bytes:
-    """Return the lines of a run or of chains: the file, or what others may read of it if a question failed.
+def shared_lines(folder: Path) -> bytes:
+    """Return the lines of a run or of chains as others may read them: of each question the last one.
 
-    A failed question's message may name servers and files.
+    Earlier ones failed. Messages name servers and files, what made a question names a model's folder.
     """
-    lines = read_lines(folder).values()
-    if not any(line.failed for line in lines):
-        return folder / TRACES
     shared = []
-    for line in lines:
+    for line in read_lines(folder).values():
         record = orjson.loads(line.text)
-        error = shared_text(record["error"])
-        shared.append(orjson.dumps(record | {"error": error}) + b"\n" if line.failed else line.text)
+        question = record.get("question")
+        changed = {"error": shared_error(record["error"])} if line.failed else {}
+        if isinstance(question, dict) and (origin := question.get("synthetic")):
+            changed["question"] = question | {"synthetic": shared_origin(origin)}
+        shared.append(orjson.dumps(record | changed) + b"\n" if changed else line.text)
     return b"".join(shared)
+
+
+def most_asked(folder: Path) -> int:
+    """Return how many questions the start that asked the most of them asked; 0 if that is not known."""
+    return max(each.asked for each in Manifest.read(folder).starts)
 
 
 def unanswered(folder: Path) -> int:
@@ -127,8 +161,9 @@ def unanswered(folder: Path) -> int:
             f"'{folder}' is one shard of a run: join all of them with 'corag join' and share that."
         )
     # Of a joined run the starts are those of its shards, which joining found whole.
-    last = Manifest.read(folder).last
-    return 0 if last.record.get("shard") else max(0, last.asked - len(read_lines(folder)))
+    if Manifest.read(folder).last.record.get("shard"):
+        return 0
+    return max(0, most_asked(folder) - len(read_lines(folder)))
 
 
 def run_options(manifest: Manifest) -> dict[str, Any]:
@@ -137,11 +172,12 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
     What was only on the machine of the run has a value that is refused until another is given. Questions and
     index are left out: everybody has their own.
     """
-    record, method = shared_manifest(manifest).last.record, manifest.method
+    shared_run, method = shared_manifest(manifest), manifest.method
+    record = shared_run.last.record
     options: dict[str, Any] = {"method": [method]}
     if method in METHODS:
         kind: Any = METHODS[method].config
-        shared = shared_options(manifest.options, kind)
+        shared = shared_run.options
         preset = manifest.options.get("preset")
         base = kind(preset=preset) if preset else kind()
         section = {"preset": preset} if preset and preset != getattr(kind(), "preset", "") else {}

@@ -28,10 +28,12 @@ from eval.tables.runs import Runs
 from training.cards import adapter_card, chains_card, run_card
 from training.shared_records import (
     base_on_hub,
+    most_asked,
     run_options,
     shared_adapter_settings,
     shared_lines,
     shared_manifest,
+    shared_tokenizer_settings,
     shared_training,
     unanswered,
 )
@@ -152,6 +154,8 @@ def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
             "command that trained it again."
         )
     files[CONFIG] = _json(shared_adapter_settings(folder))
+    if (tokenizer := folder / "tokenizer_config.json").is_file():
+        files[tokenizer.name] = _json(shared_tokenizer_settings(tokenizer))
     shared = None if training is None else shared_training(training, base)
     if shared is not None:
         files[TRAINING] = _json(shared)
@@ -185,7 +189,7 @@ def _row_files(folder: Path, kind: Kind, config: PushConfig) -> tuple[dict[str, 
 def _check_finished(run: Path) -> int:
     """Return 0 for a run that has all its questions. Raises :class:`ConfigError` for another."""
     if lacking := unanswered(run):
-        asked = Manifest.read(run).last.asked
+        asked = most_asked(run)
         raise ConfigError(
             f"the run '{run}' has {asked - lacking:,} of {asked:,} questions, and what is answered first is "
             "easier than the rest: give its command again, which goes on, and then share it."

@@ -22,6 +22,7 @@ from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
+from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
 from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file
@@ -248,6 +249,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "model": asdict(config.model),
         "trained_for": trained_for(config.model.adapter, config.model.name),
         "retriever": asdict(config.retriever),
+        "from_hub": names_on_hub(config.model, config.retriever),
         "batch_size": config.batch_size,
         "questions": config.questions,
         "scorer": config.scorer,

@@ -25,6 +25,7 @@ from corag.core.runs.folder import ANOTHER_OUT, RunFolder, read_rows
 from corag.core.runs.manifest import MADE_QUESTIONS
 from corag.core.runs.rows import SavedRow
 from corag.core.seeds import derive_seed, stable_hash
+from corag.core.shared_values import names_on_hub, origin_name
 from corag.core.text import normalize_as_squad
 from corag.core.types import GoldHop, Passage, Question
 from corag.generation.config import ModelConfig
@@ -87,8 +88,9 @@ class MakingConfig(Options):
     @property
     def made_by(self) -> str:
         """What every record says of its origin."""
-        adapter = f" with adapter {self.model.adapter}" if self.model.adapter else ""
-        return f"made by corag questions with {self.model.name}{adapter}"
+        on_hub = names_on_hub(self.model)
+        model, adapter = (origin_name(each, on_hub) for each in (self.model.name, self.model.adapter))
+        return f"made by corag questions with {model}{f' with adapter {adapter}' if adapter else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ def test_runs_and_tables_of_made_questions_say_that_they_are_synthetic(
     answering = ["run", "--questions", config.out, "--method", "closed_book", "--llm", config.model.name]
     assert main([*answering, "--model.backend", "python", "--out", str(tmp_path / "runs")]) == 0
     shown = capsys.readouterr().out
-    mark = f"synthetic, made by corag questions with {config.model.name}"
+    mark = f"synthetic, made by corag questions with {Path(config.model.name).name}"
     assert f"Questions: {mark}" in " ".join(shown.split())
     manifest = Manifest.read(tmp_path / "runs/closed_book")
     assert mark.endswith(manifest.last.synthetic) and manifest.last.synthetic

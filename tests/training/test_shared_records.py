@@ -17,14 +17,17 @@ from corag.core.errors import ConfigError
 from corag.core.help import descriptions
 from corag.core.option_names import Mark, kinds_of, marks_of
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import shared_options, shared_value
+from corag.core.shared_values import names_on_hub, shared_options, shared_origin, shared_value
 from corag.core.types import Question
 from corag.generation.adapters import SHIPPED
 from corag.generation.config import ModelConfig
 from eval.experiment.run import RunConfig
+from eval.making.run import MakingConfig
+from retrieval.config import RetrieverConfig
 from tests.eval.runs import make_run, row
 from tests.messages import raises_message
 from training.shared_records import run_options, shared_lines, shared_manifest, shared_training
+from training.sharing import PushConfig, prepare_upload
 
 ROOT = Path(__file__).parents[2]
 SPEAKS_OF = re.compile(
@@ -100,6 +103,9 @@ def test_keys_that_name_a_secret_are_left_out_of_free_mappings() -> None:
 def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
     manifest = json.loads((Path(SHIPPED[name]) / "training.json").read_text())
     shared = shared_training(manifest, "me/x")
+    adapter = manifest["settings"]["options"].get("adapter")
+    if adapter and "/" in adapter["name"]:
+        adapter["name"] = "not-shared:adapter"
     assert shared["settings"] == manifest["settings"] and shared["result"] == manifest["result"]
     (start,) = shared["starts"]
     assert "command" not in start and start["versions"] == manifest["start"]["versions"]
@@ -154,13 +160,109 @@ def test_a_shared_run_of_a_local_model_is_not_run_with_another_one_by_mistake(tm
     assert config.model.name == "Qwen/Qwen3-8B" and not config.model.adapter, "which was for the other model"
 
 
-def test_the_errors_of_failed_questions_name_no_server(tmp_path: Path) -> None:
+def uploaded(folder: Path) -> str:
+    """All that 'corag push' would write of a run."""
+    files = prepare_upload(PushConfig(str(folder), "me/x")).files.values()
+    return "\n".join((each if isinstance(each, bytes) else each.read_bytes()).decode() for each in files)
+
+
+def test_the_errors_of_failed_questions_are_shared_without_their_messages(tmp_path: Path) -> None:
     failed = replace(
-        row(ADA, None), error="BackendError: http://10.0.0.7:8000 is gone ('/home/maria/log.txt')."
+        row(ADA, None), error="BackendError: gpu7.corp:8000 is gone ('/home/maria smith/log.txt').\nTraceback"
     )
-    run = make_run(tmp_path / "run", [failed])
-    lines = shared_lines(run)
-    assert (
-        isinstance(lines, bytes)
-        and json.loads(lines)["error"] == "BackendError: (a server) is gone ('log.txt')."
+    text = uploaded(make_run(tmp_path / "run", [failed]))
+    assert "BackendError (its message is not shared)" in text
+    assert not any(each in text for each in ("gpu7", "maria", "smith", "Traceback"))
+
+
+def test_a_failure_that_was_answered_later_is_not_shared(tmp_path: Path) -> None:
+    failed = replace(row(ADA, None), error="BackendError: http://10.0.0.7:8000 is gone ('/home/maria').")
+    run = make_run(tmp_path / "run", [failed, row(ADA, "Orvale", ["p1"])])
+    assert [json.loads(line)["error"] for line in shared_lines(run).splitlines()] == [""]
+
+
+@pytest.mark.parametrize("model", [HOME, "models/maria/tuned", "maria@gpu7:8000"])
+def test_what_made_questions_is_shared_without_the_models_folder(model: str, tmp_path: Path) -> None:
+    origin = f"made by corag questions with {model} with adapter default"
+    rows = [row(replace(ADA, synthetic=origin), "Orvale", ["p1"])]
+    text = uploaded(make_run(tmp_path / "run", rows, synthetic=origin))
+    assert "maria" not in text and text.count("made by a program") >= 2
+
+
+def test_questions_that_are_made_name_no_folder_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/tuned").mkdir(parents=True)
+    files = {"index": "idx", "out": "q.jsonl"}
+    made = MakingConfig(**files, model=ModelConfig(name="models/tuned", adapter="/home/maria/towns"))
+    assert made.made_by == "made by corag questions with tuned with adapter towns"
+    made = MakingConfig(**files, model=ModelConfig(name="Qwen/Qwen3-8B"))
+    assert shared_origin(made.made_by) == "made by corag questions with hub:Qwen/Qwen3-8B"
+
+
+def test_relative_folders_are_withheld_wherever_the_push_is_made(tmp_path: Path) -> None:
+    model = {"name": "models/maria/tuned", "adapter": "maria/towns", "engine": {"x-api-key": "K", "depth": 2}}
+    searched = {"index": ["clients/maria/minutes", "maria.corp:81"], "url": [], "encoder": "intfloat/e5"}
+    settings = {"prompts": ["../maria/layout.txt v1 0123456789abcdef"]}
+    rows, start = [row(ADA, "Orvale", ["p1"])], {"model": model, "retriever": searched}
+    text = uploaded(make_run(tmp_path / "run", rows, settings, **start))
+    assert "maria" not in text and '"K"' not in text and "intfloat/" not in text, (
+        "nobody noted that it is a name"
     )
+    assert "not-shared:tuned" in text and "not-shared:layout.txt v1" in text
+    text = uploaded(make_run(tmp_path / "other", rows, settings, from_hub=["intfloat/e5"], **start))
+    assert "encoder: intfloat/e5" in text
+
+
+def test_a_run_notes_which_of_its_names_are_the_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models/tuned").mkdir(parents=True)
+    searched = RetrieverConfig(encoder="intfloat/e5", index=["/indexes/a"])
+    assert names_on_hub(ModelConfig(name="models/tuned"), searched) == ["intfloat/e5"]
+    assert names_on_hub(ModelConfig(backend="server", name="a/theirs", urls=("http://a:1",))) == [], (
+        "a server's own folder"
+    )
+
+
+def test_a_part_of_the_questions_asked_later_does_not_make_a_run_finished(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", [row(ADA, "Orvale", ["p1"])], asked=24)
+    make_run(tmp_path / "run", [], asked=1)
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(tmp_path / "run"), "me/x"))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["x-api-key", "apikey", "apiKey", "API_KEY", "api_keys", "Authorization", "passwd", "bearer", "hfToken"],
+)
+def test_no_spelling_of_a_secret_is_shared(key: str) -> None:
+    shared = shared_options({"engine": {key: "K", "max_tokens": 5, "note": "to me@x:1"}}, ModelConfig)
+    assert shared == {"engine": {"max_tokens": 5, "note": "not-shared:a text"}}
+    assert shared_value({"of another version": {key: "K"}}) == {"of another version": {}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gpu01:8000", "10.0.0.7:80", "maria@gpu7:80", "\\\\maria\\share\\x", "file:/home/maria/x", "a maria/x"],
+)
+def test_places_of_every_spelling_are_withheld(text: str) -> None:
+    shared = shared_options({"name": text}, ModelConfig)["name"]
+    assert shared in ("not-shared:a server", "not-shared:x")
+
+
+def test_an_adapters_tokenizer_says_not_where_it_lay(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B"}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"x")
+    settings = {"name_or_path": HOME, "vocab_file": HOME, "chat_template": "/no_think {{ a/b }}"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    shared = prepare_upload(PushConfig(str(tmp_path), "me/x")).files["tokenizer_config.json"]
+    assert isinstance(shared, bytes) and json.loads(shared) == {"chat_template": "/no_think {{ a/b }}"}
+
+
+def test_an_adapter_of_a_relative_model_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "models/tuned").mkdir(parents=True)
+    (folder := tmp_path / "adapters/towns").mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "models/tuned"}))
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(folder), "me/x"))
