@@ -138,7 +138,7 @@ def shared_lines(folder: Path) -> bytes:
     for line in read_lines(folder).values():
         record = orjson.loads(line.text)
         question = record.get("question")
-        changed = {"error": shared_error(record["error"])} if line.failed else {}
+        changed: dict[str, Any] = {"error": shared_error(record["error"])} if line.failed else {}
         if isinstance(question, dict) and (origin := question.get("synthetic")):
             changed["question"] = question | {"synthetic": shared_origin(origin)}
         shared.append(orjson.dumps(record | changed) + b"\n" if changed else line.text)
