@@ -270,13 +270,20 @@ def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
 def last_checkpoint(out: Path) -> str | None:
     """Return the newest whole checkpoint of an interrupted training.
 
-    transformers writes trainer_state.json last, so a checkpoint without it is torn.
+    transformers writes trainer_state.json last, so a checkpoint without it, or with a part of it, is torn.
     """
     checkpoints = sorted(
         (out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
     )
-    whole = [path for path in checkpoints if (path / "trainer_state.json").is_file()]
-    return str(whole[-1]) if whole else None
+    return next((str(path) for path in reversed(checkpoints) if _is_json(path / "trainer_state.json")), None)
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def describe_checkpoint_size(trainer: Any, out: Path) -> str:

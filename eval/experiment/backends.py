@@ -133,7 +133,7 @@ def _check_folders(model: ModelConfig) -> None:
     if model.engine_kind.takes_urls or model.backend == "python":
         return
     if Path(model.name).is_dir():
-        model_folder(model.name)
+        model_folder(model.name, weights=False)
     if model.adapter and not is_hub_name(model.adapter):
         require_adapter(adapter_folder(model.adapter))
 

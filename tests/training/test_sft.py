@@ -505,11 +505,11 @@ def test_rows_of_like_length_are_batched_together(options: Options) -> None:
 
 def test_only_whole_checkpoints_are_gone_on_from(tmp_path: Path) -> None:
     assert last_checkpoint(tmp_path) is None
-    for step, whole in ((4, True), (10, True), (12, False)):
+    for step, state in ((4, "{}"), (10, "{}"), (12, None), (14, ""), (16, '{"epoch": 1')):
         (tmp_path / f"checkpoints/checkpoint-{step}").mkdir(parents=True)
         (tmp_path / f"checkpoints/checkpoint-{step}/adapter_model.safetensors").touch()
-        if whole:
-            (tmp_path / f"checkpoints/checkpoint-{step}/trainer_state.json").touch()
+        if state is not None:
+            (tmp_path / f"checkpoints/checkpoint-{step}/trainer_state.json").write_text(state)
     assert Path(last_checkpoint(tmp_path) or "").name == "checkpoint-10"
 
 

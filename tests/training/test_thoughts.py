@@ -182,7 +182,9 @@ def test_thoughts_are_sampled_described_and_made_rows_also_beside_chains(tmp_pat
     write_thoughts(thoughts, [QUESTION, replace(QUESTION, id="q2"), other])
     found = describe(read_chains([thoughts]))
     assert (found.thoughts, found.reasoned, found.stopped) == (8, 2, {"answer": 2})
-    assert next(found.lines()).startswith("questions 3, failed 0, with thoughts 2; thoughts 8")
+    assert next(found.lines()).startswith(
+        "questions 3, failed 0, with thoughts 2, of which 2 reach the answer"
+    )
     assert load_ircot_options([thoughts]) == IRCOT
     write = lambda folders, name, config: asyncio.run(  # noqa: E731
         write_rows(folders, tmp_path / name, WordRetriever(WORLD), renderer, config)
