@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from corag.core.encodings import decode
 from corag.core.words import line_joint
@@ -17,6 +17,8 @@ _FILLED = 0.7  # of the usual width: a shorter line was ended by its writer
 _LONGEST_TITLE = 80  # characters of a first line
 _CLOSING = ")]\"'\u201d\u2019\u00bb"  # marks that a heading may end in
 _LAST_LETTERS, _FIRST_LETTERS = re.compile(r"[^\W\d_]+$"), re.compile(r"[^\W\d_]+")
+_ENDS = ".!?\u2026\u3002\uff01\uff1f\u061f\u0964"  # of sentences
+_FIELD = re.compile(r"[^:]{1,40}:\s|.*[|@\t]")  # "From: Ada", a row of a table
 _ITEM = re.compile(r"\s*(?:[-*•–·▪◦]|\(?\w{1,2}[.)]|\d+(?:\.\d+)+\.?)\s")  # or a numbered heading
 
 
@@ -41,10 +43,10 @@ def read_text(data: bytes, title: str) -> Document:
 
 
 def find_heading(lines: Sequence[str]) -> int | None:
-    """Return where a text's heading is: a short first line by itself, with text after it; None if nowhere.
+    """Return where a text's heading is: a short first line by itself, with prose after it; None if nowhere.
 
-    No sentence, salutation or entry of a list is one: it does not end in a mark, and has more letters than
-    digits, as a date has not.
+    No sentence, salutation, field or entry of a list is one: it does not end in a mark, and has more letters
+    than digits, as a date has not. Nor is the first of several records or parts: see :func:`_is_prose`.
 
     >>> find_heading(["Fire safety", "", "Know the exits."]), find_heading(["Dear Ms Orm,", "", "Thanks."])
     (0, None)
@@ -57,7 +59,20 @@ def find_heading(lines: Sequence[str]) -> int | None:
     marked = unicodedata.category(line[-1]).startswith("P") and line[-1] not in _CLOSING
     if len(line) > _LONGEST_TITLE or letters <= digits or marked or _ITEM.match(line):
         return None
-    return place if any(any(map(str.isalnum, each)) for each in lines[place + 1 :]) else None
+    return place if not _FIELD.match(line) and _is_prose(lines[place + 1 :], line.split()[0]) else None
+
+
+def _is_prose(lines: Sequence[str], word: str) -> bool:
+    """Whether a third of the paragraphs end as sentences do, and none of the others begins with a word."""
+    prose, others = 0, 0
+    for filled, group in groupby(lines, key=lambda line: any(map(str.isalnum, line))):
+        if filled:
+            paragraph = [*group]
+            ends = paragraph[-1].rstrip().rstrip(_CLOSING).endswith(tuple(_ENDS))
+            if not ends and paragraph[0].split()[0] == word:
+                return False
+            prose, others = prose + ends, others + (not ends)
+    return prose > 0 and 2 * prose >= others
 
 
 def unbroken_words(lines: Sequence[str]) -> frozenset[str]:

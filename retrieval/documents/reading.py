@@ -41,7 +41,7 @@ from retrieval.records import OddRecordError
 from retrieval.sifting import CorpusReport, FileReport
 from retrieval.store import STORE_FILES, PassageStore
 
-READING = "8"
+READING = "9"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""
 
 FILES = "documents.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,15 @@ from retrieval.documents.document import Document, Writer, describe_unread, stat
 _HIDDEN, _EDGES = "hidden slides", "page headers and footers"
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
 _SLIDES = "ppt/_rels/presentation.xml.rels"  # names the slides
-_PARTS = re.compile(r"ppt/(slides|notesSlides)/[^/]+\.xml$")
-_ROOTS = {"slides": "sld", "notesSlides": "notes"}
+_PARTS = re.compile(r"ppt/(slides|notesSlides|slideLayouts)/[^/]+\.xml$")
+_ROOTS = {"slides": "sld", "notesSlides": "notes", "slideLayouts": "sldLayout"}
+_RELATIONS = re.compile(r"ppt/slides/_rels/[^/]+\.rels$")  # name the layout and the notes of a slide
+_OFFICE = "http://schemas.openxmlformats.org"
+_ONLY_LAYOUT = (
+    f'<Relationships xmlns="{_OFFICE}/package/2006/relationships"><Relationship Id="rId1" '
+    f'Type="{_OFFICE}/officeDocument/2006/relationships/slideLayout" Target="../slideLayouts/{{0}}"/>'
+    "</Relationships>"
+)
 _EMPTY = (  # such a part without shapes
     '<p:{0} xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"><p:cSld><p:spTree><p:nvGrpSpPr/>'
     "<p:grpSpPr/></p:spTree></p:cSld></p:{0}>"
@@ -44,6 +52,10 @@ def read_presentation(data: bytes, title: str) -> Document:
         if problem := broken.get(slide.part.partname[1:]):
             unread[place] = problem
             continue
+        if problem := broken.get(_relations_of(slide.part.partname[1:])):
+            unread[f"layout and notes of {place}"] = problem
+        if problem := broken.get(slide.slide_layout.part.partname[1:]):
+            unread[f"layout of {place}"] = problem
         if slide.has_notes_slide and (problem := broken.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {place}"] = problem
         if slide.element.get("show") == "0":
@@ -65,8 +77,11 @@ def _open(data: bytes) -> tuple[Any, dict[str, str]]:
 
     try:
         presentation = Presentation(io.BytesIO(data))
-        list(presentation.slides)  # it opens without those that are missing, and fails here
-        return presentation, {}
+        for slide in presentation.slides:  # it opens without those that are missing, and fails here
+            _ = slide.slide_layout
+        if not _missing_parts(data):
+            return presentation, {}
+        damage = "parts are missing"
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
         damage = reason(error)
     try:
@@ -81,19 +96,46 @@ def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
     broken: dict[str, str] = {}
     file = io.BytesIO()
     with ZipFile(io.BytesIO(data)) as archive, ZipFile(file, "w", ZIP_DEFLATED) as repaired:
-        listed = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
-        names = dict.fromkeys([*archive.namelist(), *(f"ppt/{name.decode()}" for name in listed)])
+        names = [*archive.namelist(), *_missing_parts(data)]
+        layouts = sorted(name.rpartition("/")[2] for name in names if _is_layout(name))
         for name in names:
-            kind = _PARTS.match(name)
+            kind, relations = _PARTS.match(name), _RELATIONS.match(name)
             try:
                 content = archive.read(name)
-                if kind:
+                if kind or relations:
                     etree.fromstring(content)
             except Exception as error:  # noqa: BLE001 - as above
                 broken[name] = reason(error)
                 content = _EMPTY.format(_ROOTS[kind[1]]).encode() if kind else b""
+                if relations and layouts:
+                    content = _ONLY_LAYOUT.format(layouts[0]).encode()
             repaired.writestr(name, content)
     return file.getvalue(), broken
+
+
+def _missing_parts(data: bytes) -> list[str]:
+    """Return the parts of slides that are named in a presentation but are not there."""
+    with ZipFile(io.BytesIO(data)) as archive:
+        there = set(archive.namelist())
+        listed = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
+        slides = [f"ppt/{name.decode()}" for name in listed]
+        relations = [_relations_of(name) for name in slides]
+        notes = []
+        for name in there.intersection(relations):
+            with contextlib.suppress(Exception):  # what is damaged is found when it is repaired
+                notes += re.findall(rb'Target="(?:\.\.|/ppt)/(notesSlides/[^"]+)"', archive.read(name))
+    named = [*slides, *relations, *(f"ppt/{name.decode()}" for name in notes)]
+    return [name for name in dict.fromkeys(named) if name not in there]
+
+
+def _relations_of(part: str) -> str:
+    folder, _, name = part.rpartition("/")
+    return f"{folder}/_rels/{name}.rels"
+
+
+def _is_layout(name: str) -> bool:
+    kind = _PARTS.match(name)
+    return kind is not None and kind[1] == "slideLayouts"
 
 
 def _write_slide(writer: Writer, slide: Any, place: str) -> int:

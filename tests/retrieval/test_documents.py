@@ -406,6 +406,21 @@ def test_a_first_line_by_itself_is_a_texts_title(beginning: str, title: str, tmp
     assert (alone.title, alone.text) == ("f 12", "Fire safety"), "nothing stands below it"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The mayor of Orvale is Ada Petrel\n\nThe mayor of Ostra is Bob Orm\n\nThe mayor of Rill is Cid\n",
+        "From: Ada Orm <a@b.c>\n\nHello Bob.\n",
+        "| a | b |\n\nIt began.\n",
+        "SELECT name FROM t\n\nSELECT x FROM y\n",
+        "Chapter 1\n\nIt began.\n\nChapter 2\n\nIt ended.\n",
+    ],
+)
+def test_the_first_of_several_records_is_no_title(text: str, tmp_path: Path) -> None:
+    (passage,) = read(tmp_path / "f_12.txt", text)
+    assert passage.title == "f 12" and text.split("\n")[0] in passage.text
+
+
 def test_text_gives_paragraphs_whose_lines_were_broken_to_fit(tmp_path: Path) -> None:
     text = (
         "The town of Alby lies on the river Arlen, and has for as long as anyone\n"

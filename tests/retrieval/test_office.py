@@ -479,6 +479,14 @@ def test_the_slides_of_a_presentation_that_can_be_read_are_and_the_others_are_na
         assert re.match(r"slide 2 cannot be read \(.+\)$", note_of(file))
     assert len(read(file, flipped(talk, b"Note 3."))) == 3
     assert re.match(r"notes of slide 3 cannot be read \(.+\)$", note_of(file))
+    relations, layout = "ppt/slides/_rels/slide2.xml.rels", "ppt/slideLayouts/slideLayout2.xml"
+    for broken in (damaged(talk, relations), damaged(talk, relations, b"<")):
+        assert [each.text for each in read(file, broken)][1] == "Text 2."
+        assert re.match(r"layout and notes of slide 2 cannot be read \(.+\)$", note_of(file))
+    assert len(read(file, damaged(talk, layout, b"<"))) == 3
+    assert re.match(r"layout of slide 1.* cannot be read \(", note_of(file))
+    assert len(read(file, damaged(talk, "ppt/notesSlides/notesSlide2.xml"))) == 3
+    assert re.match(r"notes of slide 2 cannot be read \(.+\)$", note_of(file))
     with pytest.raises(DataError, match=r"it is damaged, or no \.pptx"):
         read(file, damaged(talk, "ppt/presentation.xml", b"<"))
 
