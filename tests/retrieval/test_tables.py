@@ -71,7 +71,9 @@ def test_what_csv_writes_is_read_as_it_was(writer: str, delimiter: str, tmp_path
         chance = random.Random(seed)
         rows = random_rows(chance, delimiter)
         stream = io.StringIO()
-        ending = chance.choice(["\n", "\r\n"])
+        # csv.writer puts no marks around a "\n" where its rows end in "\r", unless it puts them around all.
+        endings = ["\n", "\r\n", "\r"] if writer in ("all", "words", "escaped") else ["\n", "\r\n"]
+        ending = chance.choice(endings)
         csv.writer(stream, delimiter=delimiter, lineterminator=ending, **WRITERS[writer]).writerows(
             [NAMES, *rows]
         )
