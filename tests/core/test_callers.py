@@ -82,7 +82,8 @@ def test_options_are_written_as_in_python(text: str, expected: str) -> None:
 
 def test_no_message_on_file_keeps_a_shells_option_in_python() -> None:
     """But commands, which are typed into a shell, and options of other programs."""
-    others = r"'[^']*'|`[^`]*`|corag [a-z]+ .*|--- \w+|--(multi_gpu|num_processes|nproc_per_node|logprobs-mode|served-model-name|presets|help)"
+    programs = "multi_gpu|num_processes|nproc_per_node|logprobs-mode|served-model-name|presets|help"
+    others = rf"'[^']*'|`[^`]*`|corag [a-z]+ .*|--- \w+|--({programs})"
     left = {
         text
         for tests in messages().values()
