@@ -18,7 +18,7 @@ from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
 from eval.scoring.rankings import EXAMPLES, find_ranking_measures
-from eval.scoring.rows import measure_title
+from eval.scoring.rows import Measures, measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
 from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
 from eval.tables.cautions import depth_note
@@ -225,8 +225,10 @@ def table_of_runs(
     table = table_of_scored(scored)
     if view.measures:
         names = _find_measures(scored, view.measures)
-        leaders = {name: each for name, each in table.leaders.items() if name in names}
-        table = replace(table, measures=names, leaders=leaders)
+        # Holm's rule is over what a reader sees, here as in the tests against a baseline.
+        table = replace(table, measures=names)
+        leaders = find_leaders(_shown(table, scored), scored.failed) if scored.paired else {}
+        table = replace(table, leaders=leaders)
     if baseline:
         table = _with_baseline(table, scored, baseline, view)
     means = {
@@ -287,6 +289,14 @@ def table_of_scored(
     return replace(table, notes=scored.notes, leaders=leaders)
 
 
+def _shown(table: ResultsTable, scored: ScoredRuns) -> dict[str, Measures]:
+    """Return the scores of the measures that a table shows, by run."""
+    return {
+        run: {name: values for name, values in each.items() if table.shows(name)}
+        for run, each in scored.measures.items()
+    }
+
+
 def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view: TableView) -> ResultsTable:
     """Return the table with the tests against the baseline, and what each run and it disagree on.
 
@@ -296,11 +306,7 @@ def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view:
         raise ConfigError(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
-    measures = {
-        run: {name: values for name, values in each.items() if table.shows(name)}
-        for run, each in scored.measures.items()
-    }
-    against = against_baseline(measures, baseline, scored.failed)
+    against = against_baseline(_shown(table, scored), baseline, scored.failed)
     (base,) = (run for run in scored.runs if run.name == baseline)
     pairs = [
         find_disagreements(base, run, view.disagreements)

@@ -40,7 +40,7 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, bri
     if not leading.worse and not leading.even:
         return f"{first[:-1]}. {_untested(leading)}"
     if not leading.worse:
-        sentence = f"{first} but no difference is significant {on}{how}."
+        sentence = f"{first} but no difference in {title} is significant {on}{how}."
         power = "" if brief else _power(leading)
         return " ".join(filter(None, [sentence, power, _untested(leading)]))
     if len(others) == len(leading.worse):

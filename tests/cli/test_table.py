@@ -388,6 +388,7 @@ def test_one_measure_fits_a_page_with_the_interval_of_the_difference(tmp_path, c
     compared = Results({each.name: each for each in runs}).compare("one_step", measures=["EM"])
     (test,) = compared.to_json()["against"]
     assert test["measure"] == "em", "by the heading of the table"
+    assert "Holm's rule over 1 test," in str(compared), "as below the table"
     latex = compared.to_latex()
     mean, _, difference, between, p, _ = latex_rows(latex)["ircot"]
     assert (mean, difference, p) == ("87.5", "+70.8", "<0.001")

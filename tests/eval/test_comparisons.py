@@ -185,7 +185,7 @@ def test_a_verdict_says_how_sure_it_is():
     assert sure.startswith("a has the highest EM, 75.0 [59.8, 85.8], significantly above the other run on 40")
     noise = said(("a", 1, 4), ("b", 2, 4))
     assert noise.startswith("b has the highest EM, 50.0")
-    assert "but no difference is significant on 4 questions" in noise and noise.endswith(
+    assert "but no difference in EM is significant on 4 questions" in noise and noise.endswith(
         "Too few questions differ to detect a difference."
     )
     assert said(("a", 0, 20), ("b", 0, 20)).startswith("All 2 runs tie in EM: 0.0 [0.0, ")
