@@ -23,7 +23,7 @@ from training.expected import describe_expected
 METRICS = "metrics.jsonl"
 _FEWEST_LINES = 10  # of a training, if it has so many steps
 _WINDOW = 20  # steps by which the time left is judged
-LIFE_S = 60.0
+HEARTBEAT_S = 60.0
 """Seconds without a line after which one says that the training is at work."""
 
 
@@ -77,10 +77,10 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
             f"{speed}{self._remaining()}\n"
         )
 
-    def sign_of_life(self, _: float) -> str:
-        """Return a line if none was printed for :data:`LIFE_S`, else ""."""
+    def heartbeat(self, _: float) -> str:
+        """Return a line if none was printed for :data:`HEARTBEAT_S`, else ""."""
         now = time.monotonic()
-        if now - self._last_line < LIFE_S:
+        if now - self._last_line < HEARTBEAT_S:
             return ""
         done = self._ends[-1][0] if self._ends else self._start_step
         return (
@@ -100,13 +100,13 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
         return f", about {clock(seconds)} left" if seconds >= 1 else ""
 
 
-def alive(trainer: Any) -> AbstractContextManager[None]:
+def heartbeats(trainer: Any) -> AbstractContextManager[None]:
     """Print a line a minute for the length of a block in which a trainer trains and prints nothing else."""
     handler = trainer.callback_handler.callbacks
     lines = next((each for each in handler if isinstance(each, ProgressLines)), None)
     if lines is None or not trainer.is_world_process_zero():
         return nullcontext()
-    return reporting(lines.sign_of_life, _print, LIFE_S)
+    return reporting(lines.heartbeat, _print, HEARTBEAT_S)
 
 
 def _print(line: str) -> None:

@@ -247,12 +247,12 @@ def peak_memory() -> dict[str, float]:
 
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     """Train, from the last checkpoint if there is one."""
-    from training.callbacks import METRICS, alive, mean_loss, seconds_until
+    from training.callbacks import METRICS, heartbeats, mean_loss, seconds_until
 
     start, checkpoint = time.perf_counter(), last_checkpoint(Path(config.out))
     step = int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
     before = seconds_until(Path(config.out) / METRICS, step)
-    with alive(trainer):
+    with heartbeats(trainer):
         output = trainer.train(resume_from_checkpoint=checkpoint)
     log = trainer.state.log_history  # goes on from the checkpoint's
     return TrainingSummary(

@@ -222,13 +222,8 @@ def table_of_runs(
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
     baseline = find_baseline(folders, view.baseline)
     scored = score_view(folders, view, questions, manifests)
-    table = table_of_scored(scored)
-    if view.measures:
-        names = _find_measures(scored, view.measures)
-        # Holm's rule is over what a reader sees, here as in the tests against a baseline.
-        table = replace(table, measures=names)
-        leaders = find_leaders(_shown(table, scored), scored.failed) if scored.paired else {}
-        table = replace(table, leaders=leaders)
+    measures = _find_measures(scored, view.measures) if view.measures else ()
+    table = table_of_scored(scored, measures=measures)
     if baseline:
         table = _with_baseline(table, scored, baseline, view)
     means = {
@@ -275,18 +270,23 @@ def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
 
 
 def table_of_scored(
-    scored: ScoredRuns, against: Mapping[str, Sequence[Against]] = MappingProxyType({})
+    scored: ScoredRuns,
+    against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
+    measures: Sequence[str] = (),
 ) -> ResultsTable:
     """Return the table of runs that are read and scored.
 
     ``against``: the tests of all others with some of them as the baseline, if they have been made.
+    ``measures``: those that are shown; all without any.
     """
     summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
     folders = {run.name: run.folder for run in scored.runs}
     manifests = {run.name: run.manifest for run in scored.runs}
     table = make_table(summaries, folders, manifests, scored.scorer, scored.scoring)
-    leaders = find_leaders(scored.measures, scored.failed, against) if scored.paired else {}
-    return replace(table, notes=scored.notes, leaders=leaders)
+    table = replace(table, notes=scored.notes, measures=measures)
+    # Holm's rule is over what a reader sees, here as in the tests against a baseline.
+    leaders = find_leaders(_shown(table, scored), scored.failed, against) if scored.paired else {}
+    return replace(table, leaders=leaders)
 
 
 def _shown(table: ResultsTable, scored: ScoredRuns) -> dict[str, Measures]:

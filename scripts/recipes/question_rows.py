@@ -13,7 +13,6 @@ MuSiQue (musique:FILE), whose wording varies, then of 2WikiMultihopQA in the rel
 from __future__ import annotations
 
 import random
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from eval.datasets.load import load_questions
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import DATASETS
 from eval.making.procedure import PROMPTS
+from retrieval.linked_pairs import passage_name
 from training import tables
 from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow
 from training.row_source import TrainingExample
@@ -51,10 +51,6 @@ class _Hop(NamedTuple):
     answer: str
     passage: Passage | None
     is_worded: bool  # not only a relation, as some of MuSiQue's: "Hello Love >> performer"
-
-
-def _name(passage: Passage) -> str:
-    return re.sub(r"\s*\([^)]*\)$", "", passage.title)
 
 
 def _hops(question: Question, by_id: Mapping[str, Passage], by_name: Mapping[str, Passage]) -> list[_Hop]:
@@ -80,7 +76,9 @@ def examples(
     for number, hop in enumerate(hops, 1):
         if hop.passage is None or not hop.is_worded or not mentions([hop.passage.contents], [hop.answer]):
             continue
-        if mentions([hop.question], [_name(hop.passage)]) and not mentions([hop.question], [hop.answer]):
+        if mentions([hop.question], [passage_name(hop.passage)]) and not mentions(
+            [hop.question], [hop.answer]
+        ):
             shown = render_passages([hop.passage], _QUESTION, _READER.max_shown_words, goes_first="last")
             prompt = _QUESTION.render({"paragraphs": shown, "answer": hop.answer})
             yield TrainingExample(question.id, "question", number, prompt, hop.question)
@@ -119,7 +117,7 @@ def main(out: str, model: str, *files: str) -> None:
         paragraphs = DATASETS[form].paragraphs
         pooled = read_pooled([file], paragraphs) if paragraphs else ()
         by_id = {passage.id: passage for passage in pooled if isinstance(passage, Passage)}
-        by_name = {_name(passage): passage for passage in by_id.values() if _name(passage)}
+        by_name = {name: passage for passage in by_id.values() if (name := passage_name(passage))}
         made = (
             maker.make_row(example).row
             for question in load_questions(file, form)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.callbacks import LIFE_S, ProgressLines
+from training.callbacks import HEARTBEAT_S, ProgressLines
 
 
 class Clock:
@@ -60,14 +60,12 @@ def test_the_time_left_is_judged_by_the_last_steps_and_never_by_the_first_alone(
 
 def test_a_training_whose_steps_take_long_says_that_it_is_at_work(clock: Clock) -> None:
     lines, state = begun(10)
-    clock.now += LIFE_S - 1
-    assert lines.sign_of_life(0) == "", "there was a line a moment ago"
+    clock.now += HEARTBEAT_S - 1
+    assert lines.heartbeat(0) == "", "there was a line a moment ago"
     clock.now += 1
-    assert lines.sign_of_life(0) == "corag: at work on step 1 of 10, 1:00 so far"
+    assert lines.heartbeat(0) == "corag: at work on step 1 of 10, 1:00 so far"
     step(lines, state, clock, 40)
     step(lines, state, clock, 40)
-    assert lines.sign_of_life(0) == ""
-    clock.now += LIFE_S
-    assert re.fullmatch(
-        r"corag: at work on step 3 of 10, 3:20 so far, about 5:20 left", lines.sign_of_life(0)
-    )
+    assert lines.heartbeat(0) == ""
+    clock.now += HEARTBEAT_S
+    assert re.fullmatch(r"corag: at work on step 3 of 10, 3:20 so far, about 5:20 left", lines.heartbeat(0))
