@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SENTENCE = "corag: told to end (SIGTERM). What a run or an index build had finished is kept"
-AT_MOST_S = 12.0  # on a busy machine; a run that answers takes one
+AT_MOST_S = 30.0  # half of what the model sleeps; a run that answers takes one on a free machine
 ROOT = Path(__file__).parents[2]
 # A model that never answers, in place of one that takes minutes to open.
 RUN = """
@@ -51,7 +51,7 @@ def end(process: subprocess.Popen[str]) -> tuple[str, float]:
     """Send SIGTERM; return what is printed from then on, and after how many seconds the process has ended."""
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    told = process.communicate(timeout=30)[1]
+    told = process.communicate(timeout=50)[1]
     return told, time.monotonic() - started
 
 
@@ -127,5 +127,5 @@ def test_an_error_after_the_signal_is_no_error(tmp_path: Path) -> None:
         "sys.exit(main.main(['run']))"
     )
     process = start("-c", script)
-    told = process.communicate(timeout=30)[1]
+    told = process.communicate(timeout=50)[1]
     assert process.returncode == 143 and told.startswith(SENTENCE) and "engine" not in told

@@ -44,7 +44,7 @@ def plans(*words: str) -> list[dict[str, int]]:
 
 
 def test_what_a_plan_says_is_what_the_run_then_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Questions, tokens, seconds and bytes within a factor of 1.5."""
+    """Questions, tokens and bytes within a factor of 1.5; seconds are the machine's (see test_estimate)."""
     own = ["--model", "own.py:llm", "--index", "own.py:search", "--batch_size", "8", "--out", "out", *CORAG]
     (planned,) = plans(*own, "--pilot", "20")
     pilot = read_rows(Path("out/corag"))
@@ -61,8 +61,8 @@ def test_what_a_plan_says_is_what_the_run_then_takes(capsys: pytest.CaptureFixtu
     for what, value in happened.items():
         assert 1 / 1.5 < value / planned[what] < 1.5, what
     told = capsys.readouterr().err
-    (ratios,) = re.findall(r"corag: it took .*, ([\d.]+) and ([\d.]+) times what was expected", told)
-    assert all(1 / 1.5 < float(each) < 1.5 for each in ratios), told
+    (tokens,) = re.findall(r"corag: it took .* and ([\d.]+) times what was expected", told)
+    assert 1 / 1.5 < float(tokens) < 1.5, told
 
 
 def test_a_dry_plan_asks_no_model_and_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -255,7 +255,7 @@ def test_what_a_job_is_takes_no_time_to_tell():
     begun = time.perf_counter()
     for text in texts:
         recognise_job([("system", text[:1_000]), ("user", text)])
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 10, "a pattern that tries all ways takes minutes"
 
 
 @pytest.mark.parametrize(
