@@ -189,7 +189,11 @@ def _train_into(
     """Train into a folder that is locked, as :func:`run_training` says."""
     first = is_first()
     checkpoint = last_checkpoint(out)
-    start = environment() | {"resumed_from": Path(checkpoint).name if checkpoint else ""}
+    base = settings["base"]["name"]
+    start = environment() | {
+        "resumed_from": Path(checkpoint).name if checkpoint else "",
+        "base_folder": base if Path(base).is_dir() else "",  # later nobody can tell "models/tuned" from a name
+    }
     earlier = (read_manifest(out) or {}).get("starts", [])
     manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
     out.mkdir(parents=True, exist_ok=True)

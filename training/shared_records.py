@@ -120,8 +120,11 @@ def base_on_hub(folder: Path) -> str:
     else:
         name = str(manifest["settings"]["base"]["name"])
     shared = DEFAULT_ON_HUB if name == "default" else shared_name(name, (name,))
-    # A relative path may look like a name; it was given where the adapter was trained, often above it.
-    if not is_repository_name(shared) or any((each / name).is_dir() for each in folder.absolute().parents):
+    # A relative path may look like a name. Trainings note folders; of adapters from elsewhere, the base is
+    # looked for where they may have been trained, which is often above them.
+    folders = {each.get("base_folder") for each in (manifest or {}).get("starts", ())}
+    is_here = any((each / name).is_dir() for each in folder.absolute().parents)
+    if name in folders or is_here or not is_repository_name(shared):
         raise ConfigError(
             f"the adapter '{folder}' was trained on '{name}', a folder of this machine: others need its name "
             f"on the hub. Write that into its {CONFIG if manifest is None else TRAINING}."

@@ -191,8 +191,8 @@ def _check_finished(run: Path) -> int:
     if lacking := unanswered(run):
         asked = most_asked(run)
         raise ConfigError(
-            f"the run '{run}' has {asked - lacking:,} of {asked:,} questions, and what is answered first is "
-            "easier than the rest: give its command again, which goes on, and then share it."
+            f"the run '{run}' has {asked - lacking:,} of {asked:,} questions, and what is answered first "
+            "may be easier than the rest: give its command again, which goes on, and then share it."
         )
     return 0
 

@@ -129,7 +129,8 @@ def test_a_mixture_of_experts_is_trained_with_its_balancing_loss(
         found.append([loss.item(), *trainer._metrics["train"]["aux_loss"]])
     assert found[0] == pytest.approx(found[1], abs=1e-5)
     assert found[0][1] > 0 and found[0][0] > by_hand(trainer.model, rows, [0, 4, 9]).item()
-    assert main(config)["result"]["steps"] == 1
+    manifest = main(config)
+    assert manifest["result"]["steps"] == 1 and manifest["starts"][0]["base_folder"] == folder
     (step, *_) = [line for line in metrics_of(config) if "loss" in line]
     assert step["aux_loss"] > 0
 
@@ -334,6 +335,7 @@ def test_training_learns_and_says_how_it_was_made(
     assert settings["options"]["learning_rate"] == 2e-2 and settings["options"]["lora"]["rank"] == 8
     assert settings["rows"][0]["questions"] == 8 and settings["rows"][0]["chains"][0]["model"] == "by hand"
     assert [each["resumed_from"] for each in manifest["starts"]] == [""] and manifest["starts"][0]["versions"]
+    assert manifest["starts"][0]["base_folder"] == "", "the default model is the project's own"
     adapter = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert adapter["base_model_name_or_path"] == "default" and adapter["r"] == 8
     assert any(weights.abs().max() > 0 for name, weights in weights_of(config).items() if "lora_B" in name)

@@ -266,3 +266,22 @@ def test_an_adapter_of_a_relative_model_folder_is_refused(tmp_path: Path) -> Non
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "models/tuned"}))
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(folder), "me/x"))
+
+
+def test_a_base_folder_that_is_gone_is_not_taken_for_a_name_of_the_hub(tmp_path: Path) -> None:
+    """Until the name on the hub is written in its place."""
+
+    def trained_on(name: str) -> PushConfig:
+        manifest = {"settings": {"base": {"name": name, "digest": "0"}}, "result": {}, "starts": [start]}
+        (tmp_path / "training.json").write_text(json.dumps(manifest))
+        return PushConfig(str(tmp_path), "me/x")
+
+    start = {"base_folder": "models/gone"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "models/gone"}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"x")
+    with raises_message(ConfigError):
+        prepare_upload(trained_on("models/gone"))
+    upload = prepare_upload(trained_on("Qwen/Qwen3-8B"))
+    assert "base_model: Qwen/Qwen3-8B" in upload.card
+    shared = upload.files["training.json"]
+    assert isinstance(shared, bytes) and b"models/gone" not in shared
