@@ -192,7 +192,9 @@ def _train_into(
     base = settings["base"]["name"]
     start = environment() | {
         "resumed_from": Path(checkpoint).name if checkpoint else "",
-        "base_folder": base if Path(base).is_dir() else "",  # later nobody can tell "models/tuned" from a name
+        "base_folder": base
+        if Path(base).is_dir()
+        else "",  # later nobody can tell "models/tuned" from a name
     }
     earlier = (read_manifest(out) or {}).get("starts", [])
     manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
