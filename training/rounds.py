@@ -257,7 +257,7 @@ def check_test_questions(
     trained = [question for start, limit in starts for question in questions[start : start + limit]]
     published = config.held_out.dataset == config.dataset != "jsonl"
     tests = config.held_out.load()
-    if shared := in_common(tests, trained, published=published):
+    if shared := in_common(tests, trained, is_published=published):
         raise ConfigError(
             f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0].id}': "
             "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "

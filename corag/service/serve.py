@@ -25,7 +25,7 @@ from corag.service.log import Log, log_line
 from corag.service.options import Preset, Served, read_presets
 from corag.service.records import Records
 from corag.service.searched import IndexWatch, Places, find_places
-from eval.experiment.backends import open_backends, require_abilities, tell_taught_otherwise
+from eval.experiment.backends import open_backends, print_training_mismatch, require_abilities
 from eval.experiment.collector import sending_spans
 from retrieval.config import RetrieverConfig
 
@@ -86,7 +86,7 @@ async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[An
     async with open_backends(opened) as (generator, retriever):
         for name, preset in presets.items():
             require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
-            tell_taught_otherwise(preset.config.of(preset.method), preset.config.model)
+            print_training_mismatch(preset.config.of(preset.method), preset.config.model)
         spans = sending_spans(options.trace, opened.model, generator.fingerprint, opened.retriever)
         with Records(options, presets, generator, retriever) as records, spans as send:
             service = AnswerService(options, presets, generator, retriever, records, log, send)

@@ -22,7 +22,7 @@ from eval.datasets import DATASETS, Dataset
 from eval.datasets.fields import record_id
 from eval.datasets.load import parse_columns, parse_questions
 from eval.datasets.records import list_records
-from eval.datasets.report import QuestionReport, tell_no_more
+from eval.datasets.report import QuestionReport, silence_remarks
 from eval.datasets.sets.jsonl import question_record
 from eval.scoring.scorers import default_scorer
 
@@ -76,8 +76,8 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
     if isinstance(questions, str | os.PathLike):
         _refuse_bare_question(os.fspath(questions), options)
         return os.fspath(questions), {}
-    parsed = read_questions(as_sequence(questions), options)
-    text = "".join(json.dumps(question_record(each), ensure_ascii=False) + "\n" for each in parsed)
+    question_list = read_questions(as_sequence(questions), options)
+    text = "".join(json.dumps(question_record(each), ensure_ascii=False) + "\n" for each in question_list)
     file = out / "questions.jsonl"
     if file.is_file() and file.read_text(encoding="utf-8") != text:
         raise ConfigError(
@@ -85,7 +85,7 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
             "is given all its questions from the start, and a limit."
         )
     write_atomically(file, text)
-    tell_no_more(str(file))
+    silence_remarks(str(file))
     # What the file holds is in order: no names of columns, aliases or missing answers matter to it.
     read_as: dict[str, Any] = {"columns": [], "strict": False, "aliases": ""}
     dataset = options.get("dataset", "")
@@ -113,7 +113,7 @@ def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list
     if aliases and reader.read_aliases:
         spellings = dict(reader.read_aliases(os.fspath(aliases)))
     report = QuestionReport("questions", strict=bool(options.get("strict")))
-    parsed = parse_questions(
+    question_list = parse_questions(
         ((f"question {number}", record) for number, record in enumerate(records, 1)),
         reader,
         report,
@@ -121,15 +121,15 @@ def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list
         columns=parse_columns(options.get("columns", ()), reader),
     )
     report.show()
-    return parsed
+    return question_list
 
 
 def _reader_of(records: Sequence[Mapping[str, Any]], dataset: str, options: Mapping[str, Any]) -> Dataset:
     """Return the reader of records: the dataset's, unless they are of our own format already."""
-    own = DATASETS["jsonl"]
+    own_format = DATASETS["jsonl"]
     # Questions, pairs and texts are; so are records of its fields, which a dataset's reader would not know.
-    in_our_format = all(record.keys() <= set(own.columns) for record in records)
-    return own if in_our_format or options.get("columns") else DATASETS[dataset or "jsonl"]
+    in_our_format = all(record.keys() <= set(own_format.columns) for record in records)
+    return own_format if in_our_format or options.get("columns") else DATASETS[dataset or "jsonl"]
 
 
 def _refuse_bare_question(text: str, options: Mapping[str, Any]) -> None:
@@ -206,8 +206,8 @@ def one_question(question: Any) -> Question:
             return Question("asked", question)
         case Mapping() | tuple():
             record, report = record_of(question), QuestionReport("the question")
-            (parsed,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
-            return parsed if record_id(record) else replace(parsed, id="asked")
+            (result,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
+            return result if record_id(record) else replace(result, id="asked")
     many = isinstance(question, Iterable)
     advice = "run takes many: run(questions, methods, model, index, out=FOLDER)" if many else "give its text"
     raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")

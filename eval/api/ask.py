@@ -27,7 +27,7 @@ from eval.api.background import waits
 from eval.api.drawing import Drawing
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
-from eval.experiment.backends import require_abilities, tell_taught_otherwise
+from eval.experiment.backends import print_training_mismatch, require_abilities
 from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, called, check_names
@@ -73,7 +73,7 @@ class Answered:
         row: Row,
         passages: Sequence[Passage],
         drawing: Drawing,
-        read: Sequence[Passage] = (),
+        read_passages: Sequence[Passage] = (),
     ) -> None:
         self.method = method
         self.question = row.question.text
@@ -81,13 +81,13 @@ class Answered:
         self.text = row.answer.text if row.answer else ""
         self.error = row.error
         self.passages = tuple(passages)
-        self.read = tuple(read)
+        self.read = tuple(read_passages)
         self.steps: tuple[Step, ...] = row.steps
         self.calls = row.total_usage.calls
         self.tokens = row.total_usage.total
         self.computed_tokens = row.total_usage.computed
         self.seconds = row.seconds
-        self._estimated = bool(row.total_usage.estimated)
+        self._has_estimates = bool(row.total_usage.estimated)
         self._drawing = drawing
 
     @property
@@ -116,18 +116,22 @@ class Answered:
         ``traceback``: say the whole traceback of an error in code, not only where it is.
         """
         if self.answer is None:
-            first, *traced = self.error.strip().splitlines()
+            first, *traceback_lines = self.error.strip().splitlines()
             where = (
                 "--verbose true prints the whole traceback"
                 if is_shell()
                 else "see .error for the whole traceback"
             )
-            shown = [printable(line) for line in traced] if traceback else [where] * bool(traced)
+            detail_lines = (
+                [printable(line) for line in traceback_lines]
+                if traceback
+                else [where] * bool(traceback_lines)
+            )
             return [
                 Text(f"failed: {printable(first)}", style="red"),
-                *(Text(line, style="dim") for line in shown),
+                *(Text(line, style="dim") for line in detail_lines),
             ]
-        rule, about = computed_by(self.metadata), "~" if self._estimated else ""  # as tables have it
+        rule, about = computed_by(self.metadata), "~" if self._has_estimates else ""  # as tables have it
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
             *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),
@@ -142,14 +146,14 @@ class Answered:
 
     def _name_sources(self) -> str:
         """Name the first sources; those that the model read are marked, if it is known of any."""
-        read = _citations(self.read)
-        if not read:
+        citations = _citations(self.read)
+        if not citations:
             return _first(self.sources, SOURCES_SHOWN)
-        others = self.sources[len(read) :]
+        others = self.sources[len(citations) :]
         # Not one by one what the answer does not come from, while there is more of what it does come from.
-        room = SOURCES_SHOWN - len(read)
+        room = SOURCES_SHOWN - len(citations)
         rest = _first(others, room) if room > 0 else f"{len(others)} more"
-        return f"read: {_first(read, SOURCES_SHOWN)}" + f"; found, not read: {rest}" * bool(others)
+        return f"read: {_first(citations, SOURCES_SHOWN)}" + f"; found, not read: {rest}" * bool(others)
 
     def hops(self) -> list[Text]:
         """Tell the hops that led to the answer, or the method's steps, in a line each."""
@@ -160,17 +164,17 @@ class Answered:
         return Group(self._drawing.tree(), *self.ending())
 
     def __str__(self) -> str:
-        return self._recorded().export_text().rstrip("\n")
+        return self._record_console().export_text().rstrip("\n")
 
     def __repr__(self) -> str:
         return f"<Answered by {self.method}: {self.text!r}, {self.tokens:,} tokens, {self.seconds:.1f} s>"
 
     def _repr_html_(self) -> str:
         page = "<pre style='white-space:pre-wrap'>{code}</pre>"
-        body: str = self._recorded().export_html(inline_styles=True, code_format=page)
+        body: str = self._record_console().export_html(inline_styles=True, code_format=page)
         return body
 
-    def _recorded(self) -> Console:
+    def _record_console(self) -> Console:
         """Print it where nobody sees it, not even a notebook, which a console would show it to."""
         hidden = io.StringIO()
         console = Console(
@@ -192,9 +196,9 @@ def entry_of(method: AnyMethod) -> tuple[str, Method]:
         name = called(method)
         check_names([name])
         return name, METHODS[name]
-    for name, shipped in METHODS.items():
-        if method in (shipped, shipped.function):
-            return name, shipped
+    for name, entry in METHODS.items():
+        if method in (entry, entry.function):
+            return name, entry
     function = method.function if isinstance(method, Method) else method
     if not is_method(method) or not hasattr(function, "__name__"):
         raise ConfigError(
@@ -259,18 +263,18 @@ async def ask(
         ConfigError: for a method that searches without an index, or options of another method.
         BackendError: if the engine or the index is gone. A method that fails otherwise returns its error.
     """
-    for given, opener in ((model, "open_model"), (index, "open_index")):
-        if isinstance(given, ModelConfig | RetrieverConfig):
+    for argument, opener in ((model, "open_model"), (index, "open_index")):
+        if isinstance(argument, ModelConfig | RetrieverConfig):
             raise ConfigError(
-                f"ask was given a {type(given).__name__}, which run takes: give what {opener} returns for "
+                f"ask was given a {type(argument).__name__}, which run takes: give what {opener} returns for "
                 "the same options."
             )
     name, entry = entry_of(method)
     options = options_of(name, entry, config, index)
     if method_options:
         options = with_keywords(options, method_options)
-    sent = one_question(question)
-    drawing = Drawing(sent.text, getattr(options, "refusal", ""))
+    question_object = one_question(question)
+    drawing = Drawing(question_object.text, getattr(options, "refusal", ""))
 
     def see(step: Step) -> None:
         drawing.add(step)
@@ -281,16 +285,16 @@ async def ask(
         return await entry.function(question, tools, options)
 
     require_abilities(name, options.needs(), model.engine)
-    tell_taught_otherwise(options, model.options)
+    print_training_mismatch(options, model.options)
     retriever = index.engine if index is not None else None
-    tools = Tools(sent, model.engine, retriever, seed, budget, watch=see)
-    return await answered(name, sent, answer, tools, retriever, drawing)
+    tools = Tools(question_object, model.engine, retriever, seed, budget, watch=see)
+    return await answer_and_draw(name, question_object, answer, tools, retriever, drawing)
 
 
 aask = ask.twin
 
 
-async def answered(
+async def answer_and_draw(
     name: str,
     question: Question,
     method: BoundMethod,
@@ -304,11 +308,11 @@ async def answered(
     send(name, row)
     drawing.finish(row.answer)
     passages = await _look_up(row, retriever)
-    collected, read = (
+    all_passages, read_passages = (
         [passages[key] for key in ids if key in passages]
         for ids in (row.answer.passage_ids if row.answer else (), row.read_ids)
     )
-    return Answered(name, row, collected, drawing, read)
+    return Answered(name, row, all_passages, drawing, read_passages)
 
 
 async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
@@ -323,9 +327,11 @@ async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
 
 def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
     """Cite passages, each once: one without title and file by the beginning of its text."""
-    places = cite_places(passages)
-    cited = (each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in places)
-    return tuple(dict.fromkeys(cited))
+    cited_passages = cite_places(passages)
+    citations = (
+        each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in cited_passages
+    )
+    return tuple(dict.fromkeys(citations))
 
 
 def _first(sources: Sequence[str], most: int) -> str:

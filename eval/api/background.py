@@ -61,21 +61,21 @@ class Background:
                 "a method, or what watches its steps, cannot call a function that waits: await its twin, "
                 "such as aask for ask."
             )
-        future, ended = self._submit(coroutine)
+        future, end_event = self._submit(coroutine)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
-            ended.wait(_CLEAN_UP_S)
+            end_event.wait(_CLEAN_UP_S)
             raise
 
     async def await_(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and await its result on the caller's, which may cancel it."""
-        future, ended = self._submit(coroutine)
+        future, end_event = self._submit(coroutine)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            await asyncio.to_thread(ended.wait, _CLEAN_UP_S)
+            await asyncio.to_thread(end_event.wait, _CLEAN_UP_S)
             raise
 
     def _submit(
@@ -88,9 +88,9 @@ class Background:
                 "this process was forked from one that has opened a model or an index, which cannot be used "
                 'here: start processes with multiprocessing.get_context("spawn").'
             )
-        ended = threading.Event()
+        end_event = threading.Event()
 
-        async def watched() -> Result:
+        async def run_and_signal() -> Result:
             try:
                 return await coroutine
             except BackendError as error:
@@ -103,9 +103,9 @@ class Background:
                     f"what was called ended Python (sys.exit({error.code!r})): raise an error instead."
                 ) from error
             finally:
-                ended.set()
+                end_event.set()
 
-        return asyncio.run_coroutine_threadsafe(watched(), self._loop), ended
+        return asyncio.run_coroutine_threadsafe(run_and_signal(), self._loop), end_event
 
     def at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the coroutine function ``close`` when Python ends."""
@@ -121,15 +121,15 @@ class Background:
 
 
 _starting = threading.Lock()
-_started: list[Background] = []
+_instances: list[Background] = []
 
 
 def background() -> Background:
     """Return the one loop of this process, started when it is first wanted."""
     with _starting:
-        if not _started:
-            _started.append(Background())
-        return _started[0]
+        if not _instances:
+            _instances.append(Background())
+        return _instances[0]
 
 
 class WithTwin(Protocol[Arguments, Returned_co]):

@@ -76,8 +76,8 @@ def build_index(
         raise ConfigError("no corpus was given: name the files or folders that hold the passages.")
     config = IndexConfig([os.fspath(file) for file in corpus], os.fspath(out), kind=kind)
     config = with_keywords(config, {"kind": kind} | options)
-    with quiet(f"building the index {config.out}") as say:
-        manifest = build.build_index(config, report or say)
+    with quiet(f"building the index {config.out}") as print_line:
+        manifest = build.build_index(config, report or print_line)
     return BuiltIndex(Path(config.out), manifest)
 
 

@@ -26,8 +26,8 @@ from corag.core.types import Answer
 
 REDRAWS_PER_SECOND = 10
 HOPS_SHOWN = 8
-CHOSEN = "← chosen"
-REUSED = "reused rollout"
+CHOSEN_MARK = "← chosen"
+REUSED_NOTE = "reused rollout"
 _ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
 
 
@@ -76,7 +76,7 @@ class Node:
         return (_ORDER.index(self.kind) if self.kind in _ORDER else len(_ORDER), int(number or 0))
 
     @property
-    def ordered(self) -> list[Node]:
+    def ordered_children(self) -> list[Node]:
         """The children in the order of their numbers."""
         return sorted(self.children.values(), key=lambda child: child.order)
 
@@ -116,7 +116,7 @@ class Drawing:
         if node is self._root:
             self._ends_in_reply = isinstance(step, GenerateStep)
         if isinstance(step, SearchStep):
-            self._searched(node, step)
+            self._add_search(node, step)
             return
         if isinstance(step, ScoreStep):
             mean = step.log_likelihood / max(1, step.tokens)
@@ -125,7 +125,7 @@ class Drawing:
             else:
                 node.notes.append((f"{step.role} {mean:.2f}", "dim"))
         else:
-            self._generated(node, step)
+            self._add_generation(node, step)
         if step.shortening:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
@@ -141,7 +141,7 @@ class Drawing:
                 hop = record.hops[-1]
                 node.sub_query, node.sub_answer, node.refused = hop.sub_query, hop.sub_answer, hop.refused
                 node.passage_count = len(hop.passage_ids)
-                node.notes.append((REUSED, "dim"))
+                node.notes.append((REUSED_NOTE, "dim"))
         for node in _descendants(self._root):
             if node.kind == "hop" and node.passage_count is None:
                 node.notes.append(("repeats or blank: no hop", "dim"))
@@ -161,7 +161,10 @@ class Drawing:
                 for number, node in enumerate(_chosen_hops(self._root), 1)
             ]
         else:
-            steps = [Text("  ").join([self._label(node), *_lines_below(node)]) for node in self._root.ordered]
+            steps = [
+                Text("  ").join([self._label(node), *_lines_below(node)])
+                for node in self._root.ordered_children
+            ]
             lines = [*steps, *self._root.lines]
             if self._ends_in_reply:
                 lines.pop()  # it says the answer, as what follows these lines does
@@ -178,7 +181,7 @@ class Drawing:
         self._grow(tree, self._root, fold)
         return tree
 
-    def fitted(self, console: Console, folds: Sequence[Fold]) -> tuple[Tree, Fold]:
+    def fit(self, console: Console, folds: Sequence[Fold]) -> tuple[Tree, Fold]:
         """Draw with the first of the folds that fits the console's height, or the last one."""
         for fold in folds[:-1]:
             tree = self.tree(fold)
@@ -186,9 +189,9 @@ class Drawing:
                 return tree, fold
         return self.tree(folds[-1]), folds[-1]
 
-    def finished(self, console: Console) -> Tree:
+    def final_tree(self, console: Console) -> Tree:
         """Draw the end: whole, or with a line for each rollout if there are too many."""
-        return self.fitted(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
+        return self.fit(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
 
     def _at(self, path: str) -> Node:
         """Return the node of a path.
@@ -203,8 +206,8 @@ class Drawing:
                 node = node.children.setdefault(part, Node(part))
         return node
 
-    def _searched(self, node: Node, step: SearchStep) -> None:
-        count = _counted(len(step.hits), "passage")
+    def _add_search(self, node: Node, step: SearchStep) -> None:
+        count = _count_text(len(step.hits), "passage")
         if node.kind in ("hop", "child"):
             node.sub_query, node.passage_count = step.query, len(step.hits)
             if not step.hits:  # the model is not asked then
@@ -215,7 +218,7 @@ class Drawing:
         if step.note:
             node.notes.append((step.note, "yellow"))
 
-    def _generated(self, node: Node, step: GenerateStep) -> None:
+    def _add_generation(self, node: Node, step: GenerateStep) -> None:
         text = " ".join(step.texts)
         if step.role == "sub_query" and node.kind != "hop":
             node.proposals += len(step.texts)
@@ -234,19 +237,19 @@ class Drawing:
             ]
 
     def _grow(self, branch: Tree, node: Node, fold: Fold) -> None:
-        visible = [child for child in node.ordered if not node.hides(child, fold)]
+        visible = [child for child in node.ordered_children if not node.hides(child, fold)]
         for child in visible:
             label = self._label(child, fold)
-            folded = fold >= {"rollout": Fold.ROLLOUTS, "chain": Fold.NEWEST}.get(child.kind, len(Fold))
+            is_folded = fold >= {"rollout": Fold.ROLLOUTS, "chain": Fold.NEWEST}.get(child.kind, len(Fold))
             alone = not child.children and len(child.lines) == 1
-            if folded:
-                label = Text("  ").join([label, *self._folded(child)])
+            if is_folded:
+                label = Text("  ").join([label, *self._fold_hops(child)])
             elif alone:
                 label = Text("  ").join([label, child.lines[0]])
-            if folded or fold >= Fold.LINES:
+            if is_folded or fold >= Fold.LINES:
                 label.no_wrap, label.overflow = True, "ellipsis"
             twig = branch.add(label)
-            if not folded and not alone:
+            if not is_folded and not alone:
                 self._grow(twig, child, fold)
         if passed_over := node.count("child") - sum(child.kind == "child" for child in visible):
             branch.add(
@@ -257,9 +260,9 @@ class Drawing:
         for line in node.lines:
             branch.add(line)
 
-    def _folded(self, node: Node) -> Iterator[Text]:
+    def _fold_hops(self, node: Node) -> Iterator[Text]:
         """Write the hops of a rollout, or the newest one of a chain, to stand beside its name."""
-        hops = [child for child in node.ordered if child.kind == "hop"]
+        hops = [child for child in node.ordered_children if child.kind == "hop"]
         if node.kind == "rollout" and hops:
             yield Text.assemble((" · ", "dim")).join(map(_hop, hops))
         elif hops:
@@ -272,20 +275,20 @@ class Drawing:
         if node.sub_query or node.passage_count is not None:
             parts.append(_hop(node))
         elif node.kind == "child":
-            parts.append(Text(REUSED, style="dim"))
+            parts.append(Text(REUSED_NOTE, style="dim"))
         if node.passage_count is not None:
-            parts.append(Text(f"({_counted(node.passage_count, 'passage')})", style="dim"))
+            parts.append(Text(f"({_count_text(node.passage_count, 'passage')})", style="dim"))
         if node.retries:
             parts.append(Text(f"asked {node.retries + 1} times", style="dim"))
         if node.proposals and not node.count("child"):
             parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
         if fold >= Fold.LINES and (rollouts := node.count("rollout")):
-            parts.append(Text(_counted(rollouts, "rollout"), style="dim"))
+            parts.append(Text(_count_text(rollouts, "rollout"), style="dim"))
         parts += [Text(text, style=style) for text, style in node.notes]
         if node.record is not None and node.record.stopped:
             parts.append(Text(f"stopped: {node.record.stopped}", style="dim"))
         if node is self._chosen_end:
-            parts.append(Text(CHOSEN, style="bold green"))
+            parts.append(Text(CHOSEN_MARK, style="bold green"))
         return Text("  ").join(parts)
 
 
@@ -304,7 +307,7 @@ def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]
         nonlocal waiting, next_redraw
         waiting = None
         next_redraw = asyncio.get_running_loop().time() + 1 / REDRAWS_PER_SECOND
-        tree, fold = drawing.fitted(console, folds)
+        tree, fold = drawing.fit(console, folds)
         del folds[: folds.index(fold)]  # what was folded stays so: a drawing that leaps cannot be read
         screen.update(tree, refresh=True)
 
@@ -321,12 +324,12 @@ def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]
         finally:
             if waiting is not None:
                 waiting.cancel()
-            screen.update(drawing.finished(console))
+            screen.update(drawing.final_tree(console))
 
 
 def _chosen_hops(node: Node) -> Iterator[Node]:
     """Yield the hops on the way that was kept, from the question on."""
-    for child in node.ordered:
+    for child in node.ordered_children:
         if child.on_chosen_way:
             if child.kind in ("hop", "child") and child.passage_count is not None:
                 yield child
@@ -335,7 +338,7 @@ def _chosen_hops(node: Node) -> Iterator[Node]:
 
 def _lines_below(node: Node) -> Iterator[Text]:
     """Yield the lines of a node and of all below it."""
-    for child in node.ordered:
+    for child in node.ordered_children:
         yield from _lines_below(child)
     yield from node.lines
 
@@ -368,7 +371,7 @@ def _hop(node: Node) -> Text:
     return text
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -46,14 +46,16 @@ async def choose_executor(
             yield pool.executor(retriever)
         return
     async with AsyncExitStack() as stack:
-        searched = index.engine if isinstance(index, Index) else None
-        if retriever is not None and searched is None:  # before the engine, which takes what memory is left
-            searched = await stack.enter_async_context(lend_index(retriever))
+        retriever_engine = index.engine if isinstance(index, Index) else None
+        if (
+            retriever is not None and retriever_engine is None
+        ):  # before the engine, which takes what memory is left
+            retriever_engine = await stack.enter_async_context(lend_index(retriever))
         if isinstance(model, ModelConfig):
             engine = await stack.enter_async_context(lend_model(options))
         else:
             engine = model.engine
-        yield LocalExecutor(engine, searched)
+        yield LocalExecutor(engine, retriever_engine)
 
 
 def model_options(model: Model | ModelConfig) -> ModelConfig:

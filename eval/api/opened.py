@@ -29,7 +29,7 @@ from retrieval.config import RetrieverConfig
 
 Engine = TypeVar("Engine", bound=Generator | Retriever)
 Options = TypeVar("Options", bound=ModelConfig | RetrieverConfig)
-_Opened = TypeVar("_Opened", "Model", "Index")
+_HandleT = TypeVar("_HandleT", "Model", "Index")
 
 
 class Holder:
@@ -57,8 +57,8 @@ class _Pool(Generic[Options, Engine]):
 
     def key_of(self, options: Options) -> str:
         """Tell engines apart: by options, by the places that these name from here, by what lies there now."""
-        places = [os.path.abspath(text) for text in _texts(options) if os.path.exists(text)]
-        return f"{options!r} {places} {self._contents(options)}"
+        paths = [os.path.abspath(text) for text in _texts(options) if os.path.exists(text)]
+        return f"{options!r} {paths} {self._contents(options)}"
 
     async def take(self, key: str, options: Options, holder: Holder) -> Engine:
         """Open what these options describe, or take what is open, or being opened, already."""
@@ -175,12 +175,12 @@ class _Handle(Holder, Generic[Options, Engine]):
 
     def __init__(self, pool: _Pool[Options, Engine], options: Options) -> None:
         self.options = options
-        self.own: Any = None  # what the user brought along
+        self.user_objects: Any = None  # what the user brought along
         self._pool = pool
         self._key = ""
         self._engine: Engine | None = None
 
-    async def _opened(self) -> Self:
+    async def _take_engine(self) -> Self:
         self._key, self._engine = await _open_for(self._pool, self.options, self)
         return self
 
@@ -193,13 +193,13 @@ class _Handle(Holder, Generic[Options, Engine]):
 
     def close(self) -> None:
         """Close it; an engine that others opened alike goes on until they have closed it too."""
-        background().run(self._closed())
+        background().run(self._give_back_engine())
 
     async def aclose(self) -> None:
         """Close it, from a coroutine."""
-        await background().await_(self._closed())
+        await background().await_(self._give_back_engine())
 
-    async def _closed(self) -> None:
+    async def _give_back_engine(self) -> None:
         if self._engine is not None:
             self._engine = None
             await self._pool.give_back(self._key, self)
@@ -277,18 +277,18 @@ def open_model(name: Any = "default", **options: Any) -> Model:
 
     Close it with a ``with`` block or :meth:`Model.close`; what is forgotten is closed when Python ends.
     """
-    return background().run(model_handle(name, options)._opened())
+    return background().run(model_handle(name, options)._take_engine())
 
 
 async def aopen_model(name: Any = "default", **options: Any) -> Model:
     """Do what :func:`open_model` does, from a coroutine."""
-    return await background().await_(model_handle(name, options)._opened())
+    return await background().await_(model_handle(name, options)._take_engine())
 
 
 def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
     """Return a model that is not open yet, of its name and options or of an object of the user's."""
     if isinstance(name, str | os.PathLike):
-        named: dict[str, Any] = {"name": os.fspath(name)}
+        name_options: dict[str, Any] = {"name": os.fspath(name)}
     elif name is None:
         raise ConfigError('the model is None: give a name, such as "default", or an object of your own.')
     else:
@@ -297,9 +297,9 @@ def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
                 f"'{unknown[0]}' is an option of models that corag opens itself: set it where your "
                 f"{describe(name)} is made. Its options here are max_context and remember."
             )
-        named = {"name": register(name), "backend": "python"}
-    model = Model(_models, with_keywords(ModelConfig(), {**named, **options}).settled())
-    model.own = name  # known by its name as long as it lives
+        name_options = {"name": register(name), "backend": "python"}
+    model = Model(_models, with_keywords(ModelConfig(), {**name_options, **options}).settled())
+    model.user_objects = name  # known by its name as long as it lives
     if model.options.engine_kind.spawns_processes:
         refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
     return model
@@ -320,23 +320,23 @@ def open_index(*index: Any, **options: Any) -> Index:
         ConfigError: for an unknown option, or an object that cannot be searched.
         IndexMismatchError: for an index that is missing, incomplete or of another encoder.
     """
-    return background().run(_opened_index(index, options))
+    return background().run(_open_index(index, options))
 
 
 async def aopen_index(*index: Any, **options: Any) -> Index:
     """Do what :func:`open_index` does, from a coroutine."""
-    return await background().await_(_opened_index(index, options))
+    return await background().await_(_open_index(index, options))
 
 
-async def _opened_index(index: Sequence[Any], options: Mapping[str, Any]) -> Index:
-    return await (await index_handle(index, options))._opened()
+async def _open_index(index: Sequence[Any], options: Mapping[str, Any]) -> Index:
+    return await (await index_handle(index, options))._take_engine()
 
 
 async def index_handle(index: Sequence[Any], options: Mapping[str, Any]) -> Index:
     """Return an index that is not open yet, of folders, objects of the user's and lists of texts."""
     names = {"index": [await asyncio.to_thread(_index_name, each) for each in index]} if index else {}
     handle = Index(_indexes, with_keywords(RetrieverConfig(), names | dict(options)))
-    handle.own = index  # known by their names as long as they live
+    handle.user_objects = index  # known by their names as long as they live
     return handle
 
 
@@ -351,10 +351,10 @@ def _index_name(index: Any) -> str:
 
 
 @asynccontextmanager
-async def open_handle(handle: _Opened) -> AsyncIterator[_Opened]:
+async def open_handle(handle: _HandleT) -> AsyncIterator[_HandleT]:
     """Open a model or an index for the length of a block, on the loop of this module."""
-    await handle._opened()
+    await handle._take_engine()
     try:
         yield handle
     finally:
-        await handle._closed()
+        await handle._give_back_engine()

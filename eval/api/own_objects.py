@@ -30,44 +30,44 @@ def takes_own_objects(
 
     @wraps(function)
     async def opening(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        given = signature.bind(*args, **kwargs)
+        bound_arguments = signature.bind(*args, **kwargs)
         async with AsyncExitStack() as stack:
-            for name in openers.keys() & given.arguments.keys():
-                opened = openers[name](given.arguments[name])
-                given.arguments[name] = await stack.enter_async_context(opened)
-            return await function(*given.args, **given.kwargs)
+            for name in openers.keys() & bound_arguments.arguments.keys():
+                context = openers[name](bound_arguments.arguments[name])
+                bound_arguments.arguments[name] = await stack.enter_async_context(context)
+            return await function(*bound_arguments.args, **bound_arguments.kwargs)
 
     return opening
 
 
-def _is_open(thing: Any) -> bool:
-    return hasattr(thing, "engine") and hasattr(thing, "options")
+def _is_open(value: Any) -> bool:
+    return hasattr(value, "engine") and hasattr(value, "options")
 
 
 @asynccontextmanager
-async def _using_model(given: Any) -> AsyncIterator[Any]:
-    if _is_open(given) or isinstance(given, ModelConfig):
-        yield given
+async def _using_model(value: Any) -> AsyncIterator[Any]:
+    if _is_open(value) or isinstance(value, ModelConfig):
+        yield value
         return
-    if given is None or isinstance(given, str | os.PathLike):
-        shown = "default" if given is None else os.fspath(given)
+    if value is None or isinstance(value, str | os.PathLike):
+        model_name = "default" if value is None else os.fspath(value)
         raise ConfigError(
-            f"the model is {given!r}: give what open_model returned, as in open_model({shown!r}), or an "
+            f"the model is {value!r}: give what open_model returned, as in open_model({model_name!r}), or an "
             "object or function that answers prompts."
         )
-    async with open_handle(model_handle(given, {})) as model:
+    async with open_handle(model_handle(value, {})) as model:
         yield model
 
 
 @asynccontextmanager
-async def _using_index(given: Any) -> AsyncIterator[Any]:
-    if given is None or _is_open(given) or isinstance(given, RetrieverConfig):
-        yield given
+async def _using_index(value: Any) -> AsyncIterator[Any]:
+    if value is None or _is_open(value) or isinstance(value, RetrieverConfig):
+        yield value
         return
-    if isinstance(given, str | os.PathLike):
+    if isinstance(value, str | os.PathLike):
         raise ConfigError(
-            f"the index is {given!r}: give what open_index returned, as in "
-            f"open_index({os.fspath(given)!r}), or an object or function that is searched."
+            f"the index is {value!r}: give what open_index returned, as in "
+            f"open_index({os.fspath(value)!r}), or an object or function that is searched."
         )
-    async with open_handle(await index_handle([given], {})) as index:
+    async with open_handle(await index_handle([value], {})) as index:
         yield index

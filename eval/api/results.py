@@ -20,7 +20,7 @@ from eval.api.executors import choose_executor, index_options, model_options
 from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.api.run_folders import RunFolders, folders_by_name
-from eval.api.table import Table, written
+from eval.api.table import Table, save_text
 from eval.experiment.backends import print_once
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
@@ -101,7 +101,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
 
     def to_csv(self, out: str | Path | None = None) -> str:
         """Return the same as CSV, lists as JSON, and write it to ``out`` if that is given."""
-        return written(records_csv(self._every_record()), out)
+        return save_text(records_csv(self._every_record()), out)
 
     def to_latex(self, out: str | Path | None = None) -> str:
         """Return the table as LaTeX, as :meth:`Table.to_latex` does."""
@@ -112,8 +112,8 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         return self.table().to_markdown(out)
 
     def _every_record(self) -> list[dict[str, Any]]:
-        scored = score_view(self.runs, TableView(), self._questions)
-        return [record for run in scored.runs for record in self._records(run)]
+        view = score_view(self.runs, TableView(), self._questions)
+        return [record for run in view.runs for record in self._records(run)]
 
     def _records(self, run: Run) -> list[dict[str, Any]]:
         return [
@@ -256,7 +256,7 @@ async def run(
             by_default.add(short)
         configs[name] = with_section(base, short, entry, options_of(short, entry, config, index))
     check_folders(configs)
-    tell_idle(base.idle(options, by_default), configs)
+    print_idle_options(base.idle(options, by_default), configs)
     loaded_questions = base.load()
     folders = {}
     async with choose_executor(
@@ -274,7 +274,7 @@ async def run(
 arun = run.twin
 
 
-def tell_idle(options: Sequence[str], configs: Mapping[str, RunConfig]) -> None:
+def print_idle_options(options: Sequence[str], configs: Mapping[str, RunConfig]) -> None:
     """Print which options of methods have no effect on any run."""
     methods = list(dict.fromkeys(each.method[0] for each in configs.values()))
     for option in options:
@@ -315,14 +315,14 @@ def base_of(
     Raises:
         ConfigError: for options that cannot be, or questions that are others than those in the folder.
     """
-    if derived := [name for name in ("method", "model", "retriever") if name in options]:
+    if derived_options := [name for name in ("method", "model", "retriever") if name in options]:
         raise ConfigError(
-            f"{derived[0]} is no option here: it follows from the methods, the model and the index."
+            f"{derived_options[0]} is no option here: it follows from the methods, the model and the index."
         )
     file, scoring = question_file(questions, out, options)
     scoring = {name: value for name, value in scoring.items() if name != "scorer" or name not in options}
-    searched = index_options(index) if index is not None else RetrieverConfig()
-    base = kind(questions=file, out=str(out), model=model_options(model), retriever=searched)
+    retriever = index_options(index) if index is not None else RetrieverConfig()
+    base = kind(questions=file, out=str(out), model=model_options(model), retriever=retriever)
     # First the dataset as it was named, for what it implies; then how such questions are read and scored.
     return with_keywords(with_keywords(base, options), scoring)
 

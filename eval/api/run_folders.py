@@ -26,11 +26,11 @@ def folders_by_name(runs: RunFolders, caller: str) -> dict[str, Path]:
     if isinstance(runs, str | os.PathLike):
         runs = [runs]
     if not isinstance(runs, Iterable):
-        raise ConfigError(_WANTED.format(caller, _kind(runs)))
+        raise ConfigError(_WRONG_RUNS.format(caller, _kind(runs)))
     folders = list(runs.values() if isinstance(runs, Mapping) else runs)
     for folder in folders:
         if not isinstance(folder, str | os.PathLike):
-            raise ConfigError(_WANTED.format(caller, f"a {type(runs).__name__} with {_kind(folder)}"))
+            raise ConfigError(_WRONG_RUNS.format(caller, f"a {type(runs).__name__} with {_kind(folder)}"))
     if not folders:
         raise ConfigError(f"{caller} was given no run: name one or more run folders.")
     paths = [os.fspath(folder) for folder in folders]
@@ -39,12 +39,12 @@ def folders_by_name(runs: RunFolders, caller: str) -> dict[str, Path]:
     return Runs(runs=paths).by_name()
 
 
-_WANTED = (
+_WRONG_RUNS = (
     '{} takes run folders, by name ({{"mine": "runs/mine"}}) or in a list (["runs/mine"]), or results, but '
     "was given {}."
 )
 
 
-def _kind(thing: object) -> str:
-    name = type(thing).__name__
-    return "None" if thing is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -50,18 +50,18 @@ class Table:
 
     def to_csv(self, out: str | Path | None = None) -> str:
         """Return the same as CSV."""
-        return written(to_csv(self.figures), out)
+        return save_text(to_csv(self.figures), out)
 
     def to_latex(self, out: str | Path | None = None) -> str:
         """Return the table as LaTeX (booktabs, siunitx): the best in bold, what may be as good marked."""
-        return written(to_latex(self.figures), out)
+        return save_text(to_latex(self.figures), out)
 
     def to_markdown(self, out: str | Path | None = None) -> str:
         """Return the table as Markdown."""
-        return written(to_markdown(self.figures), out)
+        return save_text(to_markdown(self.figures), out)
 
 
-def written(text: str, out: str | Path | None) -> str:
+def save_text(text: str, out: str | Path | None) -> str:
     """Return a text, and write it to ``out`` if that is given."""
     if out is not None:
         write_atomically(Path(out), text)

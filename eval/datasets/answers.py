@@ -59,12 +59,12 @@ def answer_records(rows: Mapping[str, SavedRow]) -> Iterator[dict[str, Any]]:
     """Yield a record of :data:`FIELDS` for each row; ``sources`` are objects."""
     for name, row in rows.items():
         sources = row.sources
-        read = [source for source in sources if source["read"]]
+        read_sources = [source for source in sources if source["read"]]
         yield {
             "id": name,
             "question": row.question.text,
             "answer": row.text,
-            "sources": [_source(each) for each in read or sources],
+            "sources": [_source(each) for each in read_sources or sources],
             "tokens": row.total_usage.total,
             "stopped": row.answer.stopped if row.answer else "",
             "error": row.error.partition("\n")[0],  # a traceback may follow, which the run keeps
@@ -72,8 +72,10 @@ def answer_records(rows: Mapping[str, SavedRow]) -> Iterator[dict[str, Any]]:
 
 
 def _source(source: Mapping[str, Any]) -> dict[str, Any]:
-    place = {"file": source.get("source"), "page": source.get("page")}
-    return {"id": source["id"], "title": source["title"]} | {key: each for key, each in place.items() if each}
+    location = {"file": source.get("source"), "page": source.get("page")}
+    return {"id": source["id"], "title": source["title"]} | {
+        key: each for key, each in location.items() if each
+    }
 
 
 def _as_csv(records: list[dict[str, Any]], fields: list[str]) -> str:

@@ -22,7 +22,7 @@ from retrieval.corpora import register_format
 from retrieval.index_manifest import IndexManifest, read_manifest
 
 _NAMED_FILES = 3  # of a corpus of more files they are counted
-PAGED_FORMATS = frozenset(name for name, form in CORPUS_FORMATS.items() if form.paged)
+PAGED_FORMATS = frozenset(name for name, form in CORPUS_FORMATS.items() if form.has_pages)
 """Formats whose passage ids begin with a page's ``wikipedia_id``."""
 PAGES = (
     "Pages are read from passage ids: right only if these begin with the wikipedia_id (corag index --format "
@@ -31,7 +31,7 @@ PAGES = (
 """What a table says of measures by page over a corpus of another format."""
 POOLED_FORMATS = frozenset(name for name, each in DATASETS.items() if each.paragraphs is not None)
 """Formats of question files whose own paragraphs are the corpus."""
-POOLED = ", pooled-distractor: the questions' own paragraphs"
+POOLED_NOTE = ", pooled-distractor: the questions' own paragraphs"
 
 
 def index_manifest(index: str) -> IndexManifest | None:
@@ -45,11 +45,11 @@ def index_manifest(index: str) -> IndexManifest | None:
 
 def index_aliases(indexes: Sequence[str]) -> Aliases:
     """Return what gold ids mean in some indexes; nothing else than they say where that cannot be read."""
-    titled = any(map(is_own, indexes))
+    has_titles = any(map(is_own, indexes))
     try:
-        return replace(load_aliases(indexes), titled=titled)
+        return replace(load_aliases(indexes), titled=has_titles)
     except CoragError:
-        return Aliases(titled=titled)
+        return Aliases(titled=has_titles)
 
 
 def describe_corpora(indexes: Sequence[str]) -> str:
@@ -58,7 +58,7 @@ def describe_corpora(indexes: Sequence[str]) -> str:
     One that was pooled from questions is called by the field's name for it: every question's passages are in
     it, so its figures are others than those of a whole Wikipedia.
     """
-    described = []
+    descriptions = []
     for manifest in filter(None, map(index_manifest, indexes)):
         paths = [file.path for file in manifest.settings.corpus]
         repositories = dict.fromkeys(
@@ -66,9 +66,9 @@ def describe_corpora(indexes: Sequence[str]) -> str:
         )
         others = [Path(path) for path in paths if not is_hub_name(path)]
         files = ", ".join([*repositories, *([_name_files(others)] if others else [])])
-        pooled = POOLED if manifest.settings.detail("format") in POOLED_FORMATS else ""
-        described.append(f"{files} ({manifest.passages:,} passages{pooled})")
-    return " and ".join(dict.fromkeys(described))
+        pooled_note = POOLED_NOTE if manifest.settings.detail("format") in POOLED_FORMATS else ""
+        descriptions.append(f"{files} ({manifest.passages:,} passages{pooled_note})")
+    return " and ".join(dict.fromkeys(descriptions))
 
 
 def _name_files(files: Sequence[Path]) -> str:

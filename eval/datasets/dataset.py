@@ -68,9 +68,9 @@ class CorpusFormat:
     Attributes:
         name: what ``--format`` calls it.
         read_passages: streams the passages of files.
-        paged: passage ids begin with the ``wikipedia_id`` of their page.
+        has_pages: passage ids begin with the ``wikipedia_id`` of their page.
     """
 
     name: str
     read_passages: Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
-    paged: bool = False
+    has_pages: bool = False

@@ -53,14 +53,14 @@ def musique_lines(rows: Rows, questions: Iterable[Record], top_k: int = 0) -> It
     for record in questions:
         name = require_id(record, "questions")
         if name in rows:
-            collected = set(_passages(rows[name], top_k))
+            passage_ids = set(_passages(rows[name], top_k))
             yield {
                 "id": name,
                 "predicted_answer": rows[name].text,
                 "predicted_support_idxs": [
                     number
                     for number, paragraph in numbered_paragraphs(record, "questions")
-                    if paragraph.passage.id in collected
+                    if paragraph.passage.id in passage_ids
                 ],
                 "predicted_answerable": True,
             }
@@ -117,7 +117,7 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
     for name, row in rows.items():
         passages = _passages(row, top_k)
         for rank, passage in enumerate(passages, 1):
-            yield f"{_word(name)} Q0 {_word(passage)} {rank} {len(passages) - rank + 1} {tag}"
+            yield f"{_require_word(name)} Q0 {_require_word(passage)} {rank} {len(passages) - rank + 1} {tag}"
 
 
 def qrels_lines(rows: Rows, aliases: Aliases = NO_ALIASES) -> Iterator[str]:
@@ -131,9 +131,9 @@ def qrels_lines(rows: Rows, aliases: Aliases = NO_ALIASES) -> Iterator[str]:
     if not any(row.question.supporting for row in rows.values()):
         raise DataError("the run's questions have no gold passages: there are no judgements to write.")
     for name, row in rows.items():
-        kept = (aliases.same_as.get(passage, passage) for passage in row.question.supporting)
-        for passage in dict.fromkeys(kept):
-            yield f"{_word(name)} 0 {_word(passage)} 1"
+        passage_ids = (aliases.same_as.get(passage, passage) for passage in row.question.supporting)
+        for passage in dict.fromkeys(passage_ids):
+            yield f"{_require_word(name)} 0 {_require_word(passage)} 1"
 
 
 def browsecomp_plus_records(rows: Rows, top_k: int = 0) -> Iterator[dict[str, Any]]:
@@ -153,7 +153,7 @@ def browsecomp_plus_records(rows: Rows, top_k: int = 0) -> Iterator[dict[str, An
         }
 
 
-def _word(identity: str) -> str:
+def _require_word(identity: str) -> str:
     """Return an id. Raises :class:`DataError` for one that a line of words cannot hold."""
     if identity.split() != [identity]:
         raise DataError(

@@ -1,7 +1,7 @@
 """Reading the fields of raw question records, so that a wrong one is named.
 
 Releases differ: Hugging Face turns lists of objects into columns and missing fields into None, tables hold
-lists as text. ``where`` names a record in errors, such as "dev.json, record 3", ``place`` its id as well.
+lists as text. ``where`` names a record in errors, such as "dev.json, record 3", ``record_name`` its id, too.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def flat_texts(value: object, names: Sequence[str] = _TEXT_NAMES) -> list[str]:
     """
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         try:
-            listed = unpack(value, "", "")
+            texts = unpack(value, "", "")
         except DataError:
-            listed = None  # such as "[Redacted]"
-        if isinstance(listed, list) and all(isinstance(each, str) for each in listed):
-            value = listed
+            texts = None  # such as "[Redacted]"
+        if isinstance(texts, list) and all(isinstance(each, str) for each in texts):
+            value = texts
     return list(_texts_within(value, names))
 
 
@@ -172,25 +172,25 @@ def gold_answer(record: Record, where: str) -> tuple[str, ...]:
     return () if record.get("answer") in (None, "") else (text_field(record, "answer", where),)
 
 
-def list_field(record: Record, field: str, place: str) -> list[Any]:
+def list_field(record: Record, field: str, record_name: str) -> list[Any]:
     """Return a list field that may be absent, or None, or stored as text."""
-    value = unpack(record.get(field), field, place)
+    value = unpack(record.get(field), field, record_name)
     if value is not None and not isinstance(value, list | tuple):
-        raise DataError(f"{place}: field '{field}' must be a list, but is {value!r:.60}.")
+        raise DataError(f"{record_name}: field '{field}' must be a list, but is {value!r:.60}.")
     return list(value or ())
 
 
-def texts_field(record: Record, field: str, place: str) -> list[str]:
+def texts_field(record: Record, field: str, record_name: str) -> list[str]:
     """Return a list field of texts, blank ones left out."""
-    values = list_field(record, field, place)
+    values = list_field(record, field, record_name)
     if not all(isinstance(value, str) for value in values):
-        raise DataError(f"{place}: field '{field}' must be a list of texts, but is {values!r:.60}.")
+        raise DataError(f"{record_name}: field '{field}' must be a list of texts, but is {values!r:.60}.")
     return [value for value in values if value.strip()]
 
 
-def metadata_field(record: Record, place: str) -> Mapping[str, Any]:
+def metadata_field(record: Record, record_name: str) -> Mapping[str, Any]:
     """Return the field ``metadata``, an object that may be absent."""
     value = record.get("metadata") or {}
     if not isinstance(value, Mapping):
-        raise DataError(f"{place}: field 'metadata' must be an object, but is {value!r:.60}.")
+        raise DataError(f"{record_name}: field 'metadata' must be an object, but is {value!r:.60}.")
     return value

@@ -70,9 +70,9 @@ def find_name(gold: str, names: Collection[str]) -> str:
         and (name.endswith(f"/{path}") or path.endswith(f"/{name.removeprefix(FILE)}"))
     )
     if len(files) > 1:
-        shown = ", ".join(name.removeprefix(FILE) for name in files[:3])
+        examples = ", ".join(name.removeprefix(FILE) for name in files[:3])
         raise DataError(
-            f"supporting names '{gold}', which may be any of {len(files)} files of the index ({shown}): give "
-            "more of its path."
+            f"supporting names '{gold}', which may be any of {len(files)} files of the index ({examples}): "
+            "give more of its path."
         )
     return files[0] if files else ""

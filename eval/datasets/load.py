@@ -120,7 +120,7 @@ def parse_questions(
         ConfigError: for a name in ``columns`` that no record has.
     """
     questions: dict[str, Question] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     unseen, names = dict(columns or {}), set[str]()
     # Records with these fields are not tried as they are: to say what is wrong with each takes long.
     odd_layouts: set[tuple[Any, ...]] = set()
@@ -143,17 +143,17 @@ def parse_questions(
             # Judgements of passages come without answers by their nature; all others are told.
             if not question.answers and (dataset.gold or not question.supporting):
                 _note_missing_answers(where, dataset, remarks.append, strict=report.strict)
-            question = _with_own_id(question, where, questions, places, report)
+            question = _with_own_id(question, where, questions, locations, report)
         except DataError as error:
             if report.strict:
                 raise
             report.drop(where, _without_place(str(error), where))
             continue
-        questions[question.id], places[question.id] = question, where
-        report.kept += 1
+        questions[question.id], locations[question.id] = question, where
+        report.question_count += 1
         for text in remarks:
             report.remark(where, text)
-        if report.kept == limit:
+        if report.question_count == limit:
             break
     if unseen and names:
         column = next(iter(unseen.values()))
@@ -218,8 +218,8 @@ def parse_columns(columns: Sequence[str], dataset: Dataset) -> dict[str, str]:
         )
     names = {}
     for each in columns:
-        name, sign, column = (part.strip() for part in each.partition("="))
-        if not (sign and column):
+        name, equals, column = (part.strip() for part in each.partition("="))
+        if not (equals and column):
             raise ConfigError(
                 f"columns are pairs such as 'question=prompt,answers=gold', but one is '{each}'."
             )
@@ -274,7 +274,7 @@ def _with_own_id(
     question: Question,
     where: str,
     questions: Mapping[str, Question],
-    places: Mapping[str, str],
+    locations: Mapping[str, str],
     report: QuestionReport,
 ) -> Question:
     """Return a question with an id that no other has: seeds and rows go by it.
@@ -284,17 +284,18 @@ def _with_own_id(
     earlier = questions.get(question.id)
     if earlier is None:
         return question
-    place = places[question.id].removeprefix(f"{report.source}, ")
+    earlier_location = locations[question.id].removeprefix(f"{report.source}, ")
     if report.strict:
         raise DataError(
-            f"{where}: the id '{question.id}' was used before, at {place}; every question needs an id of its "
-            "own."
+            f"{where}: the id '{question.id}' was used before, at {earlier_location}; every question needs "
+            "an id of its own."
         )
     if question == earlier:
         raise DataError(f"{where}: a repeat of an earlier question of the same id")
     number = next(n for n in range(2, len(questions) + 3) if f"{question.id}#{n}" not in questions)
     report.remark(
-        f"{where} and {place}", f"an id was used before by another question: '#{number}' is added to it"
+        f"{where} and {earlier_location}",
+        f"an id was used before by another question: '#{number}' is added to it",
     )
     return replace(question, id=f"{question.id}#{number}")
 

@@ -35,5 +35,5 @@ def judged_pages(relevant: Sequence[str], pages: Sequence[Sequence[str]]) -> tup
     if any(page_id(name) != name for name in relevant):
         return ()
     whole = [tuple(each) for each in pages if set(each) <= set(relevant)]
-    met = {page for each in whole for page in each}
-    return (*whole, *((page,) for page in relevant if page not in met))
+    whole_pages = {page for each in whole for page in each}
+    return (*whole, *((page,) for page in relevant if page not in whole_pages))

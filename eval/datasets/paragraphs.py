@@ -37,25 +37,25 @@ def read_pooled(
     """
     ids: set[str] = set()
     for path in paths:
-        repeated = 0
+        repeats = 0
         for record in read_record_file(path):
             if not isinstance(record, FileRecord):
                 yield record
                 continue
             try:
-                listed = paragraphs(record.fields, record.where)
+                record_paragraphs = paragraphs(record.fields, record.where)
             except DataError as error:
                 yield OddRecordError(record.where, "without paragraphs that can be read", error)
                 continue
-            for paragraph in listed:
+            for paragraph in record_paragraphs:
                 if paragraph.passage.id in ids:
-                    repeated += 1
+                    repeats += 1
                 else:
                     ids.add(paragraph.passage.id)
                     yield paragraph.passage
-        if repeated:
+        if repeats:
             yield Note(
-                f"{path}: {repeated:,} paragraphs come with several questions, and are one passage each"
+                f"{path}: {repeats:,} paragraphs come with several questions, and are one passage each"
             )
 
 
@@ -80,8 +80,8 @@ def listed_paragraphs(record: Record, where: str) -> list[Paragraph]:
 
     ``paragraphs`` are objects with title, text (or paragraph_text) and is_supporting (or is_gold).
     """
-    place = name_record(record, where)
-    return [_from_object(row, place) for row in paragraph_rows(record, place)]
+    record_name = name_record(record, where)
+    return [_from_object(row, record_name) for row in paragraph_rows(record, record_name)]
 
 
 def optional_paragraphs(

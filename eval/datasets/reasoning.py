@@ -38,8 +38,8 @@ def as_question(sub_question: str) -> str:
     >>> as_question("Where was Mara Velden born?")
     'Where was Mara Velden born?'
     """
-    related = relation_of(sub_question)
-    return f"What is the {related}?" if related else sub_question
+    relation = relation_of(sub_question)
+    return f"What is the {relation}?" if relation else sub_question
 
 
 def relation_of(sub_question: str) -> str:
@@ -72,10 +72,10 @@ def hop_sentence(hop: GoldHop, before: Sequence[str]) -> str:
     """
     if hop.says:
         return hop.says
-    resolved = resolve(hop.question, before)
-    if world := state_fact(resolved, hop.answer, before):
+    question = resolve(hop.question, before)
+    if world := state_fact(question, hop.answer, before):
         return world
-    if related := relation_of(resolved):
-        return f"The {related} is {hop.answer}."
+    if relation := relation_of(question):
+        return f"The {relation} is {hop.answer}."
     # No rule turns any question into a statement; this names the same things and is one sentence.
-    return f"{resolved.strip().rstrip('?').strip()}: {hop.answer.rstrip('.')}."
+    return f"{question.strip().rstrip('?').strip()}: {hop.answer.rstrip('.')}."

@@ -83,12 +83,12 @@ def _json_records(source: str, report: QuestionReport) -> PlacedRecords:
         first, second = next(lines, None), next(lines, None)
         if first is None:
             return
-        value = _parsed(first[1])
+        value = _parse_or_none(first[1])
         if isinstance(value, dict) and (second is not None or list_records(value, source) == [value]):
             several = [first, second] if second is not None else [first]
             yield from _json_lines(source, itertools.chain(several, lines), report)
             return
-    with open_text(source, report.count_strays(anew=True)) as stream:
+    with open_text(source, report.count_strays(is_reopened=True)) as stream:
         text = stream.read()
     try:
         records = list_records(parse_json(text), source)
@@ -99,7 +99,7 @@ def _json_records(source: str, report: QuestionReport) -> PlacedRecords:
 
 
 def _json_lines(source: str, lines: Iterable[tuple[int, str]], report: QuestionReport) -> PlacedRecords:
-    def placed() -> Iterator[tuple[str, Any]]:
+    def parse_lines() -> Iterator[tuple[str, Any]]:
         for number, line in lines:
             where = f"{source}, line {number}"
             try:
@@ -107,7 +107,7 @@ def _json_lines(source: str, lines: Iterable[tuple[int, str]], report: QuestionR
             except json.JSONDecodeError as error:
                 report.drop(where, f"not valid JSON ({error.msg.removesuffix(' at')})")
 
-    return _objects(placed(), report)
+    return _objects(parse_lines(), report)
 
 
 def _objects(values: Iterable[tuple[str, Any]], report: QuestionReport) -> PlacedRecords:
@@ -127,7 +127,7 @@ def _broken_json(
     to its first mistake.
     """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if any(isinstance(_parsed(line), dict) for _, line in lines):
+    if any(isinstance(_parse_or_none(line), dict) for _, line in lines):
         yield from _json_lines(source, lines, report)
         return
     decoder, position, number = json.JSONDecoder(), text.find("[") + 1 if text.lstrip()[:1] == "[" else 0, 0
@@ -146,7 +146,7 @@ def _broken_json(
         report.drop(f"{source}, record {number + 1}", f"{message}: it and what follows cannot be read")
 
 
-def _parsed(text: str) -> Any:
+def _parse_or_none(text: str) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError:
@@ -166,9 +166,9 @@ def list_records(data: Any, source: str) -> list[Any]:
         by_name = {name.lower(): value for name, value in data.items()}
         if isinstance(by_name.get("queries"), dict) and "relevant_docs" in by_name:
             return _query_mapping(by_name)
-        wrapped = next((by_name[name] for name in _LISTS if isinstance(by_name.get(name), list)), None)
-        if wrapped is not None and not (wrapped and isinstance(wrapped[0], str)):
-            return _unfold_articles(wrapped)
+        inner_list = next((by_name[name] for name in _LISTS if isinstance(by_name.get(name), list)), None)
+        if inner_list is not None and not (inner_list and isinstance(inner_list[0], str)):
+            return _unfold_articles(inner_list)
         if all(isinstance(value, dict) for value in data.values()):
             return _columns_or_ids(data, source)
         if all(isinstance(value, list) for value in data.values()):
@@ -211,9 +211,9 @@ def _columns_or_ids(data: Mapping[str, Mapping[str, Any]], source: str) -> list[
     """Return records of ``{column: {row: value}}``, as pandas writes them, or of ``{id: record}``."""
     names = {name.lower() for name in data}
     rows = next(iter(data.values()))
-    alike = all(column.keys() == rows.keys() for column in data.values())
+    have_same_rows = all(column.keys() == rows.keys() for column in data.values())
     if not names.isdisjoint(_QUESTION_COLUMNS):
-        if not alike:
+        if not have_same_rows:
             raise DataError(
                 f"{source}: the columns have different rows: expected the same rows in each column."
             )
@@ -244,22 +244,25 @@ def _table_records(source: str, separator: str, report: QuestionReport) -> Place
     if not counts[separator] and max(counts.values()):
         separator = max(counts, key=lambda each: counts[each])
         report.remark(f"{source}, line 1", f"columns are separated by {separator!r}")
-    unquoted = separator == "\t" and _is_unquoted(source, counts["\t"])
+    without_quotes = separator == "\t" and _is_unquoted(source, counts["\t"])
 
     def remark_guess(guess: str) -> None:
         report.remark(source, guess)
 
     strict = report.strict
-    with open_text(source, report.count_strays(anew=True), None if strict else remark_guess) as stream:
+    with open_text(source, report.count_strays(is_reopened=True), None if strict else remark_guess) as stream:
         reader = csv.reader(
-            stream, delimiter=separator, quoting=csv.QUOTE_NONE if unquoted else csv.QUOTE_MINIMAL
+            stream, delimiter=separator, quoting=csv.QUOTE_NONE if without_quotes else csv.QUOTE_MINIMAL
         )
 
         def rows() -> Iterator[tuple[str, list[str]]]:
             before = 0
             for row in reader:
                 # A cell may have line breaks, so a row is called by the line on which it begins.
-                yield f"{source}, line {before + 1}", [_unquote(cell) for cell in row] if unquoted else row
+                yield (
+                    f"{source}, line {before + 1}",
+                    [_unquote(cell) for cell in row] if without_quotes else row,
+                )
                 before = reader.line_num
 
         yield from _cells_to_records(rows(), report)
@@ -298,8 +301,8 @@ def _is_unquoted(source: str, tabs: int) -> bool:
 def _unquote(cell: str) -> str:
     """Take away the quotes of a cell that is quoted after all, as pandas does with those that hold some."""
     inner = cell[1:-1]
-    quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
-    return inner.replace('""', '"') if quoted else cell
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else cell
 
 
 def _sheet_records(source: str, report: QuestionReport) -> PlacedRecords:

@@ -9,17 +9,17 @@ from rich.console import Console
 
 from corag.core.errors import DataError
 
-_NAMED = 3  # places that a line names
+_MAX_LOCATIONS = 3  # places that a line names
 _STRAYS = "bytes that are not UTF-8 were read as U+FFFD"
-_LISTED = 8  # reasons, and remarks, that are listed
+_MAX_REASONS = 8  # reasons, and remarks, that are listed
 
 
-_told: set[str] = set()
+_silent_sources: set[str] = set()
 
 
-def tell_no_more(source: str) -> None:
+def silence_remarks(source: str) -> None:
     """Print no remarks on a source's records: they were told when it was written. What is left out, is."""
-    _told.add(source)
+    _silent_sources.add(source)
 
 
 @dataclass
@@ -27,16 +27,16 @@ class Tally:
     """How often something happened, and where first."""
 
     count: int = 0
-    places: list[str] = field(default_factory=list)
+    locations: list[str] = field(default_factory=list)
 
-    def add(self, place: str) -> None:
+    def add(self, location: str) -> None:
         """Count once more."""
         self.count += 1
-        if len(self.places) < _NAMED:
-            self.places.append(place)
+        if len(self.locations) < _MAX_LOCATIONS:
+            self.locations.append(location)
 
     def __str__(self) -> str:
-        return ", ".join([*self.places, *["..."] * (self.count > len(self.places))])
+        return ", ".join([*self.locations, *["..."] * (self.count > len(self.locations))])
 
 
 @dataclass
@@ -46,48 +46,48 @@ class QuestionReport:
     Attributes:
         source: the file, by which places begin.
         strict: refuse the file for the first record that would be left out.
-        kept: records that became a question.
-        dropped: those that did not, by reason.
+        question_count: records that became a question.
+        drops: those that did not, by reason.
         remarks: what was guessed, made or passed over in records that were kept.
     """
 
     source: str
     strict: bool = False
-    kept: int = 0
-    dropped: dict[str, Tally] = field(default_factory=dict)
+    question_count: int = 0
+    drops: dict[str, Tally] = field(default_factory=dict)
     remarks: dict[str, Tally] = field(default_factory=dict)
 
     @property
     def left_out(self) -> int:
         """How many records are left out."""
-        return sum(each.count for each in self.dropped.values())
+        return sum(each.count for each in self.drops.values())
 
     @property
     def records(self) -> int:
         """How many records were read: each is kept or left out."""
-        return self.kept + self.left_out
+        return self.question_count + self.left_out
 
     def drop(self, where: str, reason: str) -> None:
         """Count a record that cannot be read. Raises :class:`DataError` where reading is strict."""
         if self.strict:
             raise DataError(f"{where}: {reason}")
-        self._add(self.dropped, where, reason)
+        self._add(self.drops, where, reason)
 
     def remark(self, where: str, text: str) -> None:
         """Count a record that was kept in spite of something."""
         self._add(self.remarks, where, text)
 
-    def count_strays(self, *, anew: bool = False) -> Callable[[int], None] | None:
+    def count_strays(self, *, is_reopened: bool = False) -> Callable[[int], None] | None:
         """Return what counts bytes that are not UTF-8, for ``open_text``; None where reading is strict.
 
-        ``anew``: the file is opened once more, so what was counted of it is forgotten.
+        ``is_reopened``: the file is opened once more, so what was counted of it is forgotten.
         """
-        if anew:
+        if is_reopened:
             self.remarks.pop(_STRAYS, None)
         return None if self.strict else self._add_strays
 
     def _add_strays(self, count: int) -> None:
-        self.remarks.setdefault(_STRAYS, Tally(places=[self.source])).count += count
+        self.remarks.setdefault(_STRAYS, Tally(locations=[self.source])).count += count
 
     def _add(self, tallies: dict[str, Tally], where: str, text: str) -> None:
         tallies.setdefault(text.rstrip("."), Tally()).add(where.removeprefix(f"{self.source}, "))
@@ -95,30 +95,30 @@ class QuestionReport:
     def lines(self) -> list[str]:
         """Return what a user must know of the reading: no line where every record was plain."""
         lines = []
-        if self.dropped:
+        if self.drops:
             lines.append(
-                f"{self.source}: {self.kept:,} of {self.records:,} records are read, {self.left_out:,} "
-                "left out (strict refuses such a file):"
+                f"{self.source}: {self.question_count:,} of {self.records:,} records are read, "
+                f"{self.left_out:,} left out (strict refuses such a file):"
             )
-            lines += _listed(self.dropped)
+            lines += _tally_lines(self.drops)
         elif self.remarks:
-            count = "1 record is" if self.kept == 1 else f"{self.kept:,} records are"
+            count = "1 record is" if self.question_count == 1 else f"{self.question_count:,} records are"
             lines.append(f"{self.source}: {count} read.")
-        return lines + _listed(self.remarks)
+        return lines + _tally_lines(self.remarks)
 
     def show(self) -> None:
         """Print the lines on standard error, if they are news."""
-        if self.source in _told and not self.dropped:
+        if self.source in _silent_sources and not self.drops:
             return
         console = Console(stderr=True, highlight=False)
         for number, line in enumerate(self.lines()):
             console.print(line if number else f"corag: {line}", soft_wrap=True, markup=False)
 
 
-def _listed(tallies: Mapping[str, Tally]) -> list[str]:
-    ordered = sorted(tallies.items(), key=lambda each: -each[1].count)
-    lines = [f"  {tally.count:,}: {text} ({tally})" for text, tally in ordered[:_LISTED]]
-    rest = ordered[_LISTED:]
+def _tally_lines(tallies: Mapping[str, Tally]) -> list[str]:
+    by_count = sorted(tallies.items(), key=lambda each: -each[1].count)
+    lines = [f"  {tally.count:,}: {text} ({tally})" for text, tally in by_count[:_MAX_REASONS]]
+    rest = by_count[_MAX_REASONS:]
     return lines + (
         [f"  {sum(tally.count for _, tally in rest):,}: for {len(rest)} further reasons"] if rest else []
     )

@@ -9,11 +9,11 @@ from corag.core.text import normalize_answer
 from corag.core.types import Question
 
 
-def in_common(some: Sequence[Question], others: Sequence[Question], *, published: bool) -> list[Question]:
+def in_common(some: Sequence[Question], others: Sequence[Question], *, is_published: bool) -> list[Question]:
     """Return the questions of ``some`` that are among ``others``.
 
     Questions are the same by their texts, however these are typed (see :func:`same_words`), and by their ids
-    where both are of one published dataset, as ``published`` says. In files of one's own an id such as "1"
+    where both are of one published dataset, as ``is_published`` says. In files of one's own an id such as "1"
     may be anything's, so there a question of the same id is the same if they have a gold answer and half of
     their words in common.
     """
@@ -23,18 +23,18 @@ def in_common(some: Sequence[Question], others: Sequence[Question], *, published
         by_id.setdefault(question.id, []).append(question)
 
     def is_shared(question: Question) -> bool:
-        if same_words(question.text) in texts or (published and question.id in by_id):
+        if same_words(question.text) in texts or (is_published and question.id in by_id):
             return True
-        return any(_alike(question, each) for each in by_id.get(question.id, ()))
+        return any(_is_same(question, each) for each in by_id.get(question.id, ()))
 
     return [each for each in some if is_shared(each)]
 
 
-def _alike(one: Question, other: Question) -> bool:
+def _is_same(one: Question, other: Question) -> bool:
     answers = {same_words(answer) for answer in one.answers}
     words, others = (set(normalize_answer(each.text).split()) for each in (one, other))
-    answered_alike = not answers.isdisjoint(map(same_words, other.answers))
-    return answered_alike and 2 * len(words & others) >= min(len(words), len(others))
+    have_common_answer = not answers.isdisjoint(map(same_words, other.answers))
+    return have_common_answer and 2 * len(words & others) >= min(len(words), len(others))
 
 
 def same_words(text: str) -> str:
@@ -47,6 +47,6 @@ def same_words(text: str) -> str:
     True
     """
     # Letters, marks, numbers and symbols stay; of what is left the answers' rule drops articles.
-    typed = unicodedata.normalize("NFKC", text).casefold()
-    words = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in typed)
+    normalized_text = unicodedata.normalize("NFKC", text).casefold()
+    words = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in normalized_text)
     return normalize_answer(words).replace(" ", "")

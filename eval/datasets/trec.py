@@ -12,7 +12,7 @@ from corag.core.files import open_text
 Judgements = Mapping[str, Mapping[str, int]]
 """Grades by question and passage: above 0 is relevant."""
 
-JUDGED = "beir"
+JUDGED_DATASET = "beir"
 """The dataset whose question files are files of judgements."""
 
 _HIGHEST = 1000  # grade: trec_eval keeps a count for each up to it
@@ -54,21 +54,21 @@ def read_judgements(path: str | Path) -> dict[str, dict[str, int]]:
     Raises :class:`DataError` for the first line that is none, whose grade is no whole number, or that grades
     a passage otherwise than a line before it.
     """
-    judged: dict[str, dict[str, int]] = {}
+    judgements: dict[str, dict[str, int]] = {}
     for where, query, passage, grade in judgement_lines(path, _refuse):
         if not grade.is_integer() or abs(grade) > _HIGHEST:
             raise DataError(
                 f"{where}: a grade must be a whole number such as 0, 1 or 2, but it is {grade:g}."
             )
-        before = judged.setdefault(query, {}).setdefault(passage, int(grade))
+        before = judgements.setdefault(query, {}).setdefault(passage, int(grade))
         if before != grade:
             raise DataError(
                 f"{where}: the passage '{passage}' has the grade {grade:g} for the query '{query}', but "
                 f"{before} in a line before: keep one of them."
             )
-    if not judged:
+    if not judgements:
         raise DataError(f"'{path}' has no judgements: expected lines of query, 0, passage and grade.")
-    return judged
+    return judgements
 
 
 def _refuse(where: str, reason: str) -> None:
@@ -90,7 +90,7 @@ def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str,
     Raises:
         DataError: for the first line that is none, and a passage that a query has twice.
     """
-    scored: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     tag, others = "", set()
     with open_text(path) as stream:
         for number, line in enumerate(stream, 1):
@@ -107,7 +107,7 @@ def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str,
             if query not in queries:
                 others.add(query)
                 continue
-            passages = scored.setdefault(query, {})
+            passages = scores.setdefault(query, {})
             if passage in passages:
                 raise DataError(
                     f"{where}: the query '{query}' has the passage '{passage}' twice: take one of the lines "
@@ -116,11 +116,11 @@ def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str,
             passages[passage] = score
     if not tag:
         raise DataError(f"'{path}' has no lines: expected those of a TREC run.")
-    ranked = {
+    rankings = {
         query: sorted(passages, key=lambda name: (passages[name], name.encode()), reverse=True)
-        for query, passages in scored.items()
+        for query, passages in scores.items()
     }
-    return ranked, tag, len(others)
+    return rankings, tag, len(others)
 
 
 def _number(text: str) -> float | None:

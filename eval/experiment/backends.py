@@ -183,7 +183,7 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Finger
         )
 
 
-def tell_taught_otherwise(options: MethodConfig, model: ModelConfig) -> None:
+def print_training_mismatch(options: MethodConfig, model: ModelConfig) -> None:
     """Print a line if a model was fine-tuned for other prompts, passages or stops than these options ask."""
     training = None
     with suppress(DataError):  # not ours; an adapter's is refused when it is opened

@@ -33,8 +33,8 @@ from eval.experiment.backends import (
     Setup,
     check_setup,
     print_once,
+    print_training_mismatch,
     require_abilities,
-    tell_taught_otherwise,
 )
 from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
@@ -112,7 +112,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     """
     check_setup(config)
     for name in config.method:
-        tell_taught_otherwise(config.of(name), config.model)
+        print_training_mismatch(config.of(name), config.model)
         if config.out != "auto":
             refuse_if_locked(run_path(config, name, {}), advice=ANOTHER_OUT)
     prepare_output(config.folder)
@@ -138,7 +138,7 @@ async def answer_with(
         ConfigError: if the folder holds a run of other settings, or the model lacks what the method needs.
     """
     require_abilities(name, config.of(name).needs(), executor.model)
-    tell_taught_otherwise(config.of(name), config.model)
+    print_training_mismatch(config.of(name), config.model)
     task = AnswerTask(
         bind(name, config),
         config.seed,
@@ -192,7 +192,7 @@ def open_run(
         is_told_apart=is_told_apart(config, name),
     )
     if run.answered:
-        tell_changed_code(path, answered_by, own_code)
+        print_changed_code(path, answered_by, own_code)
     if run.answered and unsure:
         print_once(
             f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
@@ -202,7 +202,7 @@ def open_run(
     return run
 
 
-def tell_changed_code(path: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+def print_changed_code(path: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Print which objects of the user's have other code than before, but the same ``fingerprint``."""
     if changed := [name for name in now if before.get(name, now[name]) != now[name]]:
         print_once(

@@ -146,7 +146,7 @@ def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list
         texts = {question.text for question in reported}
         shared = [question for question in questions if question.text in texts]
     else:
-        shared = in_common(questions, reported, published=dev.dataset == config.dataset != "jsonl")
+        shared = in_common(questions, reported, is_published=dev.dataset == config.dataset != "jsonl")
     if shared:
         raise ConfigError(
             f"{len(shared)} of the dev questions are among those that are reported on, such as "

@@ -15,7 +15,7 @@ from corag.core.files import file_digest
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.rows import SavedAnswer, SavedRow
 from corag.core.types import Question
-from eval.datasets.trec import JUDGED, Judgements, read_judgements, read_trec_run
+from eval.datasets.trec import JUDGED_DATASET, Judgements, read_judgements, read_trec_run
 from eval.tables.runs import Run, read_runs
 
 _RECALL_AT = 15  # as of 'corag run'
@@ -87,7 +87,9 @@ def _read_trec(
         "method": tag,
         "options": {},
         "prompts": [],
-        "questions": beside.questions if beside else {"source": file_digest(qrels), "dataset": JUDGED},
+        "questions": beside.questions
+        if beside
+        else {"source": file_digest(qrels), "dataset": JUDGED_DATASET},
         "model": "",
         "retriever": "TREC run",
         "seed": 0,

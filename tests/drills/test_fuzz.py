@@ -169,7 +169,7 @@ def test_questions(dataset: str, tmp_path: Path) -> None:
         report = QuestionReport(path)
         questions = read_or_refused(lambda: load_questions(path, dataset, report=report))
         if questions is not None:
-            assert len(questions) == report.kept and (report.records == 2 or not whole)
+            assert len(questions) == report.question_count and (report.records == 2 or not whole)
             for question in questions:
                 assert question.id and question.text.strip() and all(question.answers)
                 (question.id + question.text + "".join(question.answers)).encode()

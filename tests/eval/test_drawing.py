@@ -21,7 +21,7 @@ from corag.core.errors import SearchFailedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage
-from eval.api.ask import answered
+from eval.api.ask import answer_and_draw
 from eval.api.drawing import Drawing, Fold, live
 from ircot.method import IRCoTConfig
 from tests.chains.chains import LETTERS, queue, seeded, tree_model, tree_score
@@ -204,7 +204,7 @@ def test_sources_that_were_read_come_before_what_was_only_found():
 
     retriever = WordRetriever(world)
     tools = Tools(QUESTION, ScriptedGenerator(lambda request: "Thirty."), retriever)
-    result = asyncio.run(answered("own", QUESTION, own, tools, retriever, Drawing(QUESTION.text, "")))
+    result = asyncio.run(answer_and_draw("own", QUESTION, own, tools, retriever, Drawing(QUESTION.text, "")))
     assert [passage.id for passage in result.read] == ["p2", "p5", "p7"]
     assert result.sources[:4] == ("Rule 2", "Rule 5", "Rule 7", "Rule 0")
     line = result.ending()[1].plain
@@ -384,7 +384,7 @@ def test_a_search_larger_than_the_terminal_is_folded_until_it_fits(options, fold
         steps.append(step)
         if len(steps) % 8:
             return
-        tree, fold = drawing.fitted(console, list(Fold))
+        tree, fold = drawing.fit(console, list(Fold))
         assert len(console.render_lines(tree)) < 24
         seen.add(fold)
 

@@ -81,7 +81,7 @@ def texts(questions):
 def test_a_record_of_another_writer_is_read(read, change, answers, remark):
     (question,), report = read("q.jsonl", [GOOD | change])
     assert (question.text, list(question.answers)) == ("Who wrote Emma?", answers)
-    assert question.id and report.kept == 1 and not report.dropped
+    assert question.id and report.question_count == 1 and not report.drops
     assert any(remark in line for line in report.remarks) if remark else not report.remarks
     with pytest.raises(DataError):
         read("q.jsonl", [GOOD | change], strict=True)
@@ -91,7 +91,7 @@ def test_one_odd_record_costs_nobody_else(read):
     bad = [{"question": None}, {"question": " "}, {"a": 1, "b": 2}]
     questions, report = read("q.jsonl", [GOOD, *bad, GOOD | {"id": "b", "question": "Who?"}])
     assert [each.id for each in questions] == ["a", "b"]
-    assert (report.kept, report.left_out) == (2, 3)
+    assert (report.question_count, report.left_out) == (2, 3)
     lines = "\n".join(report.lines())
     assert "2 of 5 records are read, 3 left out (strict refuses such a file):" in lines
     assert "the record has 'a', 'b': name its fields with columns" in lines and "line 4" in lines
@@ -145,7 +145,7 @@ def test_json_in_the_shapes_that_it_comes_in(read):
 def test_tables_in_our_own_format(read, content, remark):
     questions, report = read("q.csv", content)
     assert texts(questions) == [("Who wrote Emma?", "Jane Austen"), ("Where?", "Bath", "Chawton")]
-    assert report.kept == 2 and any(remark in each for each in [*report.remarks, ""])
+    assert report.question_count == 2 and any(remark in each for each in [*report.remarks, ""])
     zipped, _ = read("q.csv.gz", gzip.compress(content.encode()))
     assert texts(zipped) == texts(questions)
 
@@ -158,7 +158,7 @@ def test_rows_that_do_not_fit_are_left_out_and_quotes_of_a_tsv_stay(read):
     assert texts(questions) == [('"Emma" is by whom?', 'Jane "J." Austen'), ('a "b"', "c")]
     questions, report = read("q.csv", 'question,answers\nWho, then?,Ada\nWho?,Ada\n,\n"W\nhere?",Ada\n')
     assert texts(questions) == [("Who?", "Ada"), ("W\nhere?", "Ada")]
-    assert sum(each.count for each in report.dropped.values()) == 2
+    assert sum(each.count for each in report.drops.values()) == 2
 
 
 def test_excel_and_parquet(read, tmp_path):
@@ -223,7 +223,7 @@ def test_shapes_that_other_projects_write(read, shape):
     for content in contents[: 1 if shape in ("llama_index", "squad", "trivia_qa") else 2]:
         for name in ("q.json", "q.jsonl"):
             (question,), report = read(name, json.dumps(content))
-            assert texts([question]) == [("Who?", "Ada")] and not report.dropped
+            assert texts([question]) == [("Who?", "Ada")] and not report.drops
 
 
 def test_gold_passages_of_other_projects():
@@ -257,8 +257,8 @@ def test_ids_that_were_used_before(read):
     again = [GOOD, GOOD, GOOD | {"question": "Where?"}, GOOD | {"question": "When?"}]
     questions, report = read("q.jsonl", again)
     assert [each.id for each in questions] == ["a", "a#2", "a#3"] and report.left_out == 1
-    assert "a repeat of an earlier question of the same id" in report.dropped
-    assert any("line 3 and line 1" in tally.places for tally in report.remarks.values())
+    assert "a repeat of an earlier question of the same id" in report.drops
+    assert any("line 3 and line 1" in tally.locations for tally in report.remarks.values())
     unnamed = [{"question": "Who?", "answer": "Ada"}, {"question": "Where?", "answer": "Ada"}]
     ids = [[each.id for each in read("q.jsonl", order)[0]] for order in (unnamed, unnamed[::-1])]
     assert ids[0] == ids[1][::-1] and len(set(ids[0])) == 2
@@ -273,7 +273,7 @@ def test_official_sets_lose_a_record_or_a_field_and_not_themselves(read):
     ]
     questions, report = read("nq.jsonl", some, "flashrag")
     assert texts(questions) == [("Who?", "Ada"), ("Where?",), ("When?", "1815")]
-    assert list(report.dropped) == [
+    assert list(report.drops) == [
         "this is a multiple-choice question, which no scorer here compares: use a set with text answers"
     ]
     assert "metadata left out: field 'metadata' must be an object, but is 'x'" in report.remarks
@@ -485,8 +485,8 @@ def _check_counts(file, dataset, n):
     except DataError as error:
         questions = []
         assert "no question could be read" in str(error)
-    assert len(questions) == report.kept and report.records == n, report.lines()
+    assert len(questions) == report.question_count and report.records == n, report.lines()
     assert len({question.id for question in questions}) == len(questions)
-    assert all(reason.strip() for reason in report.dropped)
+    assert all(reason.strip() for reason in report.drops)
     for question in questions:
         assert question.text.strip() and question.id and all(map(str.strip, question.answers))

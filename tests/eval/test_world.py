@@ -274,7 +274,7 @@ def test_far_provinces_are_made_alone_and_keep_their_names_apart() -> None:
 
     The first provinces do not depend on the world's size.
     """
-    assert len(build(0, 9_999).things) == 86
+    assert len(build(0, 9_999).entities) == 86
     small, large = (
         generate(seed=4, passages=500, train=1, dev=0, test=0),
         generate(seed=4, passages=900_000, train=1, dev=0, test=0),

@@ -68,7 +68,7 @@ def test_the_world_says_what_its_own_chains_of_thought_say():
         for sentence, hop, gold in zip(told, asked.hops, question.decomposition, strict=True):
             assert mentions([sentence], [gold.answer]) and first_sentence(sentence) == sentence
             if len(hop.objects) == 1 and hop.objects[0].mention == hop.objects[0].name and not hop.which:
-                assert sentence == hop.says
+                assert sentence == hop.statement
 
 
 def test_musique_and_two_wiki_name_what_each_hop_finds():

@@ -223,7 +223,7 @@ def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Que
         return
     dataset = dev_dataset(config)
     published = dataset != "jsonl" and dataset in map(chains_dataset, config.chains)
-    if shared := in_common(dev, trained, published=published):
+    if shared := in_common(dev, trained, is_published=published):
         raise ConfigError(
             f"{len(shared)} of the {len(dev)} dev questions are trained on, such as '{shared[0].id}', but "
             "dev EM is to be of questions that are not: take others with --dev.skip and --dev.limit, or from "

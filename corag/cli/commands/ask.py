@@ -33,9 +33,9 @@ from corag.core.text import printable
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
-from eval.api.ask import Answered, answered
+from eval.api.ask import Answered, answer_and_draw
 from eval.api.drawing import Drawing, live
-from eval.experiment.backends import Setup, check_setup, open_backends, tell_taught_otherwise
+from eval.experiment.backends import Setup, check_setup, open_backends, print_training_mismatch
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
@@ -75,7 +75,7 @@ def main(config: AskOptions) -> CommandResult:
     """Answer with each method in turn. The status is 1 if one failed."""
     check_setup(config)
     for name in config.method:
-        tell_taught_otherwise(config.of(name), config.model)
+        print_training_mismatch(config.of(name), config.model)
     if config.model.backend == "auto":
         config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
     return asyncio.run(_ask(config))
@@ -192,7 +192,7 @@ async def answer_and_show(
         tools = Tools(sent, generator, retriever, config.seed, config.budget, watch=watch)
         progress = nullcontext() if _draws(console) else telling_progress(name, tools)
         async with progress:
-            answer = await answered(name, sent, bind(name, config), tools, retriever, drawing, send)
+            answer = await answer_and_draw(name, sent, bind(name, config), tools, retriever, drawing, send)
     show_result(console, answer, show_chain=config.verbose or _draws(console), traceback=config.verbose)
     return answer
 
@@ -236,7 +236,7 @@ def show_steps(drawing: Drawing, config: AskOptions, console: Console) -> Iterat
             drawing.add(step)
 
         yield print_and_add
-        console.print(drawing.finished(console))
+        console.print(drawing.final_tree(console))
     elif _draws(console):
         with live(drawing, console) as watch:
             yield watch

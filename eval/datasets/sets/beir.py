@@ -31,12 +31,12 @@ def parse(record: Record, where: str) -> Question:
     BEIR has no place for answers; they are taken from the query's metadata if it has ``answers`` or
     ``answer``, as some conversions do. Otherwise only recall can be measured.
     """
-    place = name_record(record, where)
-    about = metadata_field(record, place)
+    record_name = name_record(record, where)
+    metadata = metadata_field(record, record_name)
     return Question(
         id=require_id(record, where),
         text=text_field(record, "text", where),
-        answers=distinct(*gold_answer(about, place), *texts_field(about, "answers", place)),
+        answers=distinct(*gold_answer(metadata, record_name), *texts_field(metadata, "answers", record_name)),
         supporting=distinct(*record["judged"]),
     )
 
@@ -48,14 +48,14 @@ def read_queries(qrels: str, report: QuestionReport) -> PlacedRecords:
     queries that are judged but not there. Raises :class:`DataError` if :func:`find_queries` does.
     """
     file = find_queries(qrels)
-    judged = _read_qrels(qrels, report)
+    judgements = _read_qrels(qrels, report)
     queries: dict[str, Record] = {}
     for where, record in _read_query_file(str(file), report):
-        if record_id(record) in judged:
+        if record_id(record) in judgements:
             queries.setdefault(record_id(record), record)
         elif not record_id(record):
             report.drop(where, "the query has no id, by which it could be judged")
-    for identity, (where, passages) in judged.items():
+    for identity, (where, passages) in judgements.items():
         if identity in queries:
             yield where, {**queries[identity], "judged": passages}
         else:
@@ -68,14 +68,14 @@ def find_queries(qrels: str) -> Path:
     Raises :class:`DataError` if they are in neither place.
     """
     folders = Path(qrels).parent.parent, Path(qrels).parent
-    places = [
+    candidates = [
         folder / f"queries.{suffix}" for suffix in ("jsonl", "jsonl.gz", "json", "tsv") for folder in folders
     ]
-    file = next((place for place in places if place.is_file()), None)
+    file = next((path for path in candidates if path.is_file()), None)
     if file is None:
         raise DataError(
-            f"there is no queries.jsonl for '{qrels}': expected '{places[0]}' or '{places[1]}'. In BEIR's "
-            "layout name the judgements as the question file, such as nq/qrels/test.tsv."
+            f"there is no queries.jsonl for '{qrels}': expected '{candidates[0]}' or '{candidates[1]}'. In "
+            "BEIR's layout name the judgements as the question file, such as nq/qrels/test.tsv."
         )
     return file
 
@@ -94,12 +94,12 @@ def _read_query_file(file: str, report: QuestionReport) -> PlacedRecords:
 
 def _read_qrels(path: str, report: QuestionReport) -> dict[str, tuple[str, list[str]]]:
     """Return by query the place of its first line and the passages that are relevant to it."""
-    judged: dict[str, tuple[str, list[str]]] = {}
+    judgements: dict[str, tuple[str, list[str]]] = {}
     for where, query, passage, grade in judgement_lines(path, report.drop, report.count_strays()):
-        gold = judged.setdefault(query, (where, []))[1]
+        gold = judgements.setdefault(query, (where, []))[1]
         if grade > 0:
             gold.append(passage)
-    return judged
+    return judgements
 
 
 DATASETS = (

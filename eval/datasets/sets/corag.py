@@ -29,20 +29,20 @@ def parse(record: Record, where: str) -> Question:
 
     Raises :class:`DataError` unless there is a sub-answer for each sub-query.
     """
-    place = name_record(record, where)
+    record_name = name_record(record, where)
     sub_queries, sub_answers = (
-        [str(text).strip() for text in list_field(record, name, place)]
+        [str(text).strip() for text in list_field(record, name, record_name)]
         for name in ("subqueries", "subanswers")
     )
     if len(sub_queries) != len(sub_answers):
         raise DataError(
-            f"{place}: {len(sub_queries)} subqueries and {len(sub_answers)} subanswers; expected one for "
-            "each."
+            f"{record_name}: {len(sub_queries)} subqueries and {len(sub_answers)} subanswers; expected one "
+            "for each."
         )
     return Question(
         id=scalar_text(record.get("query_id")) or require_id(record, where),
         text=text_field(record, "query", where),
-        answers=distinct(*texts_field(record, "answers", place)),
+        answers=distinct(*texts_field(record, "answers", record_name)),
         decomposition=tuple(map(GoldHop, sub_queries, sub_answers)),
         context_ids=tuple(flat_ids(record.get("context_doc_ids"))),
     )

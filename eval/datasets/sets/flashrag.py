@@ -27,20 +27,20 @@ def parse(record: Record, where: str) -> Question:
     2WikiMultihopQA's metadata name the titles of gold passages (``supporting_facts``). Raises
     :class:`DataError` for multiple choice, whose answers are numbers of choices.
     """
-    place = name_record(record, where)
+    record_name = name_record(record, where)
     if record.get("choices"):
         raise DataError(
-            f"{place}: this is a multiple-choice question, which no scorer here compares: use a set with "
-            "text answers."
+            f"{record_name}: this is a multiple-choice question, which no scorer here compares: use a set "
+            "with text answers."
         )
-    about = metadata_field(record, place)
-    kind = about.get("type") or about.get("prop")
+    metadata = metadata_field(record, record_name)
+    kind = metadata.get("type") or metadata.get("prop")
     return Question(
         id=require_id(record, where),
         text=text_field(record, "question", where),
-        answers=distinct(*texts_field(record, "golden_answers", place)),
+        answers=distinct(*texts_field(record, "golden_answers", record_name)),
         kind=kind if isinstance(kind, str) else "",
-        titles=fact_titles(about, place),
+        titles=fact_titles(metadata, record_name),
     )
 
 

@@ -57,14 +57,16 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What fields of our format are called in files of others; the first that holds anything is taken."""
 
-_NESTED = frozenset(("inputs", "outputs", "input", "expectedoutput", "referenceoutputs", "row", "example"))
+_NESTING_FIELDS = frozenset(
+    ("inputs", "outputs", "input", "expectedoutput", "referenceoutputs", "row", "example")
+)
 _ALIASES = ("answer_aliases", "aliases")
 _PASSAGES = frozenset(("context", "contexts", "ctxs", "paragraphs", "passages", "documents", "docs"))
 _PASSAGES_ELSEWHERE = "passages belong in an index, and context_ids may name some of them by id"
-_LISTED = 6  # fields that are not read, in a remark
-_REQUIRED = ("id", "question")
+_MAX_UNREAD = 6  # fields that are not read, in a remark
+_REQUIRED_FIELDS = ("id", "question")
 _FIELDS = (
-    *_REQUIRED,
+    *_REQUIRED_FIELDS,
     "answers",
     "supporting",
     "supporting_titles",
@@ -84,7 +86,7 @@ def parse_question(record: Mapping[str, Any], where: str) -> Question:
 
     Raises :class:`DataError` naming ``where`` and the field.
     """
-    _check_fields(record, _REQUIRED, _FIELDS, where)
+    _check_fields(record, _REQUIRED_FIELDS, _FIELDS, where)
     hops = record.get("hops", 0)
     if not isinstance(hops, int) or isinstance(hops, bool) or hops < 0:
         raise DataError(f"{where}: field 'hops' must be a whole number from 0, but is {hops!r}.")
@@ -108,22 +110,22 @@ def canonical(record: Mapping[str, Any], remark: Callable[[str], None]) -> dict[
 
     Raises :class:`DataError` for a record without a question.
     """
-    typed = {name: each for name, each in _by_squeezed_name(record).items() if not _is_blank(each[1])}
+    by_name = {name: each for name, each in _by_squeezed_name(record).items() if not _is_blank(each[1])}
     values: dict[str, Any] = {}
-    read = {name for name in map(_squeeze, _ALIASES) if name in typed}
-    aliases = [typed[name][1] for name in sorted(read)]
+    read_names = {name for name in map(_squeeze, _ALIASES) if name in by_name}
+    aliases = [by_name[name][1] for name in sorted(read_names)]
     for name, others in _SQUEEZED_NAMES.items():
-        fitting = [other for other in others if other in typed]
-        if fitting == ["text"] and "title" in typed:
+        fitting = [other for other in others if other in by_name]
+        if fitting == ["text"] and "title" in by_name:
             continue  # a passage, whose text is no question
         for other in fitting[:1]:
             if other != _squeeze(name):
-                remark(f"field '{typed[other][0]}' is read as '{name}'")
-            values[name] = typed[other][1]
-            read.add(other)
-    if rest := sorted(typed[name][0] for name in typed.keys() - read):
-        more = ", ..." if len(rest) > _LISTED else ""
-        remark(f"fields that are not read: {', '.join(map(_describe_unread, rest[:_LISTED]))}{more}")
+                remark(f"field '{by_name[other][0]}' is read as '{name}'")
+            values[name] = by_name[other][1]
+            read_names.add(other)
+    if rest := sorted(by_name[name][0] for name in by_name.keys() - read_names):
+        more = ", ..." if len(rest) > _MAX_UNREAD else ""
+        remark(f"fields that are not read: {', '.join(map(_describe_unread, rest[:_MAX_UNREAD]))}{more}")
     if "question" not in values:
         raise DataError(
             f"no question: expected a field 'question' (or {', '.join(NAMES['question'][1:5])}), but the "
@@ -149,15 +151,15 @@ def _with_types(values: dict[str, Any], aliases: list[Any], remark: Callable[[st
     text = question if isinstance(question, str) else scalar_text(question)
     if not text.strip():
         raise DataError(f"field 'question' must be a non-empty text, but is {question!r:.60}")
-    given = values.get("answers")
-    typed: dict[str, Any] = {
+    answers = values.get("answers")
+    fields: dict[str, Any] = {
         "question": text,
-        "answers": list(dict.fromkeys([*flat_texts(given), *flat_texts(aliases)])),
+        "answers": list(dict.fromkeys([*flat_texts(answers), *flat_texts(aliases)])),
     }
-    if given is not None and not typed["answers"]:
+    if answers is not None and not fields["answers"]:
         remark("the gold answers hold no text")
     if identity := scalar_text(values.get("id")):
-        typed["id"] = identity
+        fields["id"] = identity
     converters: dict[str, Callable[[Any], Any]] = {
         "supporting": flat_ids,
         "supporting_titles": flat_texts,
@@ -173,10 +175,10 @@ def _with_types(values: dict[str, Any], aliases: list[Any], remark: Callable[[st
     for name, convert in converters.items():
         if name in values:
             try:
-                typed[name] = convert(values[name])
+                fields[name] = convert(values[name])
             except (DataError, ValueError, TypeError) as error:
                 remark(f"{name} left out: {error}")
-    return typed
+    return fields
 
 
 def _whole_number(value: Any) -> int:
@@ -188,13 +190,13 @@ def _whole_number(value: Any) -> int:
 
 def _by_squeezed_name(record: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return (name as written, value) by squeezed name. Fields of inputs and outputs are the record's own."""
-    typed: dict[str, tuple[str, Any]] = {}
+    by_name: dict[str, tuple[str, Any]] = {}
     for name, value in record.items():
-        if _squeeze(name) in _NESTED and isinstance(value, Mapping):
-            typed |= {_squeeze(inner): (f"{name}.{inner}", each) for inner, each in value.items()}
+        if _squeeze(name) in _NESTING_FIELDS and isinstance(value, Mapping):
+            by_name |= {_squeeze(inner): (f"{name}.{inner}", each) for inner, each in value.items()}
         else:
-            typed.setdefault(_squeeze(name), (str(name), value))
-    return typed
+            by_name.setdefault(_squeeze(name), (str(name), value))
+    return by_name
 
 
 @lru_cache(1000)
@@ -251,11 +253,13 @@ def _decomposition(record: Mapping[str, Any], where: str) -> tuple[GoldHop, ...]
         )
     hops = []
     for number, step in enumerate(steps, 1):
-        place = f"{where}, hop {number}"
-        _check_fields(step, _HOP_REQUIRED, _HOP_FIELDS, place)
-        passage = _text(step, "passage_id", place) if step.get("passage_id") else ""
-        says = _text(step, "says", place) if step.get("says") else ""
-        hops.append(GoldHop(_text(step, "question", place), _text(step, "answer", place), passage, says))
+        hop_name = f"{where}, hop {number}"
+        _check_fields(step, _HOP_REQUIRED, _HOP_FIELDS, hop_name)
+        passage = _text(step, "passage_id", hop_name) if step.get("passage_id") else ""
+        sentence = _text(step, "says", hop_name) if step.get("says") else ""
+        hops.append(
+            GoldHop(_text(step, "question", hop_name), _text(step, "answer", hop_name), passage, sentence)
+        )
     return tuple(hops)
 
 
@@ -269,14 +273,14 @@ def _pages(record: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], ...]
 
 
 def _check_fields(
-    record: Mapping[str, Any], required: tuple[str, ...], allowed: tuple[str, ...], where: str
+    record: Mapping[str, Any], required_fields: tuple[str, ...], allowed_fields: tuple[str, ...], where: str
 ) -> None:
     for field in record:
-        if field not in allowed:
-            of_passages = _squeeze(field) in _PASSAGES and "context_ids" in allowed
-            hint = f"{_PASSAGES_ELSEWHERE}." if of_passages else nearest(field, allowed)
+        if field not in allowed_fields:
+            of_passages = _squeeze(field) in _PASSAGES and "context_ids" in allowed_fields
+            hint = f"{_PASSAGES_ELSEWHERE}." if of_passages else nearest(field, allowed_fields)
             raise DataError(f"{where}: unknown field '{field}': {hint}")
-    for field in required:
+    for field in required_fields:
         if field not in record:
             raise DataError(
                 f"{where}: field '{field}' is missing; the record has {', '.join(map(repr, record))}."
@@ -303,7 +307,7 @@ DATASETS = (
         "our own format, and files of others with usual names of fields",
         parse_question,
         gold="answers",
-        optional=tuple(name for name in _FIELDS if name not in (*_REQUIRED, "answers")),
+        optional=tuple(name for name in _FIELDS if name not in (*_REQUIRED_FIELDS, "answers")),
         canonical=canonical,
         columns=tuple(NAMES),
     ),

@@ -38,11 +38,13 @@ def parse(record: Record, where: str) -> Question:
     an answer out. ``kind`` is the relation, for inputs of the form "subject [SEP] relation". Raises
     :class:`DataError` naming ``where`` and the field, also for outputs without any answer.
     """
-    place = name_record(record, where)
-    outputs = [_output(value, place) for value in list_field(record, "output", place)]
+    record_name = name_record(record, where)
+    outputs = [_output(value, record_name) for value in list_field(record, "output", record_name)]
     answers = distinct(*(answer for answer, _ in outputs if answer))
     if outputs and not answers:
-        raise DataError(f"{place}: none of the {len(outputs)} outputs has an answer: expected at least one.")
+        raise DataError(
+            f"{record_name}: none of the {len(outputs)} outputs has an answer: expected at least one."
+        )
     text = text_field(record, "input", where)
     # Outputs repeat provenance, and some have none: what is left are the ways to bear an answer out.
     pages = dict.fromkeys(pages for _, pages in outputs if pages)
@@ -56,22 +58,22 @@ def parse(record: Record, where: str) -> Question:
     )
 
 
-def _output(output: Any, place: str) -> tuple[str, tuple[str, ...]]:
+def _output(output: Any, record_name: str) -> tuple[str, tuple[str, ...]]:
     """Return an output's answer, "" if it has none, and the different pages of its provenance."""
     if not isinstance(output, Mapping):
-        raise DataError(f"{place}: field 'output' must be a list of objects, but has {output!r:.60}.")
+        raise DataError(f"{record_name}: field 'output' must be a list of objects, but has {output!r:.60}.")
     answer = output.get("answer")
     if not isinstance(answer, str | None):
-        raise DataError(f"{place}: an output's answer must be a text, but is {answer!r:.60}.")
-    return (answer or "").strip(), distinct(*provenance_pages(output, place))
+        raise DataError(f"{record_name}: an output's answer must be a text, but is {answer!r:.60}.")
+    return (answer or "").strip(), distinct(*provenance_pages(output, record_name))
 
 
-def provenance_pages(output: Mapping[str, Any], place: str) -> Sequence[str]:
+def provenance_pages(output: Mapping[str, Any], record_name: str) -> Sequence[str]:
     """Return the ``wikipedia_id`` of each piece of an output's provenance that has one, repeats included."""
     provenance = output.get("provenance") or []
     if not isinstance(provenance, list) or not all(isinstance(piece, Mapping) for piece in provenance):
         raise DataError(
-            f"{place}: an output's provenance must be a list of objects, but is {provenance!r:.60}."
+            f"{record_name}: an output's provenance must be a list of objects, but is {provenance!r:.60}."
         )
     pages = (piece.get("wikipedia_id") for piece in provenance)
     return [str(page).strip() for page in pages if page not in (None, "")]
@@ -115,10 +117,10 @@ def _kilt_paragraphs(article: Record, where: str) -> list[Passage]:
             f"{', '.join(sorted(article))}.",
         )
     passages = []
-    for place, paragraph in enumerate(paragraphs):
+    for record_name, paragraph in enumerate(paragraphs):
         text = str(paragraph).strip()
         if text != title and not text.startswith("Section::::"):
-            passages.append(Passage(f"{identifier}-{place}", title, text))
+            passages.append(Passage(f"{identifier}-{record_name}", title, text))
     return passages
 
 
@@ -161,4 +163,4 @@ DATASETS = tuple(
         ),
     )
 )
-CORPUS_FORMATS = (CorpusFormat("kilt", read_kilt, paged=True),)
+CORPUS_FORMATS = (CorpusFormat("kilt", read_kilt, has_pages=True),)

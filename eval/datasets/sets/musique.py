@@ -37,26 +37,26 @@ def parse(record: Record, where: str) -> Question:
     Sub-questions are kept as written: ``#1`` stands for the answer of the first. Unanswerable questions (of
     MuSiQue-Full) are refused, because no scorer here rewards abstaining.
     """
-    place = name_record(record, where)
+    record_name = name_record(record, where)
     if record.get("answerable") is False:
         raise DataError(
-            f"{place}: this question is unanswerable (MuSiQue-Full); use the answerable release, "
+            f"{record_name}: this question is unanswerable (MuSiQue-Full); use the answerable release, "
             "'musique_ans'."
         )
     paragraphs = optional_paragraphs(record, where, listed_paragraphs)
     identity = require_id(record, where)
-    steps = list_field(record, "question_decomposition", place)
+    steps = list_field(record, "question_decomposition", record_name)
     if not all(isinstance(step, Mapping) for step in steps):
-        raise DataError(f"{place}: field 'question_decomposition' must be a list of objects.")
+        raise DataError(f"{record_name}: field 'question_decomposition' must be a list of objects.")
     shape = re.match(r"(\d+)hop\d*(?=__)", identity)  # ids begin so, as in 3hop1__136129_...
     return Question(
         id=identity,
         text=text_field(record, "question", where),
-        answers=distinct(*gold_answer(record, where), *texts_field(record, "answer_aliases", place)),
+        answers=distinct(*gold_answer(record, where), *texts_field(record, "answer_aliases", record_name)),
         supporting=gold_ids(paragraphs),
         kind=shape.group() if shape else "",
         hops=int(shape.group(1)) if shape else len(steps),
-        decomposition=tuple(_parse_hop(step, paragraphs, place) for step in steps),
+        decomposition=tuple(_parse_hop(step, paragraphs, record_name) for step in steps),
         titles=gold_titles(paragraphs),
     )
 
@@ -67,25 +67,25 @@ def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph
     A paragraph without a number has that of its place. Raises :class:`DataError` if there are no paragraphs,
     or a number is none.
     """
-    place = name_record(record, where)
+    record_name = name_record(record, where)
     if not record.get("paragraphs"):
         raise DataError(
-            f"{place}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs number: "
-            "name the official file with --questions."
+            f"{record_name}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs "
+            "number: name the official file with --questions."
         )
     paragraphs = listed_paragraphs(record, where)
-    numbers = [row.get("idx") for row in paragraph_rows(record, place)]
+    numbers = [row.get("idx") for row in paragraph_rows(record, record_name)]
     try:
-        numbered = [index if number is None else int(number) for index, number in enumerate(numbers)]
+        indices = [index if number is None else int(number) for index, number in enumerate(numbers)]
     except (TypeError, ValueError):
         raise DataError(
-            f"{place}: the field 'idx' of each of 'paragraphs' must be a number, but they are "
+            f"{record_name}: the field 'idx' of each of 'paragraphs' must be a number, but they are "
             f"{numbers!r:.60}."
         ) from None
-    return list(zip(numbered, paragraphs, strict=True))
+    return list(zip(indices, paragraphs, strict=True))
 
 
-def _parse_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop:
+def _parse_hop(step: Record, paragraphs: list[Paragraph], record_name: str) -> GoldHop:
     index = step.get("paragraph_support_idx")
     if not paragraphs or index is None:
         passage = ""
@@ -93,9 +93,11 @@ def _parse_hop(step: Record, paragraphs: list[Paragraph], place: str) -> GoldHop
         passage = paragraphs[index].passage.id
     else:
         raise DataError(
-            f"{place}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs."
+            f"{record_name}: paragraph_support_idx is {index!r}, but there are {len(paragraphs)} paragraphs."
         )
-    return GoldHop(text_field(step, "question", place), text_field(step, "answer", place), passage)
+    return GoldHop(
+        text_field(step, "question", record_name), text_field(step, "answer", record_name), passage
+    )
 
 
 DATASETS = (

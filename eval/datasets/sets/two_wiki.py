@@ -38,7 +38,7 @@ def parse(record: Record, where: str) -> Question:
     exist in a decomposed release only, which answers them in sentences; the short answer is taken from the
     evidence triples where one fits. They do not say which passage answers them.
     """
-    place = name_record(record, where)
+    record_name = name_record(record, where)
     paragraphs = optional_paragraphs(record, where, context_paragraphs)
     return Question(
         id=require_id(record, where),
@@ -46,16 +46,16 @@ def parse(record: Record, where: str) -> Question:
         answers=gold_answer(record, where),
         supporting=gold_ids(paragraphs),
         kind=str(record.get("type") or ""),
-        hops=len(list_field(record, "evidences", place)),
+        hops=len(list_field(record, "evidences", record_name)),
         decomposition=tuple(
-            _parse_hop(index, pair, list_field(record, "evidences", place), place)
-            for index, pair in enumerate(list_field(record, "qa_pairs", place))
+            _parse_hop(index, pair, list_field(record, "evidences", record_name), record_name)
+            for index, pair in enumerate(list_field(record, "qa_pairs", record_name))
         ),
-        titles=fact_titles(record, place) or gold_titles(paragraphs),
+        titles=fact_titles(record, record_name) or gold_titles(paragraphs),
     )
 
 
-def _parse_hop(index: int, pair: Record, evidences: list[Any], place: str) -> GoldHop:
+def _parse_hop(index: int, pair: Record, evidences: list[Any], record_name: str) -> GoldHop:
     """Return a sub-question with the object of the (subject, relation, object) that its sentence states.
 
     If no triple fits, the sentence is the answer.
@@ -63,12 +63,12 @@ def _parse_hop(index: int, pair: Record, evidences: list[Any], place: str) -> Go
     # Sub-questions mostly stand in the order of the triples, so that of the same place is tried first. A date
     # may be written in two ways: then the subject tells. What the sub-question itself names, such as the
     # subject that its sentence repeats, is not its answer.
-    question, sentence = text_field(pair, "question", place), text_field(pair, "answer", place)
+    question, sentence = text_field(pair, "question", record_name), text_field(pair, "answer", record_name)
     triples = [triple for triple in evidences if isinstance(triple, list | tuple) and len(triple) == 3]
-    ordered = triples[index : index + 1] + triples
-    new = [triple for triple in ordered if not mentions([question], [str(triple[2])])]
+    candidates = triples[index : index + 1] + triples
+    new = [triple for triple in candidates if not mentions([question], [str(triple[2])])]
     in_sentence = [triple for triple in new if mentions([sentence], [str(triple[2])])]
-    about = [triple for triple in ordered if mentions([question], [str(triple[0])])]
+    about = [triple for triple in candidates if mentions([question], [str(triple[0])])]
     fitting = [triple for triple in in_sentence if triple in about] or in_sentence or about
     answer = str(fitting[0][2]) if fitting else sentence
     return GoldHop(question, answer, says=sentence if mentions([sentence], [answer]) else "")

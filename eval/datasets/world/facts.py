@@ -18,7 +18,7 @@ from eval.datasets.world.relations import Kind
 # of FAMILIES.
 REGIONS, RIVERS, TOWNS, NAMESAKES, PEOPLE, FAMILIES = 2, 3, 8, 2, 34, 14
 COMPANIES, BOOKS, FESTIVALS, BATTLES = 10, 20, 5, 4
-THINGS = REGIONS + RIVERS + TOWNS + PEOPLE + COMPANIES + BOOKS + FESTIVALS + BATTLES
+ENTITIES = REGIONS + RIVERS + TOWNS + PEOPLE + COMPANIES + BOOKS + FESTIVALS + BATTLES
 
 _PROFESSIONS = (
     "cartographer painter botanist astronomer architect engineer composer surgeon lawyer chemist printer "
@@ -79,16 +79,16 @@ class Facts:
     ``about[name][relation]`` are the things that a relation leads to.
     """
 
-    things: list[Entity] = field(default_factory=list)
+    entities: list[Entity] = field(default_factory=list)
     about: dict[str, dict[str, tuple[Entity, ...]]] = field(default_factory=dict)
 
-    def add(self, things: Sequence[Entity]) -> Sequence[Entity]:
+    def add(self, entities: Sequence[Entity]) -> Sequence[Entity]:
         """Add things of which nothing is known yet."""
-        self.things.extend(things)
-        self.about.update((thing.name, {}) for thing in things)
-        return things
+        self.entities.extend(entities)
+        self.about.update((entity.name, {}) for entity in entities)
+        return entities
 
-    def tell(self, subject: Entity, relation: str, *objects: Entity) -> None:
+    def state(self, subject: Entity, relation: str, *objects: Entity) -> None:
         """State a fact."""
         self.about[subject.name][relation] = objects
 
@@ -102,7 +102,7 @@ class Facts:
 
     def of_kind(self, kind: Kind) -> list[Entity]:
         """Return the things of a kind, in order."""
-        return [thing for thing in self.things if thing.kind is kind]
+        return [entity for entity in self.entities if entity.kind is kind]
 
 
 def value(text: str, number: int = 0, *aliases: str) -> Entity:
@@ -137,10 +137,10 @@ class _Builder:
     def any_of(self, kind: Kind) -> Entity:
         return self.rng.choice(self.facts.of_kind(kind))
 
-    def tell_year(self, subject: Entity, relation: str, after: Entity, earliest: int, latest: int) -> int:
+    def state_year(self, subject: Entity, relation: str, after: Entity, earliest: int, latest: int) -> int:
         """State a year in which ``after`` was between so many years old."""
         year = self.facts.year(after, "birth_year") + self.rng.randrange(earliest, latest)
-        self.facts.tell(subject, relation, value(str(year), year))
+        self.facts.state(subject, relation, value(str(year), year))
         return year
 
     def land(self) -> None:
@@ -149,25 +149,25 @@ class _Builder:
         stems = self.take(names.RIVERS, RIVERS)
         rivers = facts.add([Entity(Kind.RIVER, f"River {stem}", (stem, f"{stem} River")) for stem in stems])
         plain = self.take(names.TOWNS, TOWNS - NAMESAKES)
-        alike = [
+        namesakes = [
             pattern.format(name)
             for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)
         ]
-        towns = facts.add([Entity(Kind.TOWN, name) for name in plain + alike])
+        towns = facts.add([Entity(Kind.TOWN, name) for name in plain + namesakes])
 
         for i, (town, hundreds) in enumerate(zip(towns, rng.sample(range(9, 900), TOWNS), strict=True)):
             people = hundreds * 100 + rng.randrange(100)
-            facts.tell(town, "region", regions[i % REGIONS])
-            facts.tell(town, "river", rng.choice(rivers))
-            facts.tell(town, "population", value(f"{people:,}", people, str(people)))
+            facts.state(town, "region", regions[i % REGIONS])
+            facts.state(town, "river", rng.choice(rivers))
+            facts.state(town, "population", value(f"{people:,}", people, str(people)))
         for i, (region, product) in enumerate(zip(regions, rng.sample(_PRODUCTS, REGIONS), strict=True)):
-            facts.tell(region, "capital", rng.choice(towns[i::REGIONS]))
-            facts.tell(region, "product", value(product))
+            facts.state(region, "capital", rng.choice(towns[i::REGIONS]))
+            facts.state(region, "product", value(product))
         sources = self.take(names.SOURCES, RIVERS)
         for river, source, length in zip(rivers, sources, rng.sample(range(60, 900), RIVERS), strict=True):
-            facts.tell(river, "source", value(source))
-            facts.tell(river, "length", value(f"{length} kilometres", length, f"{length} km", str(length)))
-            facts.tell(river, "mouth", rng.choice(towns))
+            facts.state(river, "source", value(source))
+            facts.state(river, "length", value(f"{length} kilometres", length, f"{length} km", str(length)))
+            facts.state(river, "mouth", rng.choice(towns))
 
     def people(self) -> None:
         facts, rng = self.facts, self.rng
@@ -182,13 +182,13 @@ class _Builder:
             full_name = f"{name} {middle} {family}"
             (person,) = facts.add([Entity(Kind.PERSON, f"{name} {family}", (full_name,), female=female)])
             year = first_year + rng.randrange(60)
-            facts.tell(person, "birth_year", value(str(year), year))
-            facts.tell(person, "born_in", self.any_of(Kind.TOWN))
-            facts.tell(person, "profession", value(rng.choice(_PROFESSIONS)))
+            facts.state(person, "birth_year", value(str(year), year))
+            facts.state(person, "born_in", self.any_of(Kind.TOWN))
+            facts.state(person, "profession", value(rng.choice(_PROFESSIONS)))
         for town in facts.of_kind(Kind.TOWN):
-            facts.tell(town, "mayor", self.any_of(Kind.PERSON))
+            facts.state(town, "mayor", self.any_of(Kind.PERSON))
         for region in facts.of_kind(Kind.REGION):
-            facts.tell(region, "governor", self.any_of(Kind.PERSON))
+            facts.state(region, "governor", self.any_of(Kind.PERSON))
 
     def grown_up_around(self, year: int) -> list[Entity]:
         """Choose three different people whose age fits a year best or nearly so: about 35 then."""
@@ -206,10 +206,10 @@ class _Builder:
         ]
         founders = rng.sample(facts.of_kind(Kind.PERSON), COMPANIES)
         for company, founder in zip(facts.add(firms), founders, strict=True):
-            facts.tell(company, "founder", founder)
-            year = self.tell_year(company, "founded", founder, 22, 50)
-            facts.tell(company, "seat", self.any_of(Kind.TOWN))
-            facts.tell(company, "directors", *self.grown_up_around(year + 10))
+            facts.state(company, "founder", founder)
+            year = self.state_year(company, "founded", founder, 22, 50)
+            facts.state(company, "seat", self.any_of(Kind.TOWN))
+            facts.state(company, "directors", *self.grown_up_around(year + 10))
 
     def careers(self) -> None:
         """Give people employers, teachers and spouses whose years fit.
@@ -219,7 +219,7 @@ class _Builder:
         facts, rng = self.facts, self.rng
         people = facts.of_kind(Kind.PERSON)
         born = {person.name: facts.year(person, "birth_year") for person in people}
-        married: set[str] = set()
+        married_names: set[str] = set()
         for person in people:
             year = born[person.name]
             employers = [
@@ -231,16 +231,16 @@ class _Builder:
                 for other in people
                 if other.female != person.female
                 and abs(born[other.name] - year) <= 10
-                and other.name not in married
+                and other.name not in married_names
             ]
             if employers:
-                facts.tell(person, "employer", rng.choice(employers))
+                facts.state(person, "employer", rng.choice(employers))
             if teachers:
-                facts.tell(person, "mentor", rng.choice(teachers))
-            if matches and person.name not in married:
+                facts.state(person, "mentor", rng.choice(teachers))
+            if matches and person.name not in married_names:
                 spouse = rng.choice(matches)
-                facts.tell(person, "spouse", spouse)
-                married |= {person.name, spouse.name}
+                facts.state(person, "spouse", spouse)
+                married_names |= {person.name, spouse.name}
 
     def books(self) -> None:
         facts, rng = self.facts, self.rng
@@ -248,12 +248,12 @@ class _Builder:
         presses = facts.of_kind(Kind.COMPANY)[: len(_PRESSES)]
         for book in facts.add([Entity(Kind.BOOK, title, gloss=rng.choice(_GENRES)) for title in titles]):
             author = self.any_of(Kind.PERSON)
-            facts.tell(book, "author", author)
-            year = self.tell_year(book, "published", author, 24, 65)
-            facts.tell(book, "set_in", self.any_of(Kind.TOWN))
+            facts.state(book, "author", author)
+            year = self.state_year(book, "published", author, 24, 65)
+            facts.state(book, "set_in", self.any_of(Kind.TOWN))
             publishers = [press for press in presses if facts.year(press, "founded") <= year]
             if publishers:
-                facts.tell(book, "publisher", rng.choice(publishers))
+                facts.state(book, "publisher", rng.choice(publishers))
 
     def gatherings(self) -> None:
         facts, rng = self.facts, self.rng
@@ -261,15 +261,15 @@ class _Builder:
         festivals = [Entity(Kind.FESTIVAL, f"{site} {noun}", (), gloss) for site, (noun, gloss) in feasts]
         for festival in facts.add(festivals):
             initiator = self.any_of(Kind.PERSON)
-            facts.tell(festival, "initiator", initiator)
-            year = self.tell_year(festival, "first_held", initiator, 25, 50)
-            facts.tell(festival, "held_in", self.any_of(Kind.TOWN))
-            facts.tell(festival, "winners", *self.grown_up_around(year + 10))
+            facts.state(festival, "initiator", initiator)
+            year = self.state_year(festival, "first_held", initiator, 25, 50)
+            facts.state(festival, "held_in", self.any_of(Kind.TOWN))
+            facts.state(festival, "winners", *self.grown_up_around(year + 10))
         battles = [
             Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)
         ]
         for battle in facts.add(battles):
             victor = self.any_of(Kind.PERSON)
-            facts.tell(battle, "victor", victor)
-            self.tell_year(battle, "fought", victor, 28, 55)
-            facts.tell(battle, "fought_near", self.any_of(Kind.TOWN))
+            facts.state(battle, "victor", victor)
+            self.state_year(battle, "fought", victor, 28, 55)
+            facts.state(battle, "fought_near", self.any_of(Kind.TOWN))

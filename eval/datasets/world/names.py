@@ -85,10 +85,10 @@ class Pool:
             raise DataError(
                 f"the world needs {self.label} name number {number:,} but has only {self.size:,} of them."
             )
-        place = (number * _stride(self.size, seed) + derive_seed(seed, self.label)) % self.size
+        rest = (number * _stride(self.size, seed) + derive_seed(seed, self.label)) % self.size
         pairs = []
         for choices in reversed(self.pieces):
-            place, digit = divmod(place, len(choices))
+            rest, digit = divmod(rest, len(choices))
             pairs.append(choices[digit])
         return tuple(reversed(pairs))
 
@@ -97,22 +97,22 @@ class Pool:
         return "".join(self.take(number, seed)).capitalize()
 
 
-def _words(label: str, endings: str) -> Pool:
+def _name_pool(label: str, endings: str) -> Pool:
     return Pool(label, tuple(map(tuple, (_ONSETS, _VOWELS, _CODAS, _MIDDLES, endings.split()))))
 
 
-SURNAMES = _words(
+SURNAMES = _name_pool(
     "family", "den sen rick man low by kin son lund berg vik mar dahl quist gar win mont stern hart nov"
 )
-TOWNS = _words(
+TOWNS = _name_pool(
     "town", "ford wick mere ton stead ham bury gate haven port field moor brook well combe holm thorpe dale"
 )
-REGIONS = _words("region", "mark land shire gard wold reach march vale")
-RIVERS = _words("river", "sel vern mel ler wen vey dow tis ra")
-FIRMS = _words("company", "dex tor lin vex ron max bol com fix dan")
-SOURCES = _words("spring", "fell crag ridge hollow cliff")
-GROUNDS = _words("fairground", "green bank water yard grove")
-FIELDS = _words("battlefield", "hill heath moss down plain")
+REGIONS = _name_pool("region", "mark land shire gard wold reach march vale")
+RIVERS = _name_pool("river", "sel vern mel ler wen vey dow tis ra")
+FIRMS = _name_pool("company", "dex tor lin vex ron max bol com fix dan")
+SOURCES = _name_pool("spring", "fell crag ridge hollow cliff")
+GROUNDS = _name_pool("fairground", "green bank water yard grove")
+FIELDS = _name_pool("battlefield", "hill heath moss down plain")
 TITLES = Pool("book", (tuple(_FRAMES), tuple(_ADJECTIVES), tuple(_NOUNS)))
 
 

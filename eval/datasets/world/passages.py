@@ -9,7 +9,7 @@ from functools import cache
 from string import Formatter
 
 from corag.core.types import Passage, passage_id
-from eval.datasets.world.facts import THINGS, Entity, Facts
+from eval.datasets.world.facts import ENTITIES, Entity, Facts
 from eval.datasets.world.prose import COLOUR, LANDMARKS, NOUNS, OPENINGS, WORDS
 from eval.datasets.world.relations import RELATIONS, Kind
 
@@ -20,9 +20,9 @@ LEAST_WORDS, MOST_WORDS = 42, 62
 """A page is filled up to a length drawn from this range; facts may carry it a few words further."""
 
 
-def listing(things: Sequence[Entity]) -> str:
+def listing(entities: Sequence[Entity]) -> str:
     """Return "A", "A and B" or "A, B and C"."""
-    *front, last = (thing.mention for thing in things)
+    *front, last = (entity.mention for entity in entities)
     return f"{', '.join(front)} and {last}" if front else last
 
 
@@ -53,11 +53,11 @@ class _Writer:
         """Choose the small words of one passage."""
         return {word: self.rng.choice(choices) for word, choices in WORDS.items()}
 
-    def page(self, thing: Entity) -> Passage:
-        about = self.facts.about[thing.name]
+    def page(self, entity: Entity) -> Passage:
+        about = self.facts.about[entity.name]
         slots = {relation: listing(objects) for relation, objects in about.items()}
         opening = self.rng.choice(
-            [text for text in OPENINGS[thing.kind] if _fields(text) <= {"name", "gloss", *slots}]
+            [text for text in OPENINGS[entity.kind] if _fields(text) <= {"name", "gloss", *slots}]
         )
         rest = [relation for relation in about if relation not in _fields(opening)]
         self.rng.shuffle(rest)
@@ -66,15 +66,15 @@ class _Writer:
         ]
 
         # People are called in full once, at the beginning, and by their usual name on other pages.
-        full_name = thing.aliases[0] if thing.kind is Kind.PERSON else thing.mention
-        text = opening.format(name=full_name, gloss=thing.gloss, **slots)
+        full_name = entity.aliases[0] if entity.kind is Kind.PERSON else entity.mention
+        text = opening.format(name=full_name, gloss=entity.gloss, **slots)
         body = self.join(clauses)
         length = self.rng.randint(LEAST_WORDS, MOST_WORDS)
-        fillers = self.rng.sample(COLOUR[thing.kind], len(COLOUR[thing.kind]))
+        fillers = self.rng.sample(COLOUR[entity.kind], len(COLOUR[entity.kind]))
         while len(" ".join([text, *body]).split()) < length:
             body.insert(self.rng.randint(min(1, len(body)), len(body)), fillers.pop())
         further = self.see_also(about) if self.references else []
-        return _passage(thing.name, " ".join([sentence(text), *self.refer(thing, body), *further]))
+        return _passage(entity.name, " ".join([sentence(text), *self.refer(entity, body), *further]))
 
     def see_also(self, about: Mapping[str, Sequence[Entity]]) -> list[str]:
         """Refer to the pages of the things that a page tells of, in a sentence."""
@@ -85,44 +85,44 @@ class _Writer:
             mentioned_first
         )
 
-    def has_page(self, thing: Entity) -> bool:
+    def has_page(self, entity: Entity) -> bool:
         """Whether a thing is more than a value."""
-        return thing.name in self.facts.about
+        return entity.name in self.facts.about
 
     def join(self, clauses: Sequence[str]) -> list[str]:
         """Sometimes make one sentence of two that have the same subject."""
-        joined: list[str] = []
+        sentences: list[str] = []
         for clause in clauses:
             mergeable = (
-                joined
-                and joined[-1].startswith("{S}")
+                sentences
+                and sentences[-1].startswith("{S}")
                 and clause.startswith("{S}")
-                and " and " not in joined[-1]
+                and " and " not in sentences[-1]
             )
             if mergeable and self.rng.random() < 0.4:  # often enough that a fact is not always a sentence
-                joined[-1] = joined[-1][:-1] + clause.replace("{S}", " and", 1)
+                sentences[-1] = sentences[-1][:-1] + clause.replace("{S}", " and", 1)
             else:
-                joined.append(clause)
-        return joined
+                sentences.append(clause)
+        return sentences
 
-    def refer(self, thing: Entity, clauses: Sequence[str]) -> Iterator[str]:
+    def refer(self, entity: Entity, clauses: Sequence[str]) -> Iterator[str]:
         """Fill in words for the subject: mostly a pronoun, sometimes a noun or the name.
 
         Two sentences in a row may begin with the pronoun, never with the same noun.
         """
-        pronoun = ("she" if thing.female else "he") if thing.kind is Kind.PERSON else "it"
-        noun = NOUNS.get(thing.kind) or thing.name.split()[-1]
-        choices, before, words = [pronoun, pronoun, noun, thing.mention], thing.mention, self.words()
+        pronoun = ("she" if entity.female else "he") if entity.kind is Kind.PERSON else "it"
+        noun = NOUNS.get(entity.kind) or entity.name.split()[-1]
+        choices, before, words = [pronoun, pronoun, noun, entity.mention], entity.mention, self.words()
         for clause in clauses:
             before = self.rng.choice([word for word in choices if word == pronoun or word != before])
-            owner = noun if before == thing.mention else before
-            own = _possessive(owner if clause.startswith("{P}") else pronoun)
-            yield sentence(clause.format(S=before, P=own, p=_possessive(pronoun), **words))
+            owner = noun if before == entity.mention else before
+            possessive = _possessive(owner if clause.startswith("{P}") else pronoun)
+            yield sentence(clause.format(S=before, P=possessive, p=_possessive(pronoun), **words))
 
-    def landmark(self, thing: Entity) -> Passage:
-        title, texts = self.rng.choice(LANDMARKS[thing.kind])
-        text = self.rng.choice(texts).format(name=thing.name, gloss=thing.gloss, **self.words())
-        return _passage(title.format(name=thing.name), text)
+    def landmark(self, entity: Entity) -> Passage:
+        title, texts = self.rng.choice(LANDMARKS[entity.kind])
+        text = self.rng.choice(texts).format(name=entity.name, gloss=entity.gloss, **self.words())
+        return _passage(title.format(name=entity.name), text)
 
     def family(self, name: str, bearers: Sequence[Entity]) -> Passage:
         text = (
@@ -146,12 +146,14 @@ def write_passages(
     ``references``: pages end in "See also ..." with the things that they tell of; all else is the same.
     """
     writer = _Writer(facts, rng, references)
-    pages = {thing.name: writer.page(thing) for thing in facts.things}
+    pages = {entity.name: writer.page(entity) for entity in facts.entities}
     families: dict[str, list[Entity]] = {}
     for person in facts.of_kind(Kind.PERSON):
         families.setdefault(person.name.split()[-1], []).append(person)
     counts = {Kind.TOWN: 4, Kind.PERSON: 3, Kind.BOOK: 3}
-    things = [thing for kind, count in counts.items() for thing in rng.sample(facts.of_kind(kind), count)]
-    distractors = [writer.landmark(thing) for thing in things]
-    surnames = rng.sample(list(families), PASSAGES - THINGS - len(distractors))
+    landmark_entities = [
+        entity for kind, count in counts.items() for entity in rng.sample(facts.of_kind(kind), count)
+    ]
+    distractors = [writer.landmark(entity) for entity in landmark_entities]
+    surnames = rng.sample(list(families), PASSAGES - ENTITIES - len(distractors))
     return pages, distractors + [writer.family(name, families[name]) for name in surnames]

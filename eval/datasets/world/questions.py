@@ -46,9 +46,11 @@ class RelationStep:
     which: str = ""
 
     @property
-    def says(self) -> str:
+    def statement(self) -> str:
         """The step as a sentence."""
-        return sentence(RELATIONS[self.relation].says.format(s=self.subject.mention, o=listing(self.objects)))
+        return sentence(
+            RELATIONS[self.relation].statement.format(s=self.subject.mention, o=listing(self.objects))
+        )
 
     def gold(self, pages: Mapping[str, Passage]) -> GoldHop:
         """Return the step as a sub-question with its answer and passage."""
@@ -81,7 +83,7 @@ class WorldQuestion:
         """The whole chain of thought: a sentence per hop that names the next hop's thing, then the answer."""
         verdict = [f"Thus, {self.verdict}."] if self.verdict else []
         return " ".join(
-            [*(hop.says for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."]
+            [*(hop.statement for hop in self.hops), *verdict, f"So the answer is: {self.answer.name}."]
         )
 
     def question(self, name: str, pages: Mapping[str, Passage]) -> Question:
@@ -110,17 +112,19 @@ def state_fact(sub_question: str, answer: str, before: Sequence[str]) -> str:
         _, which, clause = sub_question.partition(f"Which of {members} ")
         if which:
             return sentence(f"{answer} {clause.removesuffix('?')}.")
-    for pattern, says in _canonical():
+    for pattern, statement in _canonical():
         if match := pattern.fullmatch(sub_question):
-            return sentence(says.format(s=match[1], o=answer))
+            return sentence(statement.format(s=match[1], o=answer))
     return ""
 
 
 @cache
 def _canonical() -> list[tuple[re.Pattern[str], str]]:
     """How canonical sub-questions are asked and answered, the longest wording first."""
-    asks = sorted(((each.asks[0], each.says) for each in RELATIONS.values()), key=lambda each: -len(each[0]))
-    return [(re.compile(re.escape(ask).replace(r"\{\}", "(.+)")), says) for ask, says in asks]
+    asks = sorted(
+        ((each.asks[0], each.statement) for each in RELATIONS.values()), key=lambda each: -len(each[0])
+    )
+    return [(re.compile(re.escape(ask).replace(r"\{\}", "(.+)")), statement) for ask, statement in asks]
 
 
 class QuestionWriter:
@@ -128,7 +132,7 @@ class QuestionWriter:
 
     def __init__(self, facts: Facts, rng: random.Random) -> None:
         self.facts, self.rng = facts, rng
-        self.by_kind = {kind: things for kind in Kind if (things := facts.of_kind(kind))}
+        self.by_kind = {kind: entities for kind in Kind if (entities := facts.of_kind(kind))}
 
     def ask(self, count: int, first: int) -> Iterator[WorldQuestion]:
         """Yield ``count`` different questions, following :data:`PLAN` from place ``first`` on."""
@@ -186,17 +190,17 @@ class QuestionWriter:
 
         Nothing is visited twice, the answer is not in the question, and no later page names the anchor.
         """
-        visited = [hop.subject.name for hop in hops]
+        subjects = [hop.subject.name for hop in hops]
         answer = hops[-1].objects[0]
         named_later = [
-            thing.name
-            for name in visited[1:]
-            for things in self.facts.about[name].values()
-            for thing in things
-        ] + visited[1:]
+            entity.name
+            for name in subjects[1:]
+            for entities in self.facts.about[name].values()
+            for entity in entities
+        ] + subjects[1:]
         return (
-            len(set(visited)) == len(visited)
-            and answer.name not in visited
+            len(set(subjects)) == len(subjects)
+            and answer.name not in subjects
             and answer.name not in anchor.name
             and not any(anchor.name in name for name in named_later)
         )
@@ -219,47 +223,47 @@ class QuestionWriter:
 
     def comparison(self, rule: ComparisonRule) -> WorldQuestion | None:
         """Compare two things of a kind by what the rule's path leads to; yes and no are equally frequent."""
-        things = self.by_kind[RELATIONS[rule.path[0]].domain]
-        wish = rule.pick == "same" and self.rng.random() < 0.5
+        entities = self.by_kind[RELATIONS[rule.path[0]].domain]
+        wants_equal = rule.pick == "same" and self.rng.random() < 0.5
         for _ in range(50):  # "yes" is rare among random pairs: a few draws bring it about
-            pair = self.rng.sample(things, 2)
-            chains = [self._chain(thing, rule.path) for thing in pair]
+            pair = self.rng.sample(entities, 2)
+            chains = [self._chain(entity, rule.path) for entity in pair]
             hops = (*chains[0], *chains[1])
             if not all(chains) or len({hop.subject.name for hop in hops}) < len(hops):
                 continue
             first, second = (chain[-1].objects[0] for chain in chains)
-            if (first == second) == wish and (rule.pick == "same" or first.number != second.number):
+            if (first == second) == wants_equal and (rule.pick == "same" or first.number != second.number):
                 break
         else:
             return None
-        text = sentence(self.rng.choice(rule.asks).format(*(thing.mention for thing in pair)))
+        text = sentence(self.rng.choice(rule.asks).format(*(entity.mention for entity in pair)))
         if rule.pick == "same":
             return WorldQuestion(
                 text,
                 "comparison",
-                value("yes" if wish else "no"),
+                value("yes" if wants_equal else "no"),
                 hops,
-                rule.verdict if wish else rule.otherwise,
+                rule.verdict if wants_equal else rule.otherwise,
             )
         answer = pair[(first.number < second.number) == (rule.pick == "greatest")]
         return WorldQuestion(text, "comparison", answer, hops, rule.verdict.format(answer.mention))
 
     def intersection(self) -> WorldQuestion | None:
         """Ask for the one member of a set of which something else is true."""
-        whole = self.rng.choice(self.by_kind[self.rng.choice((Kind.COMPANY, Kind.FESTIVAL))])
-        group = next(relation for relation in relations_of(whole.kind) if relation.member)
-        members = self.facts.follow(whole, group.name)
+        owner = self.rng.choice(self.by_kind[self.rng.choice((Kind.COMPANY, Kind.FESTIVAL))])
+        group = next(relation for relation in relations_of(owner.kind) if relation.member)
+        members = self.facts.follow(owner, group.name)
         condition = RELATIONS[self.rng.choice(FILTERS)]
         member = self.rng.choice(members)
         value = self.facts.follow(member, condition.name)
         # The condition must pick one member, and no more: else the question had several answers.
         if not value or [m for m in members if self.facts.follow(m, condition.name) == value] != [member]:
             return None
-        clause = condition.says.format(s="", o=listing(value)).strip(" .")
+        clause = condition.statement.format(s="", o=listing(value)).strip(" .")
         ask = self.rng.choice(
             ("Which {m} {w} {c}?", "Who {c} and was a {m} {w}?", "Which person was a {m} {w} and {c}?")
         )
-        text = sentence(ask.format(m=group.member, w=whole.mention, c=clause))
+        text = sentence(ask.format(m=group.member, w=owner.mention, c=clause))
         which = f"Which of {listing(members)} {clause}?"
-        hops = RelationStep(whole, group.name, members), RelationStep(member, condition.name, value, which)
+        hops = RelationStep(owner, group.name, members), RelationStep(member, condition.name, value, which)
         return WorldQuestion(text, "intersection", member, hops)

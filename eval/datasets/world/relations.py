@@ -34,7 +34,7 @@ class Relation:
         name: what facts and paths call it.
         domain: the kind of thing that it starts from.
         range: the kind that it leads to.
-        says: the plain statement used in reasoning.
+        statement: the plain statement used in reasoning.
         prose: paraphrases in passages, so that words alone do not find them.
         asks: questions for what it leads to; the first is the canonical sub-question.
         nouns: descriptions of what it leads to, for nesting in longer questions.
@@ -45,7 +45,7 @@ class Relation:
     name: str
     domain: Kind
     range: Kind
-    says: str
+    statement: str
     prose: tuple[str, ...]
     asks: tuple[str, ...]
     nouns: tuple[str, ...] = ()

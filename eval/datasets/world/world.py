@@ -41,9 +41,9 @@ class _Share:
     first: int
     provinces: int
 
-    def range(self, place: int) -> tuple[int, int]:
+    def range(self, number: int) -> tuple[int, int]:
         """Return the numbers, from and up to, of the questions that the province at this place is asked."""
-        index = place - self.first
+        index = number - self.first
         return self.questions * index // self.provinces, self.questions * (index + 1) // self.provinces
 
 
@@ -85,18 +85,18 @@ def _share_out(passages: int, sizes: dict[str, int]) -> list[_Share]:
             f"numbers of questions cannot be negative: give 0 for a split that is not wanted, not {sizes}."
         )
     provinces = passages // PASSAGES
-    needed = {split: -(-count // MAX_QUESTIONS) for split, count in sizes.items()}
-    if sum(needed.values()) > provinces:
+    provinces_needed = {split: -(-count // MAX_QUESTIONS) for split, count in sizes.items()}
+    if sum(provinces_needed.values()) > provinces:
         counts = ", ".join(f"{count:,} {split}" for split, count in sizes.items())
         raise DataError(
             f"a world of {passages:,} passages cannot hold {counts} questions about things that no other "
-            f"split asks about: ask for fewer questions, or for at least {sum(needed.values()) * PASSAGES:,} "
-            "passages."
+            "split asks about: ask for fewer questions, or for at least "
+            f"{sum(provinces_needed.values()) * PASSAGES:,} passages."
         )
-    spare, total = provinces - sum(needed.values()), max(1, sum(sizes.values()))
+    spare, total = provinces - sum(provinces_needed.values()), max(1, sum(sizes.values()))
     shares, first = [], 0
     for split, count in sizes.items():
-        size = min(count, needed[split] + spare * count // total)
+        size = min(count, provinces_needed[split] + spare * count // total)
         shares.append(_Share(split, count, first, size))
         first += size
     return shares
@@ -105,9 +105,9 @@ def _share_out(passages: int, sizes: dict[str, int]) -> list[_Share]:
 def _province(seed: int, number: int, shares: list[_Share], passages: int, references: bool) -> Province:
     facts = build(seed, number)
     pages, distractors = write_passages(facts, random.Random(derive_seed(seed, "prose", number)), references)
-    shuffled = [*pages.values(), *distractors]
+    shuffled_pages = [*pages.values(), *distractors]
     rng = random.Random(derive_seed(seed, "questions", number))
-    rng.shuffle(shuffled)  # else a passage's place in the corpus would tell what kind of page it is
+    rng.shuffle(shuffled_pages)  # else a passage's place in the corpus would tell what kind of page it is
     share = next((share for share in shares if share.first <= number < share.first + share.provinces), None)
     start, end = share.range(number) if share else (0, 0)
     drafts = tuple(QuestionWriter(facts, rng).ask(end - start, start))
@@ -116,7 +116,7 @@ def _province(seed: int, number: int, shares: list[_Share], passages: int, refer
         number,
         facts,
         pages,
-        tuple(shuffled[: passages - number * PASSAGES]),
+        tuple(shuffled_pages[: passages - number * PASSAGES]),
         split,
         drafts,
         tuple(one.question(f"world{seed}-{split}-{start + i}", pages) for i, one in enumerate(drafts)),
