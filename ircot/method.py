@@ -25,7 +25,7 @@ from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
 from corag.core.option_names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy, PassagePool
-from corag.core.prompting.demonstrations import Demonstration, fitting, prefixed
+from corag.core.prompting.demonstrations import Demonstration, add_prefix, fitting
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
@@ -301,7 +301,7 @@ def thought_prompt(
     examples = fitting(config.examples(), window, reply, count)
     return template.render(
         {
-            "query": prefixed(query, config.question_prefix),
+            "query": add_prefix(query, config.question_prefix),
             "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first="first"),
             "cot_history": " ".join(thoughts),
             "demonstrations": render_demonstrations(examples, template),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.installation import require
-from corag.core.own_objects import find_own, is_own
+from corag.core.own_objects import find_user_object, is_user_object
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
@@ -169,11 +169,13 @@ def _linked(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bo
 
 
 def _open_each(config: RetrieverConfig) -> list[Retriever]:
-    folders = [name for name in config.index if not is_own(name)]
+    folders = [name for name in config.index if not is_user_object(name)]
     kinds = [kind for name in folders for kind in open_unchanged(find_index_folder(name), _kinds)]
     _refuse_unused(config, kinds, ", ".join(config.index))
     return [
-        adapt_retriever(find_own(name, "--retriever.index")) if is_own(name) else _open_index(name, config)
+        adapt_retriever(find_user_object(name, "--retriever.index"))
+        if is_user_object(name)
+        else _open_index(name, config)
         for name in config.index
     ]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corag.core.errors import IndexMismatchError
 from corag.core.installation import require
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from retrieval.config import BM25_PRESETS
 from retrieval.dense.search import PassageSource
 from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
@@ -24,7 +24,7 @@ def open_passages(index: str) -> PassageSource | None:
 
     Raises :class:`IndexMismatchError` if there is no such index.
     """
-    if is_own(index):
+    if is_user_object(index):
         return None
     folder = find_index_folder(index)
     if has_store(folder):

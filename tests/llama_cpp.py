@@ -23,7 +23,7 @@ def write_gguf(target: Path) -> Path:
 
     from corag.generation.models import DEFAULT_FILES
 
-    (installed,) = DEFAULT_FILES.installed()
+    (installed,) = DEFAULT_FILES.find_installed()
     source = GGUFReader(installed)
     writer = GGUFWriter(target, source.fields["general.architecture"].contents())
     for field in source.fields.values():

@@ -151,7 +151,7 @@ def run_card(name: str, licence: str, folder: Path) -> str:
     manifest = shared_manifest(Manifest.read(folder))
     head = _front(licence, tags=["corag", "run"], task_categories=["question-answering"])
     shared, own_name = PREFIX + name, name.partition("/")[2]
-    served = f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.served else ""
+    served = f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.is_served else ""
     lines = [
         *_title(name),
         f"Answers of the method `{manifest.method}` to questions of {_source(manifest)}, with every step "

@@ -18,7 +18,7 @@ from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.option_names import Mark, marked
+from corag.core.option_names import Mark, marked_options
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
@@ -179,7 +179,7 @@ def requested_identity(
     Weights are known by their digests, wherever they lie. ``learned_from``: what a program notes by itself,
     in the place of the options that are places.
     """
-    excluded = (*marked(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    excluded = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
     options = {name: value for name, value in asdict(config).items() if name not in excluded}
     options["lora"] = resolve_adapter_size(config, folder)
     if config.adapter:

@@ -15,7 +15,7 @@ from corag.core.folder_lock import refuse_if_locked
 from corag.core.hugging_face import download
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.option_names import Mark, marked
+from corag.core.option_names import Mark, marked_options
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.models import folder_digest
@@ -82,7 +82,7 @@ def load_report(name: str) -> RetrieverPairsReport:
 
 def requested_settings(config: RetrieverTraining) -> dict[str, Any]:
     """Return what the result depends on, but for what "auto" comes to on a machine."""
-    excluded = (*marked(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    excluded = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
     reports = [load_report(name) for name in config.pairs]
     settings: dict[str, Any] = to_json_types(
         {

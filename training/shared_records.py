@@ -13,7 +13,7 @@ import orjson
 from corag.core.errors import ConfigError
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.hub_files import is_repository_name
-from corag.core.option_names import FREE_MAPPING, Mark, marked
+from corag.core.option_names import FREE_MAPPING, Mark, marked_options
 from corag.core.runs.folder import read_lines
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.shards import SHARD
@@ -200,7 +200,7 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
 
 def _differing(record: Mapping[str, Any], base: Any) -> dict[str, Any]:
     """Return what of a class's options differs from those of ``base`` and is no matter of speed or memory."""
-    environment = marked(type(base), Mark.ENVIRONMENT)
+    environment = marked_options(type(base), Mark.ENVIRONMENT)
     return {
         name: value
         for name, value in record.items()

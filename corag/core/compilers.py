@@ -14,8 +14,8 @@ def missing_compilers(include: str = "") -> list[str]:
     ``include``: the folder of Python's C headers; that of this Python if none is given.
     """
     sentences = []
-    named = os.environ.get("CC", "").split()[:1]
-    if not any(map(shutil.which, [*named, "gcc", "clang", "cc"])):
+    compiler_names = os.environ.get("CC", "").split()[:1]
+    if not any(map(shutil.which, [*compiler_names, "gcc", "clang", "cc"])):
         sentences.append(
             "corag: there is no C compiler (gcc) here. vLLM's kernels for GPUs are compiled when an engine "
             "first starts: install gcc, or load the cluster's module of it, before corag is run."

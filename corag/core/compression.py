@@ -92,7 +92,7 @@ def open_bytes(path: str | Path) -> BinaryIO:
     if packing is None:
         return file
     try:
-        return cast("BinaryIO", io.BufferedReader(_Unpacked(path, packing, file), _CHUNK))
+        return cast("BinaryIO", io.BufferedReader(_ContentReader(path, packing, file), _CHUNK))
     except BaseException:
         file.close()
         raise
@@ -113,7 +113,7 @@ def unpack(data: bytes, packing: Packing, largest: int) -> bytes:
     return content
 
 
-class _Unpacked(io.RawIOBase):
+class _ContentReader(io.RawIOBase):
     """The content of a compressed file; what is wrong with it is named."""
 
     def __init__(self, path: Path, packing: Packing, file: BinaryIO) -> None:
@@ -177,7 +177,7 @@ class _ZstdReader(io.RawIOBase):
         self._file = file
         self._decompressor = zstandard.ZstdDecompressor()
         self._frame = self._decompressor.decompressobj()
-        self._begun = False  # whether some of the frame has been read
+        self._in_frame = False  # whether some of the frame has been read
         self._content = memoryview(b"")
 
     def readable(self) -> bool:
@@ -187,15 +187,15 @@ class _ZstdReader(io.RawIOBase):
         while not self._content:
             if self._frame.eof:
                 rest = self._frame.unused_data
-                self._frame, self._begun = self._decompressor.decompressobj(), False
+                self._frame, self._in_frame = self._decompressor.decompressobj(), False
             else:
                 rest = b""
             rest = rest or self._file.read(_CHUNK)
             if not rest:
-                if self._begun:
+                if self._in_frame:
                     raise EOFError
                 return 0
-            self._begun = True
+            self._in_frame = True
             self._content = memoryview(self._frame.decompress(rest))
         size = min(len(buffer), len(self._content))
         buffer[:size] = self._content[:size]

@@ -38,9 +38,9 @@ def choose_device(name: str, option: str) -> str:
         ) from None
     if device.type == "cuda" and (device.index or 0) >= gpus:
         # A number counts among the GPUs that CUDA_VISIBLE_DEVICES leaves, not those of the machine.
-        seen = f"{gpus} (cuda:0 to cuda:{gpus - 1})" if gpus else "none"
+        gpu_list = f"{gpus} (cuda:0 to cuda:{gpus - 1})" if gpus else "none"
         raise ConfigError(
-            f"{option} is '{name}', but the number of GPUs that torch sees is {seen}: give 'auto' or 'cpu', "
-            "or see what CUDA_VISIBLE_DEVICES is and whether torch is a build for GPUs (corag doctor)."
+            f"{option} is '{name}', but the number of GPUs that torch sees is {gpu_list}: give 'auto' or "
+            "'cpu', or see what CUDA_VISIBLE_DEVICES is and whether torch is a build for GPUs (corag doctor)."
         )
     return name

@@ -103,8 +103,8 @@ def find_codec(label: str) -> str:
     import webencodings
 
     label = label.strip().lower()
-    known = webencodings.lookup(label) or webencodings.lookup(label.replace("_", "-"))
-    name = known.name if known else label
+    encoding = webencodings.lookup(label) or webencodings.lookup(label.replace("_", "-"))
+    name = encoding.name if encoding else label
     if name in ("gbk", "gb18030"):
         return "gb18030"
     if name in ("latin-1", "x-user-defined"):
@@ -123,8 +123,8 @@ def find_codec(label: str) -> str:
     return codec.name
 
 
-def decode(data: bytes, declared: str = "") -> DecodedText:
-    """Decode a file's bytes. ``declared``: the encoding that the file itself names, if it does.
+def decode(data: bytes, label: str = "") -> DecodedText:
+    """Decode a file's bytes. ``label``: the encoding that the file itself names, if it does.
 
     Raises :class:`DataError` for what is no text, or in no encoding that can be told.
     """
@@ -132,18 +132,18 @@ def decode(data: bytes, declared: str = "") -> DecodedText:
         if data.startswith(mark):
             return _decode_marked(data, encoding)
     if b"\0" in data:
-        return _decode_zeros(data, declared)
+        return _decode_zeros(data, label)
     if _ESCAPED.search(data) and (text := _strictly(data, "iso2022_jp_2", "iso2022_jp_2004")):
         return text
-    codec = find_codec(declared) if declared else ""
+    codec = find_codec(label) if label else ""
     if codec in _SEVEN_BITS and data.isascii() and (text := _strictly(data, codec)):
         return text
     if text := _strictly(data, "utf-8"):
         return text
     return (
         _decode_with_strays(data)
-        or (_decode_declared(data, codec, declared) if codec not in ("", "utf-8") else None)
-        or _decode_guessed(data, declared)
+        or (_decode_declared(data, codec, label) if codec not in ("", "utf-8") else None)
+        or _decode_guessed(data, label)
     )
 
 
@@ -190,7 +190,7 @@ def _decode_marked(data: bytes, encoding: str) -> DecodedText:
     return DecodedText(text, encoding, f"{bad:,} character(s) were not {encoding.upper()}")
 
 
-def _decode_zeros(data: bytes, declared: str) -> DecodedText:
+def _decode_zeros(data: bytes, label: str) -> DecodedText:
     """Decode UTF-16 or UTF-32 without a mark, if that is certain, and text with a few zero bytes in it."""
     for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
         text = _strictly(data, encoding)
@@ -198,7 +198,7 @@ def _decode_zeros(data: bytes, declared: str) -> DecodedText:
             return DecodedText(text.text, encoding, f"read as {encoding[:6].upper()}, without its mark")
     zeros = data.count(b"\0")
     if zeros * 1000 < len(data):
-        rest = decode(_ZERO.sub(b"", data), declared)
+        rest = decode(_ZERO.sub(b"", data), label)
         notes = [f"{zeros:,} zero byte(s) left out", *([rest.note] if rest.note else [])]
         if not _CONTROL.search(rest.text):
             return DecodedText(rest.text, rest.encoding, "; ".join(notes))
@@ -226,18 +226,19 @@ def _is_assigned(character: str) -> bool:
 def _decode_with_strays(data: bytes) -> DecodedText | None:
     """Decode UTF-8 with a few bytes that are not; None if these are too many among its other characters."""
     bad, good = _count_bad(data, "utf-8")
-    torn = 0
+    torn_bytes = 0
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         if error.reason == "unexpected end of data":
-            torn = len(data) - error.start  # the first mistake is the end: the file is cut within a character
-    if bad <= _FEW_BAD * good or torn > 1:
+            # The first mistake is the end: the file is cut within a character.
+            torn_bytes = len(data) - error.start
+    if bad <= _FEW_BAD * good or torn_bytes > 1:
         return DecodedText(data.decode("utf-8", "replace"), "utf-8", _bytes_were_not(bad, "UTF-8"))
     return None
 
 
-def _decode_declared(data: bytes, codec: str, declared: str) -> DecodedText | None:
+def _decode_declared(data: bytes, codec: str, label: str) -> DecodedText | None:
     """Decode as declared, as browsers do; None if so much is bad then that the declaration is wrong."""
     bad, good = _count_bad(data, codec)
     if codec in _WIDE:
@@ -249,13 +250,13 @@ def _decode_declared(data: bytes, codec: str, declared: str) -> DecodedText | No
         believable = _reads_well(_words(data), codec)
     if not believable:
         return None
-    note = _bytes_were_not(bad, declared) if bad else ""
+    note = _bytes_were_not(bad, label) if bad else ""
     return DecodedText(_decode_marking_bad(data, codec), codec, note)
 
 
-def _decode_guessed(data: bytes, declared: str) -> DecodedText:
-    not_declared = declared and declared.strip().lower() not in ("utf-8", "utf8")
-    instead = f"neither UTF-8 nor {declared}, which it declares" if not_declared else "not UTF-8"
+def _decode_guessed(data: bytes, label: str) -> DecodedText:
+    is_other_label = label and label.strip().lower() not in ("utf-8", "utf8")
+    instead = f"neither UTF-8 nor {label}, which it declares" if is_other_label else "not UTF-8"
     encoding, doubt = guess_encoding(data)
     text = _decode_marking_bad(data, encoding)
     bad = _count_bad(data, encoding)[0]
@@ -334,8 +335,8 @@ def _guess_wide(sample: bytes) -> str:
     for wide in _WIDE:
         bad, good = _count_bad(sample, wide)
         if 0 < bad <= _FEW_BAD_WIDE * good:
-            mended = _STRAY.sub("", _escape_bad(sample, wide)).encode(wide)
-            codec, sure = next(iter(_guesses(mended)), ("", 0.0))
+            clean_sample = _STRAY.sub("", _escape_bad(sample, wide)).encode(wide)
+            codec, sure = next(iter(_guesses(clean_sample)), ("", 0.0))
             if codec == wide and sure >= best_sure:
                 best, best_sure = codec, sure
     return best

@@ -229,26 +229,26 @@ def _read_printed(path: str | Path, text: str, line: int) -> Iterator[dict[str, 
 
     ``line``: where the text begins in the file.
     """
-    place = 0
-    while (start := _skip_space(text, place)) < len(text):
+    position = 0
+    while (start := _skip_space(text, position)) < len(text):
         try:
             value, end = _DECODER.raw_decode(text, start)
             _refuse_half_characters(value, text[start:end])
         except (ValueError, RecursionError) as error:
             raise _not_json(path, line - 1, _as_json_error(error, text, start)) from None
-        if not place and _skip_space(text, end) == len(text) and not _is_record(value):
+        if not position and _skip_space(text, end) == len(text) and not _is_record(value):
             yield from _records_in(value, path)
             return
         if not isinstance(value, dict):
             number = line + text.count("\n", 0, start)
             raise DataError(f"{path}, line {number}: expected a JSON object, found {type(value).__name__}.")
         yield value
-        place = end
+        position = end
 
 
-def _skip_space(text: str, place: int) -> int:
-    match = _SPACE.match(text, place)
-    return match.end() if match else place
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
 
 
 _SAMPLE = 100_000  # bytes
@@ -391,7 +391,7 @@ def atomic_replace(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise _unwritten("", path, error, path.parent) from error
+        raise _write_error("", path, error, path.parent) from error
 
 
 @contextlib.contextmanager
@@ -405,13 +405,13 @@ def build_folder(folder: Path, what: str, building: Path | None = None) -> Itera
         yield
     except OSError as error:
         there = Path(error.filename or folder).absolute()
-        places = [place.absolute() for place in (folder, building) if place]
-        if not any(there.is_relative_to(here) or here.is_relative_to(there) for here in places):
+        folders = [each.absolute() for each in (folder, building) if each]
+        if not any(there.is_relative_to(here) or here.is_relative_to(there) for here in folders):
             raise DataError(f"cannot read '{error.filename}': {error.strerror}.") from error
-        raise _unwritten(what, folder, error, folder) from error
+        raise _write_error(what, folder, error, folder) from error
 
 
-def _unwritten(what: str, path: Path, error: OSError, folder: Path) -> DataError:
+def _write_error(what: str, path: Path, error: OSError, folder: Path) -> DataError:
     in_file = isinstance(error, FileExistsError | NotADirectoryError)
     # numpy's has no number of the system's, and says how many values a full disk took.
     full = error.errno in FULL or (error.errno is None and _NUMPY_FULL.search(str(error)) is not None)

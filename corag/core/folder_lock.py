@@ -131,8 +131,8 @@ def this_command() -> str:
 def _lock_file(folder: Path, beside: bool) -> Path:
     if not beside:
         return folder / LOCK
-    place = folder.resolve()  # of a link, beside where it leads: both names are one folder
-    return place.with_name(f".{place.name}{LOCK}")
+    target = folder.resolve()  # of a link, beside where it leads: both names are one folder
+    return target.with_name(f".{target.name}{LOCK}")
 
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -186,15 +186,15 @@ def _is_alive(holder: dict[str, Any]) -> bool:
         holder.get("host") == socket.gethostname()
         and isinstance(process, int)
         and process != os.getpid()
-        and bool(started := start_of(process))
-        and started == holder.get("started")
+        and bool(start := start_of(process))
+        and start == holder.get("started")
     )
 
 
 def _at_work(folder: Path, holder: dict[str, Any], advice: str) -> str:
     host = holder.get("host", "")
     where = f" on {host}" if host and host != socket.gethostname() else ""
-    known = {"work", "process"} <= holder.keys()
-    who = f"{holder['work']} (process {holder['process']}{where})" if known else "process"
+    is_known = {"work", "process"} <= holder.keys()
+    who = f"{holder['work']} (process {holder['process']}{where})" if is_known else "process"
     choices = ["wait for it", "stop it", advice] if advice else ["wait for it", "stop it"]
     return f"another {who} is at work in '{folder}': {', '.join(choices[:-1])} or {choices[-1]}."

@@ -27,9 +27,9 @@ def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Merge rankings rank by rank: the first hit of each, then the second of each; of a passage its first."""
-    merged: dict[str, Hit] = {}
+    by_id: dict[str, Hit] = {}
     for rank in zip_longest(*rankings):
         for hit in rank:
             if hit is not None:
-                merged.setdefault(hit.passage.id, hit)
-    return list(merged.values())
+                by_id.setdefault(hit.passage.id, hit)
+    return list(by_id.values())

@@ -20,7 +20,7 @@ from docstring_parser import parse
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
-from corag.core.option_names import Mark, choices_of, kinds_of, marked
+from corag.core.option_names import Mark, choices_of, kinds_of, marked_options
 
 LINES = 57
 COLUMNS = 110
@@ -34,7 +34,7 @@ class HelpLine(NamedTuple):
 
     name: str
     default: str
-    said: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,18 @@ class Section:
         return self.prefix.removesuffix(".")
 
     @cached_property
-    def said(self) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
         """What the docstrings say of the fields."""
         return dict(descriptions(self.kind))
 
     def options(self) -> list[Field[Any]]:
         """The fields that are no sections: the class's own first, then those of its bases."""
         kinds = kinds_of(cast("Any", self.kind))
-        own = [each for each in fields(self.kind) if not is_dataclass(kinds[each.name])]
-        annotated = inspect.get_annotations(self.kind)
-        return sorted(own, key=lambda each: each.name not in annotated) if self.prefix else own
+        options = [each for each in fields(self.kind) if not is_dataclass(kinds[each.name])]
+        class_annotations = inspect.get_annotations(self.kind)
+        return (
+            sorted(options, key=lambda each: each.name not in class_annotations) if self.prefix else options
+        )
 
     def default(self, option: Field[Any]) -> str:
         """Write an option's default, "" if there is none."""
@@ -87,7 +89,7 @@ class Section:
     def rows(self, names: Collection[str] = ()) -> list[HelpLine]:
         """Return a line for each option, or for those that are wanted."""
         return [
-            HelpLine(f"--{self.prefix}{each.name}", self.default(each), self.said.get(each.name, ""))
+            HelpLine(f"--{self.prefix}{each.name}", self.default(each), self.texts.get(each.name, ""))
             for each in self.options()
             if not names or each.name in names
         ]
@@ -99,8 +101,8 @@ class Section:
             others = [f"--{self.prefix}{alias}" for alias, option in aliases.items() if option == each.name]
             choices = ", ".join(map(str, choices_of(each.name, self.kind)))
             notes = [f"one of {choices}"] * bool(choices) + [f"also {', '.join(others)}"] * bool(others)
-            yield f"  --{self.prefix}{each.name} {_clipped(self.default(each), 60)}".rstrip()
-            for text in (self.said.get(each.name, ""), "; ".join(notes)):
+            yield f"  --{self.prefix}{each.name} {_clip(self.default(each), 60)}".rstrip()
+            for text in (self.texts.get(each.name, ""), "; ".join(notes)):
                 if text:
                     indent = " " * 8
                     yield fill(text, _columns() - 2, initial_indent=indent, subsequent_indent=indent)
@@ -129,7 +131,7 @@ def help_text(
     Raises:
         ConfigError: for a section that is none.
     """
-    own, *sections = sections_to_show(config)
+    main_section, *sections = sections_to_show(config)
     if topic and topic != EVERYTHING:
         by_name = {section.name: section for section in sections}
         if topic not in by_name:
@@ -137,26 +139,26 @@ def help_text(
         return "\n".join([_heading(by_name[topic]), *by_name[topic].in_full()])
     bare = "".join(f" [{name.upper()}]" for name in positional.split())
     head = [f"usage: {prog}{bare} [--option value ...] [--config FILE.yaml ...]", f"{_sentence(summary)}", ""]
-    flagged = [HelpLine(f"--{name}", "", said) for name, said in flags.items()]
+    flag_lines = [HelpLine(f"--{name}", "", text) for name, text in flags.items()]
     if topic == EVERYTHING:
         parts = [line for section in sections for line in ("", _heading(section), *section.in_full())]
-        return "\n".join([*head, *own.in_full(), *_written(flagged), *parts])
+        return "\n".join([*head, *main_section.in_full(), *_write_rows(flag_lines), *parts])
     foot = ["", *_ways_on(config, prog, sections, left_out)]
-    lines: list[str | HelpLine] = [*head, *own.rows(), *flagged]
+    lines: list[str | HelpLine] = [*head, *main_section.rows(), *flag_lines]
     for section in _often(sections):
-        lines += ["", _heading(section), *section.rows(marked(section.kind, Mark.OFTEN))]
-    in_full = _chosen(config, sections, left_out)
+        lines += ["", _heading(section), *section.rows(marked_options(section.kind, Mark.OFTEN))]
+    in_full = _sections_in_full(config, sections, left_out)
     for number, section in enumerate(in_full):
         room = (LINES - len(lines) - len(foot)) // (len(in_full) - number)
-        lines += _fitted(section, room, prog)
-    return "\n".join(_written([*lines, *foot]))
+        lines += _fit(section, room, prog)
+    return "\n".join(_write_rows([*lines, *foot]))
 
 
 def descriptions(config: type[Any]) -> Iterator[tuple[str, str]]:
     """Yield (option, what its docstring says), from the bases down, so that the last one counts."""
     for part in reversed(config.__mro__):
-        for described in parse(part.__doc__ or "").params:
-            yield described.arg_name, " ".join((described.description or "").replace("``", "").split())
+        for param in parse(part.__doc__ or "").params:
+            yield param.arg_name, " ".join((param.description or "").replace("``", "").split())
 
 
 def sections_to_show(
@@ -172,30 +174,32 @@ def sections_to_show(
             text = (
                 each.metadata["method"].summary
                 if "method" in each.metadata
-                else section.said.get(each.name, "")
+                else section.texts.get(each.name, "")
             )
             yield from sections_to_show(kinds[each.name], f"{prefix}{each.name}.", text, default)
 
 
-def _written(lines: Sequence[str | HelpLine]) -> list[str]:
+def _write_rows(lines: Sequence[str | HelpLine]) -> list[str]:
     """Write rows in columns: names, defaults, and as much of the descriptions as fits on the line."""
     rows = [line for line in lines if isinstance(line, HelpLine)]
     wide = min(_NAME, max((len(row.name) for row in rows), default=0))
     narrow = min(_DEFAULT, max((len(row.default) for row in rows), default=0))
 
-    def written(row: HelpLine) -> str:
-        start = f"  {row.name:<{wide}}  {_clipped(row.default, narrow):<{narrow}}  "
-        return (start + _clipped(row.said, max(20, _columns() - len(start)))).rstrip()
+    def write_row(row: HelpLine) -> str:
+        start = f"  {row.name:<{wide}}  {_clip(row.default, narrow):<{narrow}}  "
+        return (start + _clip(row.description, max(20, _columns() - len(start)))).rstrip()
 
-    return [written(line) if isinstance(line, HelpLine) else line for line in lines]
+    return [write_row(line) if isinstance(line, HelpLine) else line for line in lines]
 
 
 def _often(sections: Sequence[Section]) -> list[Section]:
     """Return the sections that say which of their options are needed often, outermost ones only."""
-    return [each for each in sections if marked(each.kind, Mark.OFTEN) and "." not in each.name]
+    return [each for each in sections if marked_options(each.kind, Mark.OFTEN) and "." not in each.name]
 
 
-def _chosen(config: type[Any], sections: Sequence[Section], left_out: Collection[str]) -> list[Section]:
+def _sections_in_full(
+    config: type[Any], sections: Sequence[Section], left_out: Collection[str]
+) -> list[Section]:
     """Return the sections to show in full: those chosen, or all that are about this command alone."""
     by_choice = bool(config.section_choice())
     return [
@@ -203,12 +207,12 @@ def _chosen(config: type[Any], sections: Sequence[Section], left_out: Collection
         for each in sections
         if "." not in each.name
         and each.name not in left_out
-        and not marked(each.kind, Mark.OFTEN)
+        and not marked_options(each.kind, Mark.OFTEN)
         and issubclass(each.kind, MethodConfig) == by_choice
     ]
 
 
-def _fitted(section: Section, room: int, prog: str) -> list[str | HelpLine]:
+def _fit(section: Section, room: int, prog: str) -> list[str | HelpLine]:
     """Return a section in so many lines at most; nothing if not even a few of its options fit."""
     rows, room = section.rows(), room - 2
     if len(rows) <= room:
@@ -236,20 +240,20 @@ def _ways_on(
 
 
 def _heading(section: Section) -> str:
-    return _clipped(f"{section.name}: {section.about}" if section.about else section.name, _columns())
+    return _clip(f"{section.name}: {section.about}" if section.about else section.name, _columns())
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
-def _clipped(text: str, columns: int) -> str:
+def _clip(text: str, columns: int) -> str:
     """Cut a text at the end of a clause, or of a word, so that it fits."""
     if len(text) <= columns:
         return text
-    cut = text[: columns - 1]
-    space = cut.rfind(" ")
-    return f"{cut[: space if space > columns // 2 else None].rstrip(' ,;:(.')}…"
+    beginning = text[: columns - 1]
+    space = beginning.rfind(" ")
+    return f"{beginning[: space if space > columns // 2 else None].rstrip(' ,;:(.')}…"
 
 
 def _columns() -> int:

@@ -87,16 +87,16 @@ class HubFiles:
         if not self.pattern:
             return list(names)
         below = f"{self.pattern}/"
-        selected = [
+        matches = [
             name
             for name in names
             if name == self.pattern or name.startswith(below) or fnmatchcase(name, self.pattern)
         ]
-        if not selected:
+        if not matches:
             close = get_close_matches(self.pattern, names, n=1, cutoff=0.5)
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names[:_NAMED])}"
             raise ConfigError(f"{self} has no files '{self.pattern}': {hint}")
-        return selected
+        return matches
 
     def fetch(self, choose: Choose, report: Callable[[str], None]) -> list[Path]:
         """Return the chosen files; what is not in the hub's cache is fetched, after its size was told.
@@ -151,35 +151,35 @@ class HubFiles:
                 "bring the hub's cache along from another machine (HF_HOME), or give the folder of a copy."
             ) from None
         names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-        chosen = choose(self.select(names))
-        report(f"{self}: {len(chosen):,} files of revision {folder.name} from {folder}")
-        return [folder / name for name in chosen]
+        selection = choose(self.select(names))
+        report(f"{self}: {len(selection):,} files of revision {folder.name} from {folder}")
+        return [folder / name for name in selection]
 
     def _download(
         self, names: Sequence[str], sizes: dict[str, int], commit: str, report: Callable[[str], None]
     ) -> list[Path]:
         from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
 
-        cached = {
+        cached_names = {
             name
             for name in names
             if isinstance(
                 try_to_load_from_cache(self.repository, name, revision=commit, repo_type="dataset"), str
             )
         }
-        missing = sum(sizes[name] for name in names if name not in cached)
+        missing = sum(sizes[name] for name in names if name not in cached_names)
         store = Path(constants.HF_HUB_CACHE)
         report(
             f"{self}: {len(names):,} files, {file_size(sum(map(sizes.__getitem__, names)))}, of which "
             f"{file_size(missing)} are to be fetched into {store}"
         )
-        place = next(folder for folder in (store, *store.parents) if folder.exists())
-        if missing > (free := shutil.disk_usage(place).free):
+        disk = next(folder for folder in (store, *store.parents) if folder.exists())
+        if missing > (free := shutil.disk_usage(disk).free):
             raise ConfigError(
-                f"{self} needs {file_size(missing)}, but '{place}' has {file_size(free)} left: make room, or "
+                f"{self} needs {file_size(missing)}, but '{disk}' has {file_size(free)} left: make room, or "
                 "set HF_HOME to a folder on a larger disk."
             )
-        paths, done, told, began = [], 0, 0.0, time.monotonic()
+        paths, fetched_bytes, last_report, began = [], 0, 0.0, time.monotonic()
         for number, name in enumerate(names, 1):
             try:
                 # By the commit that was listed and measured: its branch may move on meanwhile.
@@ -190,10 +190,10 @@ class HubFiles:
                     "give the same command again."
                 ) from None
             paths.append(Path(path))
-            done += sizes[name] if name not in cached else 0
-            if missing and (number == len(names) or time.monotonic() - told > _PAUSE):
-                told = time.monotonic()
-                speed = bytes_pace(done, told - began, missing)
+            fetched_bytes += sizes[name] if name not in cached_names else 0
+            if missing and (number == len(names) or time.monotonic() - last_report > _PAUSE):
+                last_report = time.monotonic()
+                speed = bytes_pace(fetched_bytes, last_report - began, missing)
                 report(f"{self}: {number:,} of {len(names):,} files, {speed}")
         self._remember(commit)
         return paths

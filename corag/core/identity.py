@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from corag.core.option_names import Mark, marked
+from corag.core.option_names import Mark, marked_options
 
 
 def identity_of(config: Any) -> dict[str, Any]:
@@ -14,7 +14,7 @@ def identity_of(config: Any) -> dict[str, Any]:
 
     Those of the environment, also of sections, are there with their defaults, whatever their values.
     """
-    environment = marked(type(config), Mark.ENVIRONMENT)
+    environment = marked_options(type(config), Mark.ENVIRONMENT)
     values = {
         each.name: each.default if each.name in environment else getattr(config, each.name)
         for each in fields(config)
@@ -29,7 +29,7 @@ def chosen_options(config: Any) -> dict[str, Any]:
     """
     presets: Mapping[str, Mapping[str, object]] = getattr(config, "PRESETS", {})
     preset = presets.get(getattr(config, "preset", ""), {})
-    environment = marked(type(config), Mark.ENVIRONMENT)
+    environment = marked_options(type(config), Mark.ENVIRONMENT)
     choices: dict[str, Any] = {}
     default: object
     for each in fields(config):

@@ -84,8 +84,8 @@ def how_to_install(*extras: str) -> str:
 
 def for_gpus() -> bool:
     """Whether to install for GPUs: there are some, or CORAG_GPU=1 says so, as on a cluster's login node."""
-    told = os.environ.get("CORAG_GPU", "")
-    return told == "1" or (told != "0" and bool(gpu_names()))
+    setting = os.environ.get("CORAG_GPU", "")
+    return setting == "1" or (setting != "0" and bool(gpu_names()))
 
 
 def cpu_build_note() -> str:
@@ -113,10 +113,10 @@ def gpu_build() -> str:
 
 def advise(modules: Iterable[str]) -> str:
     """Return the command that brings some modules of :data:`EXTRAS`."""
-    wanted = set(modules)
-    extras = [extra for extra, brought in EXTRAS.items() if wanted & set(brought)]
-    included = {each for extra in extras for each in INCLUDES.get(extra, ())}
-    return how_to_install(*(extra for extra in extras if extra not in included))
+    needed_modules = set(modules)
+    extras = [extra for extra, extra_modules in EXTRAS.items() if needed_modules & set(extra_modules)]
+    included_extras = {each for extra in extras for each in INCLUDES.get(extra, ())}
+    return how_to_install(*(extra for extra in extras if extra not in included_extras))
 
 
 def require(what: str, *modules: str, otherwise: str = "") -> None:
@@ -130,7 +130,7 @@ def require(what: str, *modules: str, otherwise: str = "") -> None:
         otherwise: another way out, such as "choose --model.backend openai".
     """
     if lacking := missing(modules):
-        raise ConfigError(not_installed(what, lacking, otherwise))
+        raise ConfigError(describe_missing(what, lacking, otherwise))
     if {"torch", "transformers", "sentence_transformers", "vllm"} & set(modules):
         _require_fitting_torchvision()
 
@@ -148,7 +148,7 @@ def _require_fitting_torchvision() -> None:
         )
 
 
-def not_installed(what: str, modules: Iterable[str], otherwise: str = "") -> str:
+def describe_missing(what: str, modules: Iterable[str], otherwise: str = "") -> str:
     """Return the sentence for modules that are not installed; the parameters are those of :func:`require`."""
     lacking = list(modules)
     several = "which are" if len(lacking) > 1 else "which is"

@@ -31,14 +31,14 @@ def says_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments,
     signature = inspect.signature(function)
 
     @wraps(function)
-    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
         except TypeError:
             refuse_wrong_arguments(function.__name__, signature, args, kwargs)
             raise  # of what it calls
 
-    return checked
+    return call
 
 
 def refuse_wrong_arguments(
@@ -68,9 +68,9 @@ def number(value: object, what: str) -> float:
 
 def texts(value: object, what: str) -> tuple[str, ...]:
     """Return some texts, of one alone itself. Raises :class:`ConfigError` for what is none."""
-    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [None]
-    if all(isinstance(each, str) for each in listed):
-        return tuple(map(str, listed))
+    items = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [None]
+    if all(isinstance(each, str) for each in items):
+        return tuple(map(str, items))
     raise ConfigError(f"{what} must be a list of texts, but it is {value!r:.80}.")
 
 

@@ -26,18 +26,18 @@ def lazy_exports(
     ``names``: by the module that defines them, separated by spaces. None may be that of a submodule, which
     would hide it once it is imported. ``suggest``: what to add to the message for a name that is not there.
     """
-    places = {name: module for module, listed in names.items() for name in listed.split()}
+    modules = {name: module for module, joined_names in names.items() for name in joined_names.split()}
 
     def load(name: str) -> Any:
-        if name not in places:
+        if name not in modules:
             # Python drops an AttributeError's message in "from package import name", which asks through here.
             importing_name = sys._getframe(1).f_code.co_name == "_handle_fromlist"
             if (hint := suggest(name)) and importing_name:
                 raise ImportError(f"{package!r} has no {name!r}: {hint}")
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint and ': '}{hint}")
-        return getattr(import_module(places[name]), name)
+        return getattr(import_module(modules[name]), name)
 
     def everything() -> list[str]:
-        return sorted(places)
+        return sorted(modules)
 
-    return sorted(places), load, everything
+    return sorted(modules), load, everything

@@ -107,18 +107,18 @@ def visible_gpus() -> list[str]:
     used whole. No torch is loaded for it, which would take memory on the first.
     """
     present = _list_gpus()
-    if (chosen := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
+    if (setting := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
         return [entry for entries in present.values() for entry in entries]
     names = [name for number, entries in present.items() for name in (*number, *entries)]
     visible = []
     # CUDA reads up to the first entry that is none, such as -1 or what SLURM writes where there is no GPU
     # (NoDevFiles).
-    for entry in map(str.strip, chosen.split(",")):
+    for entry in map(str.strip, setting.split(",")):
         # Older drivers list instances under other names than the one that a scheduler may have given.
-        known = entry.startswith("MIG-") or any(
+        is_known = entry.startswith("MIG-") or any(
             name == entry or ("-" in entry and name.startswith(entry)) for name in names
         )
-        if not (present and known and _ENTRY.fullmatch(entry)):
+        if not (present and is_known and _ENTRY.fullmatch(entry)):
             break
         visible.append(entry)
     return list(dict.fromkeys(visible))

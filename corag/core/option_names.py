@@ -43,21 +43,21 @@ NameOrPath = Annotated[str, Mark.NAME]
 def marks_of(kind: Any) -> frozenset[Mark]:
     """Return the marks of an option's type, also those of the items of a list."""
     parts = typing.get_args(kind)
-    own = [part for part in parts if isinstance(part, Mark)]
-    return frozenset(own).union(*map(marks_of, parts))
+    direct_marks = [part for part in parts if isinstance(part, Mark)]
+    return frozenset(direct_marks).union(*map(marks_of, parts))
 
 
-def marked(config: type[Any], *marks: Mark) -> frozenset[str]:
+def marked_options(config: type[Any], *marks: Mark) -> frozenset[str]:
     """Return the names of a dataclass's options that have one of these marks."""
-    kinds = kinds_of(cast("Any", config), annotated=True)  # mypy does not take a class for hashable
+    kinds = kinds_of(cast("Any", config), include_extras=True)  # mypy does not take a class for hashable
     return frozenset(name for name, kind in kinds.items() if marks_of(kind) & {*marks})
 
 
 @lru_cache(maxsize=512)
-def kinds_of(config: Any, *, annotated: bool = False) -> dict[str, Any]:
-    """Return the types of a dataclass's fields by name; ``annotated``: with bounds and marks."""
+def kinds_of(config: Any, *, include_extras: bool = False) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name; ``include_extras``: with bounds and marks."""
     names = {each.name for each in fields(config)}
-    hints = typing.get_type_hints(config, include_extras=annotated)  # slow, hence the cache
+    hints = typing.get_type_hints(config, include_extras=include_extras)  # slow, hence the cache
     return {name: kind for name, kind in hints.items() if name in names}
 
 
@@ -108,8 +108,8 @@ def _describe_bounds(bounds: Iterable[Any]) -> str:
             return f" from {low} to {high}"
         case {"gt": low, "lt": high}:
             return f" above {low} and below {high}"
-    words = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-    return "".join(f" {words[name]} {limit}" for name, limit in limits.items())
+    phrases = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
+    return "".join(f" {phrases[name]} {limit}" for name, limit in limits.items())
 
 
 def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,7 +141,7 @@ def owners_of(config: type[Any]) -> dict[str, str]:
     }
 
 
-def renamed(name: str, config: type[Any]) -> str:
+def resolve_alias(name: str, config: type[Any]) -> str:
     """Return an option's full name, which it has if it is not one of the ``ALIASES``.
 
     A hyphen is as good as an underscore.
@@ -189,15 +189,16 @@ def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str
     if pointer is not None:
         return pointer
     if f"{name}." in sections:
-        return f"it is a section: write one of its options, such as '{name}.{_own(sections[f'{name}.'])[0]}'."
-    typed, dot, last = name.rpartition(".")
-    if dot and f"{typed}." not in sections:
-        near = _near(typed, [prefix.removesuffix(".") for prefix in sections if prefix])
+        first = _direct_options(sections[f"{name}."])[0]
+        return f"it is a section: write one of its options, such as '{name}.{first}'."
+    section_name, dot, last = name.rpartition(".")
+    if dot and f"{section_name}." not in sections:
+        near = _near(section_name, [prefix.removesuffix(".") for prefix in sections if prefix])
         if near is None:
-            return f"there is no section '{typed}': {_help(config)} lists them."
-        typed = near
+            return f"there is no section '{section_name}': {_help(config)} lists them."
+        section_name = near
     if dot:
-        return _within(f"{typed}.", last, sections[f"{typed}."])
+        return _within(f"{section_name}.", last, sections[f"{section_name}."])
     return _anywhere(name, config, sections, left_out)
 
 
@@ -209,52 +210,52 @@ def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[
         for other, text in getattr(section, "POINTERS", {}).items()
     }
     _, dot, last = name.rpartition(".")
-    places = [""] if dot else [prefix for prefix in sections if prefix.split(".")[0] not in left_out]
+    prefixes = [""] if dot else [prefix for prefix in sections if prefix.split(".")[0] not in left_out]
     # A newcomer types a flat config's name in the section of the method: its answer is the command's.
-    names = [name, last, *(f"{prefix}{name}" for prefix in places)]
+    names = [name, last, *(f"{prefix}{name}" for prefix in prefixes)]
     return next((pointers[each] for each in names if each in pointers), None)
 
 
 def _with_prefix(text: str, prefix: str, section: type[Any]) -> str:
     """Return a pointer with the section's own options by their full names, as its command has them."""
-    own = "|".join(each.name for each in fields(section))
-    return re.sub(rf"--({own})\b(?!\.)", rf"--{prefix}\1", text) if prefix else text
+    names = "|".join(each.name for each in fields(section))
+    return re.sub(rf"--({names})\b(?!\.)", rf"--{prefix}\1", text) if prefix else text
 
 
-def _within(prefix: str, typed: str, section: type[Any]) -> str:
+def _within(prefix: str, name: str, section: type[Any]) -> str:
     """Say which option of a section was meant, or what options it has."""
-    near = _near(typed, _spellings(section))
+    near = _near(name, _spellings(section))
     if near is not None:
         return f"did you mean '{prefix}{_spellings(section)[near]}'?"
-    return f"'{prefix.removesuffix('.')}' has {', '.join(_own(section))}."
+    return f"'{prefix.removesuffix('.')}' has {', '.join(_direct_options(section))}."
 
 
 def _anywhere(
     name: str, config: type[Any], sections: Mapping[str, type[Any]], left_out: Collection[str]
 ) -> str:
     """Say which option a name without a section means: of the command itself, or of a section of its."""
-    shown = {
+    visible_sections = {
         prefix: section
         for prefix, section in sections.items()
         if prefix and prefix.split(".")[0] not in left_out
     }
-    for places in (shown, sections):
-        having = [prefix for prefix, section in places.items() if prefix and name in _spellings(section)]
+    for candidates in (visible_sections, sections):
+        having = [prefix for prefix, section in candidates.items() if prefix and name in _spellings(section)]
         if having:
             return _one_of(f"{prefix}{_spellings(sections[prefix])[name]}" for prefix in having)
     spellings = dict(_spellings(config))
-    for prefix, section in shown.items():
+    for prefix, section in visible_sections.items():
         for spelling, option in _spellings(section).items():
             spellings.setdefault(spelling, f"{prefix}{option}")
-    own = [prefix.removesuffix(".") for prefix in sections if prefix]
-    near = _near(name, {**spellings, **{section: section for section in own}}, _ALIKE_AMONG_ALL)
+    section_names = [prefix.removesuffix(".") for prefix in sections if prefix]
+    near = _near(name, {**spellings, **{section: section for section in section_names}}, _ALIKE_AMONG_ALL)
     near = near or _near(name, _spellings(config))
-    if near in own and near not in spellings:
+    if near in section_names and near not in spellings:
         return f"did you mean the section '{near}'?"
     if near is None:
         return f"{_help(config)} lists the options."
     # The short name that was nearly typed is told, not the long one that it stands for.
-    short = near in _spellings(config) and near not in own
+    short = near in _spellings(config) and near not in section_names
     return f"did you mean '{near if short else spellings[near]}'?"
 
 
@@ -264,7 +265,7 @@ def _help(config: type[Any]) -> str:
     return help_on(config)
 
 
-def _own(section: type[Any]) -> list[str]:
+def _direct_options(section: type[Any]) -> list[str]:
     """Return the options of a section itself."""
     return [
         each.name for each in fields(section) if not is_dataclass(kinds_of(cast("Any", section))[each.name])
@@ -273,14 +274,14 @@ def _own(section: type[Any]) -> list[str]:
 
 def _spellings(section: type[Any]) -> dict[str, str]:
     """Return what may be typed for the options of a section, with the option that each means."""
-    return {name: name for name in _own(section)} | dict(getattr(section, "ALIASES", {}))
+    return {name: name for name in _direct_options(section)} | dict(getattr(section, "ALIASES", {}))
 
 
-def _near(typed: str, known: Iterable[str], cutoff: float = _ALIKE) -> str | None:
+def _near(query: str, candidates: Iterable[str], cutoff: float = _ALIKE) -> str | None:
     """Return the name that is spelt most alike, or else the first that has the typed one as a word."""
-    names = list(known)
-    alike = get_close_matches(typed, names, n=1, cutoff=cutoff)
-    return next((name for name in [*alike, *names] if name in alike or f"_{typed}_" in f"_{name}_"), None)
+    names = list(candidates)
+    alike = get_close_matches(query, names, n=1, cutoff=cutoff)
+    return next((name for name in [*alike, *names] if name in alike or f"_{query}_" in f"_{name}_"), None)
 
 
 def _one_of(names: Iterable[str]) -> str:

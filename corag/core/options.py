@@ -35,7 +35,7 @@ from corag.core.option_names import (
     kinds_of,
     meaning,
     options_of,
-    renamed,
+    resolve_alias,
     respelt,
     sections_of,
 )
@@ -78,7 +78,7 @@ class Options(metaclass=_OptionsType):
         cls.SECTION, cls.CALL = section or cls.SECTION, call or cls.CALL
 
     @classmethod
-    def implied(cls, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    def implied_values(cls, stated_values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values, by dotted names, that the stated values of some options imply for others."""
         return _NOTHING
 
@@ -93,7 +93,7 @@ class Options(metaclass=_OptionsType):
         return ""
 
     @classmethod
-    def extended(cls, names: Sequence[str]) -> type[Options]:
+    def extend(cls, names: Sequence[str]) -> type[Options]:
         """Return this class with the sections that are not in it yet for these values of the choice."""
         return cls
 
@@ -103,33 +103,33 @@ class Options(metaclass=_OptionsType):
         return frozenset()
 
     @classmethod
-    def idle(cls, stated: Iterable[str], chosen: Collection[str]) -> list[str]:
+    def idle(cls, stated_names: Iterable[str], choices: Collection[str]) -> list[str]:
         """Return those of the stated options that belong to a section that is not among the chosen ones."""
         return []
 
 
-def prepare(config: Any, stated: Mapping[str, Any]) -> dict[str, Any]:
+def prepare(config: Any, stated_values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a class's ``__init__``: names resolved, preset applied, values checked.
 
     Args:
         config: the class of options.
-        stated: values by name, which may be dotted. A section is an object or a mapping, and may be missing.
+        stated_values: by name, which may be dotted. A section is an object or a mapping, and may be missing.
 
     Raises:
         ConfigError: naming the option, what was given and what was expected.
     """
     prefix = _prefix.get()
     prefix = (f"{config.SECTION}." if config.SECTION else "") if prefix is None else prefix
-    values = _by_section(full_names(config, stated.items(), prefix), prefix)
+    values = _by_section(full_names(config, stated_values.items(), prefix), prefix)
     values = {**_preset(config, values, prefix), **values}
-    required = [each.name for each in fields(config) if each.default is each.default_factory is MISSING]
-    if missing := [f"{prefix}{name}" for name in required if name not in values]:
+    required_names = [each.name for each in fields(config) if each.default is each.default_factory is MISSING]
+    if missing := [f"{prefix}{name}" for name in required_names if name not in values]:
         raise ConfigError(f"these options are missing: {', '.join(missing)}.")
     return {name: _check(config, name, value, prefix) for name, value in values.items()}
 
 
 def full_names(
-    config: Any, stated: Iterable[tuple[str, Any]], prefix: str = "", left_out: Collection[str] = ()
+    config: Any, pairs: Iterable[tuple[str, Any]], prefix: str = "", left_out: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return values by the full, dotted names of their options; of several for an option the last counts.
 
@@ -138,32 +138,34 @@ def full_names(
 
     Args:
         config: the class of options.
-        stated: (name, value) as typed.
+        pairs: (name, value) as typed.
         prefix: of the section that ``config`` is, for messages.
         left_out: sections that are not chosen, which hints pass over.
 
     Raises:
         ConfigError: for a name that is no option's, with the one that was probably meant.
     """
-    sections = {place for place, _ in sections_of(config)}
+    sections = {section for section, _ in sections_of(config)}
     options = dict(options_of(config))
     whole: dict[str, Any] = {}
     single: dict[str, Any] = {}
-    for typed, value in flatten(stated, sections):
-        name = renamed(typed, config)
-        is_option_of_this_name = isinstance(value, str) or name != typed
-        if f"{typed}." in sections and (isinstance(value, Options) or not is_option_of_this_name):
-            whole[typed] = value
+    for typed_name, value in flatten(pairs, sections):
+        name = resolve_alias(typed_name, config)
+        is_option_of_this_name = isinstance(value, str) or name != typed_name
+        if f"{typed_name}." in sections and (isinstance(value, Options) or not is_option_of_this_name):
+            whole[typed_name] = value
         elif name in options:
             single.pop(name, None)
             single[name] = value
         else:
-            hint = meaning(typed, config, left_out).replace("did you mean '", f"did you mean '{prefix}", 1)
-            raise ConfigError(f"unknown option '{prefix}{typed}': {hint}")
+            hint = meaning(typed_name, config, left_out).replace(
+                "did you mean '", f"did you mean '{prefix}", 1
+            )
+            raise ConfigError(f"unknown option '{prefix}{typed_name}': {hint}")
     return whole | single
 
 
-def flatten(stated: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Iterator[tuple[str, Any]]:
+def flatten(pairs: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Iterator[tuple[str, Any]]:
     """Yield (dotted name, value) of options that may be nested.
 
     ``sections``: the prefixes, dot included, that are no options.
@@ -171,7 +173,7 @@ def flatten(stated: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Ite
     >>> list(flatten({"corag": {"chains": 4}, "corag.task": "x"}.items(), {"corag."}))
     [('corag.chains', 4), ('corag.task', 'x')]
     """
-    for name, value in stated:
+    for name, value in pairs:
         if f"{name}." not in sections:
             yield str(name), value
         elif isinstance(value, Mapping):
@@ -182,22 +184,22 @@ def flatten(stated: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Ite
 
 def _by_section(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Group dotted names: {'seed': 1, 'corag.chains': 4} becomes {'seed': 1, 'corag': {'chains': 4}}."""
-    grouped: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         section, _, option = name.partition(".")
         if option:
             changes.setdefault(section, {})[option] = value
         else:
-            grouped[name] = value
+            groups[name] = value
     for section, options in changes.items():
-        whole = grouped.get(section)
+        whole = groups.get(section)
         if isinstance(whole, Options):
             with _within(f"{prefix}{section}."):
-                grouped[section] = _with_changes(whole, options)
+                groups[section] = _with_changes(whole, options)
         else:
-            grouped[section] = options
-    return grouped
+            groups[section] = options
+    return groups
 
 
 def _preset(config: Any, values: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
@@ -221,12 +223,12 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
             f"shared: give your own with --{prefix}{name}."
         )
     try:
-        return _adapter(config, name).validate_python(_parsed(kind, respelt(name, value, config)))
+        return _adapter(config, name).validate_python(_prepare_value(kind, respelt(name, value, config)))
     except ValidationError:
-        expected = describe_type(kinds_of(config, annotated=True)[name])
+        type_text = describe_type(kinds_of(config, include_extras=True)[name])
         text = value if isinstance(value, str) else repr(value)
         close = _closest(str(value), choices_of(name, config))
-        raise ConfigError(f"option '{prefix}{name}': expected {expected}, but got '{text}'{close}") from None
+        raise ConfigError(f"option '{prefix}{name}': expected {type_text}, but got '{text}'{close}") from None
 
 
 def _closest(value: str, choices: Sequence[Any]) -> str:
@@ -234,17 +236,17 @@ def _closest(value: str, choices: Sequence[Any]) -> str:
     return f": did you mean '{near[0]}'?" if near else "."
 
 
-def _check_section(config: Any, name: str, value: Any, place: str) -> Any:
+def _check_section(config: Any, name: str, value: Any, full_name: str) -> Any:
     """Return a section: an instance as it is, or the default one with the values of a mapping."""
     kind = kinds_of(config)[name]
     if isinstance(value, Mapping):
         default = next(each.default_factory for each in fields(config) if each.name == name)
-        with _within(f"{place}."):
+        with _within(f"{full_name}."):
             # The section's defaults may be others here than those of its class.
             return kind(**value) if default is MISSING else _with_changes(default(), value)
     if not isinstance(value, kind):
         raise ConfigError(
-            f"section '{place}': expected a {kind.__name__}, but got a {type(value).__name__}: write "
+            f"section '{full_name}': expected a {kind.__name__}, but got a {type(value).__name__}: write "
             f"{kind.__name__}(...)."
         )
     return value
@@ -263,10 +265,10 @@ def _within(prefix: str) -> Iterator[None]:
 def _adapter(config: Any, name: str) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kinds_of(config, annotated=True)[name])
+    return TypeAdapter(kinds_of(config, include_extras=True)[name])
 
 
-def _parsed(kind: Any, value: Any) -> Any:
+def _prepare_value(kind: Any, value: Any) -> Any:
     """Return what pydantic is to check: text of lists split, "null" as None, which is "" for a text.
 
     True is no number.
@@ -294,7 +296,7 @@ def _parsed(kind: Any, value: Any) -> Any:
     return value
 
 
-def changed(base: Config, changes: Mapping[str, Any]) -> Config:
+def change_options(base: Config, changes: Mapping[str, Any]) -> Config:
     """Return a configuration with some options changed, as if they had been stated after all others.
 
     A changed preset brings its values with it, and what is implied goes where an option has its default.
@@ -302,12 +304,14 @@ def changed(base: Config, changes: Mapping[str, Any]) -> Config:
     """
     options = cast("type[Options]", type(base))
     stated_choice = [changes.get(options.section_choice())]
-    config = options.extended(names_in(stated_choice))
-    stated = full_names(config, changes.items(), left_out=unchosen(config, stated_choice))
-    implied = {
-        name: value for name, value in implied_values(config, stated).items() if _has_default(base, name)
+    config = options.extend(names_in(stated_choice))
+    stated_values = full_names(config, changes.items(), left_out=unchosen(config, stated_choice))
+    implied_changes = {
+        name: value
+        for name, value in implied_values(config, stated_values).items()
+        if _has_default(base, name)
     }
-    return cast("Config", _with_changes(base, {**implied, **stated}, config))
+    return cast("Config", _with_changes(base, {**implied_changes, **stated_values}, config))
 
 
 def _with_changes(base: Any, changes: Mapping[str, Any], config: Any = None) -> Any:
@@ -357,16 +361,16 @@ def names_in(values: Iterable[Any]) -> list[str]:
     return [str(name).strip(" '\"") for items in lists for name in items]
 
 
-def implied_values(config: type[Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def implied_values(config: type[Any], stated_values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the stated values of some options imply for other options that the command has."""
     options = dict(options_of(config))
     return {
         f"{prefix}{name}": value
         for prefix, section in sections_of(config)
-        for name, value in section.implied(
+        for name, value in section.implied_values(
             {
                 option.removeprefix(prefix): each
-                for option, each in stated.items()
+                for option, each in stated_values.items()
                 if option.startswith(prefix)
             }
         ).items()

@@ -40,24 +40,24 @@ class OwnCall:
         batch: whether that takes a list of what is asked, by its name or annotation: it is given one of one.
     """
 
-    def __init__(self, thing: Any, functions: Sequence[str], settings: Settings, expected: str) -> None:
+    def __init__(self, target: Any, functions: Sequence[str], settings: Settings, requirement: str) -> None:
         """Find out how it is called.
 
         Args:
-            thing: the function or object.
+            target: the function or object.
             functions: names of what an object is called by, the best first; each may have a twin to await,
                 whose name begins with "a".
             settings: those that it may be given.
-            expected: what it must have, for the message.
+            requirement: what it must have, for the message.
 
         Raises:
             ConfigError: if it can neither be called nor has one of these functions.
         """
-        self.name = describe(thing)
-        self._thing = thing
-        self._attribute, self._function = _find_function(thing, functions)
+        self.name = describe(target)
+        self._target = target
+        self._attribute, self._function = _find_function(target, functions)
         if self._function is None:
-            raise ConfigError(f"{self.name} has {_list_functions(thing)}, but {expected}.")
+            raise ConfigError(f"{self.name} has {_list_functions(target)}, but {requirement}.")
         try:
             parameters = list(inspect.signature(self._function).parameters.values())
         except (TypeError, ValueError):  # of C, or with a signature that Python cannot read
@@ -68,14 +68,14 @@ class OwnCall:
             first.name in _BATCHES or str(first.annotation).removeprefix("typing.").startswith(_TEXT_LISTS)
         )
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        named = [each.name for each in parameters if each.kind in by_name and each is not first]
-        own_fields = _fields_of(thing) if self._attribute else ()
+        keyword_names = [each.name for each in parameters if each.kind in by_name and each is not first]
+        object_fields = _fields_of(target) if self._attribute else ()
         any_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
-        defaults = _own_defaults(thing) if any_keyword else ()
-        self._parameters = _matching(settings, [*named, *defaults])
+        defaults = _call_defaults(target) if any_keyword else ()
+        self._parameters = _matching(settings, [*keyword_names, *defaults])
         self._fields = {
             ours: theirs
-            for ours, theirs in _matching(settings, own_fields).items()
+            for ours, theirs in _matching(settings, object_fields).items()
             if ours not in self._parameters
         }
         self.takes: Collection[str] = {*self._parameters, *self._fields}
@@ -91,7 +91,7 @@ class OwnCall:
                 for ours, theirs in self._fields.items()
                 if ours in settings
             }
-            function = getattr(_changed_copy(self._thing, changes), self._attribute)
+            function = getattr(_changed_copy(self._target, changes), self._attribute)
         keywords = {theirs: settings[ours] for ours, theirs in self._parameters.items() if ours in settings}
         assert function is not None
         if _is_async(function):
@@ -102,72 +102,76 @@ class OwnCall:
 
     def _field_value(self, name: str, value: Any) -> Any:
         # A retriever over one of LangChain's vector stores.
-        return {**self._thing.search_kwargs, "k": value} if name == "search_kwargs" else value
+        return {**self._target.search_kwargs, "k": value} if name == "search_kwargs" else value
 
     def close(self) -> None:
         """End its thread. The object itself is its owner's."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _find_function(thing: Any, functions: Sequence[str]) -> tuple[str, Callable[..., Any] | None]:
+def _find_function(target: Any, functions: Sequence[str]) -> tuple[str, Callable[..., Any] | None]:
     """Return what an object is called by, with its name; a function is called as it is."""
-    if inspect.isroutine(thing) or isinstance(thing, partial):
-        return "", thing
+    if inspect.isroutine(target) or isinstance(target, partial):
+        return "", target
     for name in functions:
         twins = ("acall",) if name == "__call__" else (f"a{name}",)
         for each in (*twins, name):
-            function = getattr(thing, each, None)
-            if callable(function) and not (each == "__call__" and isinstance(thing, type)):
+            function = getattr(target, each, None)
+            if callable(function) and not (each == "__call__" and isinstance(target, type)):
                 return each, function
     return "", None
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    called = getattr(function, "func", function)
-    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(
-        getattr(called, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+    inner = getattr(function, "func", function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(
+        getattr(inner, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
     )
 
 
 def _matching(settings: Settings, names: Collection[str]) -> dict[str, str]:
     """Return the name that each setting has among some names, by ours."""
-    found = {ours: next((each for each in theirs if each in names), "") for ours, theirs in settings.items()}
-    return {ours: theirs for ours, theirs in found.items() if theirs}
+    matches = {
+        ours: next((each for each in theirs if each in names), "") for ours, theirs in settings.items()
+    }
+    return {ours: theirs for ours, theirs in matches.items() if theirs}
 
 
-def _own_defaults(thing: Any) -> Collection[str]:
+def _call_defaults(target: Any) -> Collection[str]:
     """Return the settings that an object of DSPy's keeps for its calls."""
-    defaults = getattr(thing, "kwargs", None)
+    defaults = getattr(target, "kwargs", None)
     if not isinstance(defaults, dict):
         return ()
     # DSPy remembers replies on disk: only this makes two samples of one prompt two requests.
-    is_dspy = any(each.__module__.startswith("dspy.") for each in type(thing).__mro__)
+    is_dspy = any(each.__module__.startswith("dspy.") for each in type(target).__mro__)
     return (*defaults, "rollout_id") if is_dspy else tuple(defaults)
 
 
-def _fields_of(thing: Any) -> Collection[str]:
+def _fields_of(target: Any) -> Collection[str]:
     """Return the fields of a pydantic object, and the one by which LlamaIndex's retrievers know their k."""
     of_llama_index = ("_similarity_top_k", "similarity_top_k")
     return (
-        *getattr(type(thing), "model_fields", ()),
-        *(each for each in of_llama_index if hasattr(thing, each)),
+        *getattr(type(target), "model_fields", ()),
+        *(each for each in of_llama_index if hasattr(target, each)),
     )
 
 
-def _changed_copy(thing: Any, changes: Mapping[str, Any]) -> Any:
+def _changed_copy(target: Any, changes: Mapping[str, Any]) -> Any:
     """Return a shallow copy with some attributes changed: clients, indexes and weights are shared."""
-    if hasattr(thing, "model_copy"):
-        return thing.model_copy(update=dict(changes))
-    other = copy.copy(thing)
+    if hasattr(target, "model_copy"):
+        return target.model_copy(update=dict(changes))
+    other = copy.copy(target)
     for name, value in changes.items():
         setattr(other, name, value)
     return other
 
 
-def _list_functions(thing: Any) -> str:
-    if type(thing).__module__ == "builtins":
+def _list_functions(target: Any) -> str:
+    if type(target).__module__ == "builtins":
         return "no such functions"
-    names = [name for name in dir(thing) if name[0] != "_" and callable(inspect.getattr_static(thing, name))]
+    names = [
+        name for name in dir(target) if name[0] != "_" and callable(inspect.getattr_static(target, name))
+    ]
     return (
         f"the functions {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
         if names

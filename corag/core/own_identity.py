@@ -37,60 +37,60 @@ SECRET = re.compile(r"(^|_)(key|token|secret|password)$")
 _RANDOM = re.compile(r"[0-9a-f]{12,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def describe(thing: Any) -> str:
+def describe(target: Any) -> str:
     """Return the dotted name of a function, or of the class of an object.
 
     >>> describe(describe), describe(re.compile("a"))
     ('corag.core.own_identity.describe', 're.Pattern')
     """
-    if isinstance(thing, partial):
-        return describe(thing.func)
-    if isinstance(owner := getattr(thing, "__self__", None), object) and inspect.ismethod(thing):
+    if isinstance(target, partial):
+        return describe(target.func)
+    if isinstance(owner := getattr(target, "__self__", None), object) and inspect.ismethod(target):
         kind = owner if isinstance(owner, type) else type(owner)
-        return f"{_dotted(kind)}.{thing.__name__}"
-    return _dotted(thing if isinstance(thing, type) or inspect.isroutine(thing) else type(thing))
+        return f"{_dotted_name(kind)}.{target.__name__}"
+    return _dotted_name(target if isinstance(target, type) or inspect.isroutine(target) else type(target))
 
 
-def _dotted(code: Any) -> str:
+def _dotted_name(code: Any) -> str:
     module = getattr(code, "__module__", None) or ""
     module = re.sub(r"^own_method_(.*)_[0-9a-f]+$", r"\1", module)  # a file that was named
     name = getattr(code, "__qualname__", type(code).__qualname__).rpartition("<locals>.")[2]
     return name if module in ("", "builtins", "__main__") else f"{module}.{name}"
 
 
-def code_digest(thing: Any) -> str:
+def code_digest(target: Any) -> str:
     """Return 16 hexadecimal digits of the code of a function or of an object's class, whatever it holds."""
-    owner = _owner(thing.func if isinstance(thing, partial) else thing)
+    owner = _owner(target.func if isinstance(target, partial) else target)
     code = owner if isinstance(owner, type) or inspect.isroutine(owner) else type(owner)
     return stable_hash(_Content().lines(code, _DEPTH))
 
 
-def given_fingerprint(thing: Any) -> str:
+def given_fingerprint(target: Any) -> str:
     """Return the object's own ``fingerprint``, a text or a function that returns one; "" if it has none."""
-    if isinstance(thing, partial):
-        return given_fingerprint(thing.func)
-    own = getattr(_owner(thing), "fingerprint", None)
-    own = own() if callable(own) else own
-    return own if isinstance(own, str) else ""
+    if isinstance(target, partial):
+        return given_fingerprint(target.func)
+    fingerprint = getattr(_owner(target), "fingerprint", None)
+    fingerprint = fingerprint() if callable(fingerprint) else fingerprint
+    return fingerprint if isinstance(fingerprint, str) else ""
 
 
-def identify(thing: Any) -> str:
+def identify(target: Any) -> str:
     """Return what tells a function or object from others, the same in every process: its name and content.
 
     Its own ``fingerprint`` if it has one; else the name of a model, if it says one, and a digest of what is
     known of it: the source of the user's own code (the whole file's, if that was named as FILE.py:NAME) and
     the plain values that it holds.
     """
-    if isinstance(thing, partial):
-        held = _Content().text([*thing.args, *sorted(thing.keywords.items())], _DEPTH)
-        return f"{identify(thing.func)}:{stable_hash(held)}"
-    name = describe(thing)
-    if own := given_fingerprint(thing):
-        return f"{name}:{own}"
-    owner = _owner(thing)
-    called = _model_name(owner)
-    content = _Content().lines(owner, _DEPTH, called)
-    return f"{name}{f'({called})' if called else ''}{f':{stable_hash(content)}' if content else ''}"
+    if isinstance(target, partial):
+        arguments = _Content().text([*target.args, *sorted(target.keywords.items())], _DEPTH)
+        return f"{identify(target.func)}:{stable_hash(arguments)}"
+    name = describe(target)
+    if fingerprint := given_fingerprint(target):
+        return f"{name}:{fingerprint}"
+    owner = _owner(target)
+    model_name = _model_name(owner)
+    content = _Content().lines(owner, _DEPTH, model_name)
+    return f"{name}{f'({model_name})' if model_name else ''}{f':{stable_hash(content)}' if content else ''}"
 
 
 def source_digest(function: Callable[..., Any]) -> str:
@@ -102,14 +102,14 @@ def source_digest(function: Callable[..., Any]) -> str:
     return stable_hash(_Content().lines(function, _DEPTH, "", whole_file=False))
 
 
-def _owner(thing: Any) -> Any:
-    return thing.__self__ if inspect.ismethod(thing) else thing
+def _owner(target: Any) -> Any:
+    return target.__self__ if inspect.ismethod(target) else target
 
 
-def _model_name(thing: Any) -> str:
+def _model_name(target: Any) -> str:
     for name in _MODEL_NAMES:
         with suppress(Exception):  # a property may raise anything
-            if isinstance(value := getattr(thing, name, ""), str) and value:
+            if isinstance(value := getattr(target, name, ""), str) and value:
                 return value
     return ""
 
@@ -118,41 +118,45 @@ class _Content:
     """Collects what is known of an object; what was met before counts once, so that no circle is endless."""
 
     def __init__(self) -> None:
-        self._met: list[Any] = []  # kept, so that no other gets its id
+        self._visited_values: list[Any] = []  # kept, so that no other gets its id
 
-    def lines(self, thing: Any, depth: int, called: str = "", *, whole_file: bool = True) -> str:
+    def lines(self, target: Any, depth: int, model_name: str = "", *, whole_file: bool = True) -> str:
         """Say what a function, class or object is and holds, "" if that is nothing but a library's code."""
-        is_code = isinstance(thing, type) or inspect.isroutine(thing)
-        code = thing if is_code else type(thing)
-        known: list[str] = []
+        is_code = isinstance(target, type) or inspect.isroutine(target)
+        code = target if is_code else type(target)
+        lines: list[str] = []
         if whole_file and (of_file := re.match(r"own_method_.*_([0-9a-f]+)$", code.__module__ or "")):
-            known.append(of_file[1])
+            lines.append(of_file[1])
         for each in code.__mro__ if isinstance(code, type) else [code]:
             if not _is_of_a_library(each):
-                known.append(_source(each))
-                known += [line for function in _functions(each) for line in self._around(function, depth)]
+                lines.append(_source(each))
+                lines += [line for function in _functions(each) for line in self._around(function, depth)]
         if not is_code:
-            flat = _is_of_a_library(type(thing))
-            for name, value in sorted(_held_by(thing).items()):
-                if not (name in _MODEL_NAMES and isinstance(value, str) and value == called):
+            flat = _is_of_a_library(type(target))
+            for name, value in sorted(_settings_of(target).items()):
+                if not (name in _MODEL_NAMES and isinstance(value, str) and value == model_name):
                     text = self.text(value, depth - 1, flat=flat)
-                    known += [f"{name}={text}"] if text else []
-        return "\n".join(known)
+                    lines += [f"{name}={text}"] if text else []
+        return "\n".join(lines)
 
     def _around(self, function: Any, depth: int) -> Iterator[str]:
         """Yield what a function has from elsewhere: its defaults, its closure, and globals."""
         code = function.__code__
-        grown, stored_into = _changed_by(code)
-        held = {f"default {n}": each for n, each in enumerate(function.__defaults__ or ())}
-        held |= function.__kwdefaults__ or {}
+        changed_names, stored_into = _changes_of(code)
+        by_name = {f"default {n}": each for n, each in enumerate(function.__defaults__ or ())}
+        by_name |= function.__kwdefaults__ or {}
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             with suppress(ValueError):  # nothing is in it yet
-                held[name] = cell.cell_contents
+                by_name[name] = cell.cell_contents
         for name in sorted(_global_names(code)):
             if name in function.__globals__ and not name.startswith("__"):
-                held[name] = function.__globals__[name]
-        for name, value in held.items():
-            if name in grown or (isinstance(value, dict) and name in stored_into) or SECRET.search(name):
+                by_name[name] = function.__globals__[name]
+        for name, value in by_name.items():
+            if (
+                name in changed_names
+                or (isinstance(value, dict) and name in stored_into)
+                or SECRET.search(name)
+            ):
                 continue
             if text := self.text(value, depth - 1):
                 yield f"{name}={text}"
@@ -165,16 +169,20 @@ class _Content:
             return "" if _RANDOM.fullmatch(str(value)) else repr(str(value))
         if isinstance(value, Mapping | list | tuple | set | frozenset):
             return self._items(value, depth, flat=flat)
-        if depth < 1 or isinstance(value, types.ModuleType) or any(value is each for each in self._met):
+        if (
+            depth < 1
+            or isinstance(value, types.ModuleType)
+            or any(value is each for each in self._visited_values)
+        ):
             return ""
-        self._met.append(value)
+        self._visited_values.append(value)
         if isinstance(value, partial):
             return self.text([value.func, *value.args, *sorted(value.keywords.items())], depth)
         owner = _owner(value)
         code = owner if isinstance(owner, type) or inspect.isroutine(owner) else type(owner)
         with suppress(Exception):  # whatever it calls a fingerprint
-            if own := given_fingerprint(value):
-                return f"{describe(value)} {own}"
+            if fingerprint := given_fingerprint(value):
+                return f"{describe(value)} {fingerprint}"
         if _is_of_a_library(code):
             return f"{describe(value)} {_model_name(owner)}"
         return f"{describe(value)} {self.lines(owner, depth)}"
@@ -195,53 +203,53 @@ class _Content:
         return f"{len(items)} {texts}" if any(texts) else ""
 
 
-def _held_by(thing: Any) -> dict[str, Any]:
+def _settings_of(target: Any) -> dict[str, Any]:
     """Return the attributes of an object that are settings: none that its own code changes later."""
-    kind = type(thing)
-    held: dict[str, Any] = dict(getattr(thing, "__dict__", {}))
-    grown: set[str] = set()
+    kind = type(target)
+    attributes: dict[str, Any] = dict(getattr(target, "__dict__", {}))
+    changed_names: set[str] = set()
     stored_into: set[str] = set()
     for base in kind.__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(thing, name):
-                held[name] = getattr(thing, name)
+            if hasattr(target, name):
+                attributes[name] = getattr(target, name)
         for function in _functions(base):
             if function.__name__ not in _MAKERS:
-                changed = _changed_by(function.__code__)
-                grown |= changed[0]
-                stored_into |= changed[1]
+                changes = _changes_of(function.__code__)
+                changed_names |= changes[0]
+                stored_into |= changes[1]
     return {
         name: value
-        for name, value in held.items()
+        for name, value in attributes.items()
         if name[0] != "_"
         and not SECRET.search(name)
-        and name not in grown
+        and name not in changed_names
         and not (isinstance(value, dict) and name in stored_into)
         and not isinstance(inspect.getattr_static(kind, name, None), cached_property)
     }
 
 
 @lru_cache(maxsize=1024)
-def _changed_by(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+def _changes_of(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that code assigns or grows, and those of what it may store items into."""
-    grown: set[str] = set()
+    changed_names: set[str] = set()
     stored_into: set[str] = set()
     before = ""
     for each in dis.get_instructions(code):
         name = each.argval if isinstance(each.argval, str) else ""
         if each.opname in ("STORE_ATTR", "STORE_DEREF", "STORE_GLOBAL"):
-            grown.add(name)
+            changed_names.add(name)
         elif each.opname in ("LOAD_ATTR", "LOAD_METHOD") and name in _GROWS:
-            grown.add(before)
+            changed_names.add(before)
         elif each.opname == "STORE_SUBSCR":
             stored_into.update(code.co_names, code.co_freevars)
         before = name
     for inner in filter(inspect.iscode, code.co_consts):
-        more = _changed_by(inner)
-        grown |= more[0]
+        more = _changes_of(inner)
+        changed_names |= more[0]
         stored_into |= more[1]
-    return frozenset(grown), frozenset(stored_into)
+    return frozenset(changed_names), frozenset(stored_into)
 
 
 def _global_names(code: types.CodeType) -> set[str]:

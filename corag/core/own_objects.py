@@ -30,7 +30,7 @@ from corag.core.own_identity import code_digest, describe, given_fingerprint, id
 _NAMED = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
 
 
-def is_named(name: str) -> bool:
+def is_object_name(name: str) -> bool:
     """Whether a name says where to find something of the user's, as FILE.py:NAME or MODULE:NAME.
 
     >>> is_named("ideas/my_method.py:my_method"), is_named("indexes/bm25"), is_named("http://localhost:8000")
@@ -39,15 +39,15 @@ def is_named(name: str) -> bool:
     return _NAMED.fullmatch(name) is not None
 
 
-def is_own(name: str) -> bool:
+def is_user_object(name: str) -> bool:
     """Whether the name of an index or model is that of an object or function of the user's.
 
     A folder may be called alike, such as ``indexes/bm25:v2``: what lies on disk goes first.
     """
-    return is_named(name) and not Path(name).expanduser().is_dir()
+    return is_object_name(name) and not Path(name).expanduser().is_dir()
 
 
-def load_named(spec: str, option: str) -> Any:
+def load_object(spec: str, option: str) -> Any:
     """Load what FILE.py:NAME or MODULE:NAME names.
 
     ``option``: that names it, for messages. Raises :class:`ConfigError` for a file, module or name that is
@@ -118,11 +118,11 @@ def run_code(load: Callable[[], Any], source: str) -> Any:
         raise
     except Exception as error:
         raise ConfigError(
-            f"'{source}' cannot be loaded: {type(error).__name__}: {reason(error)} ({place_of(error)})."
+            f"'{source}' cannot be loaded: {type(error).__name__}: {reason(error)} ({error_location(error)})."
         ) from error
 
 
-def place_of(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """Say where code of the user's failed."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
@@ -130,7 +130,7 @@ def place_of(error: BaseException) -> str:
     return f"{innermost.filename}, line {innermost.lineno}"
 
 
-def own_place(error: BaseException) -> str:
+def user_code_location(error: BaseException) -> str:
     """Say where code of the user's was when it failed, or what it called did; "" if none of it ran.
 
     A file below the working directory is named from there.
@@ -138,39 +138,43 @@ def own_place(error: BaseException) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         if not frame.filename.startswith("<frozen") and not is_of_a_library(frame.filename):
-            shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-            return f"{shown}, line {frame.lineno}"
+            path = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+            return f"{path}, line {frame.lineno}"
     return ""
 
 
-_registered: dict[str, Callable[[], Any]] = {}
+_registry: dict[str, Callable[[], Any]] = {}
 _registering = threading.Lock()
 
 
-def register(thing: Any) -> str:
+def register(target: Any) -> str:
     """Give an object of this process a name, by which options can refer to it while it lives.
 
     That is MODULE:NAME, by which other processes can load it, if the module has it under its name and no
     earlier object of that name lives; else it has a number, MODULE:NAME#1. The same object always has the
     same name. Raises :class:`ConfigError` for a class.
     """
-    if isinstance(thing, type):
+    if isinstance(target, type):
         raise ConfigError(
-            f"{describe(thing)} is a class: give an object of it, as {thing.__name__}(...), or a function."
+            f"{describe(target)} is a class: give an object of it, as {target.__name__}(...), or a function."
         )
-    module, _, name = describe(thing).rpartition(".")
+    module, _, name = describe(target).rpartition(".")
     name = re.sub(r"[^\w.]+", "", name)  # of <lambda>
     base = f"{module or '__main__'}:{name}"
-    is_named_so = getattr(sys.modules.get(module or "__main__"), name, None) is thing
+    is_named_so = getattr(sys.modules.get(module or "__main__"), name, None) is target
     with _registering:
-        keys = [base, *(f"{base}#{number}" for number in range(1, len(_registered) + 2))]
-        living = {key: known for key in keys if (known := _registered.get(key, lambda: None)()) is not None}
-        if same := [key for key, known in living.items() if _is_same(known, thing)]:
+        keys = [base, *(f"{base}#{number}" for number in range(1, len(_registry) + 2))]
+        living = {
+            key: living_object
+            for key in keys
+            if (living_object := _registry.get(key, lambda: None)()) is not None
+        }
+        if same := [key for key, living_object in living.items() if _is_same(living_object, target)]:
             return same[0]
         # One that was redefined is another: whoever opened the earlier still refers to it by its name.
         for key in keys if is_named_so else keys[1:]:
             if key not in living:
-                _registered[key] = _reference(thing)
+                _registry[key] = _reference(target)
                 return key
     raise AssertionError("there is one name more than objects")
 
@@ -180,58 +184,58 @@ def _is_same(one: Any, other: Any) -> bool:
     return one is other or (inspect.ismethod(one) and inspect.ismethod(other) and bool(one == other))
 
 
-def _reference(thing: Any) -> Callable[[], Any]:
+def _reference(target: Any) -> Callable[[], Any]:
     """Return what gives an object back while it lives; whoever opened it keeps it alive."""
     try:
-        return weakref.ref(thing)
+        return weakref.ref(target)
     except TypeError:
-        return lambda: thing
+        return lambda: target
 
 
-def find_own(name: str, option: str) -> Any:
+def find_user_object(name: str, option: str) -> Any:
     """Return the object that was registered under a name, else what FILE.py:NAME or MODULE:NAME names.
 
     Raises :class:`ConfigError` if there is none.
     """
-    if (thing := _registered.get(name, lambda: None)()) is not None:
-        return thing
+    if (target := _registry.get(name, lambda: None)()) is not None:
+        return target
     if "#" in name or name.startswith("__main__:"):
         raise ConfigError(
             f"'{name}' is an object of another process, which this one does not have: put it into a "
             "file, and name it as FILE.py:NAME."
         )
-    thing = load_named(name, option)
-    if isinstance(thing, type):
+    target = load_object(name, option)
+    if isinstance(target, type):
         raise ConfigError(f"'{name}' is a class: name an object of it, or a function.")
-    return thing
+    return target
 
 
 def fingerprint_of(name: str) -> str:
     """Return what :func:`identify` says of an own object by its name, "" for what is none, or not here."""
-    if not is_own(name):
+    if not is_user_object(name):
         return ""
     try:
-        return identify(find_own(name, "its name"))
+        return identify(find_user_object(name, "its name"))
     except ConfigError:
         return ""
 
 
 def code_behind_fingerprint(name: str) -> str:
     """Return a digest of the code of an own object that says a ``fingerprint``; "" for others."""
-    if not is_own(name):
+    if not is_user_object(name):
         return ""
     try:
-        thing = find_own(name, "its name")
+        target = find_user_object(name, "its name")
     except ConfigError:
         return ""
-    return code_digest(thing) if given_fingerprint(thing) else ""
+    return code_digest(target) if given_fingerprint(target) else ""
 
 
 def known_by_content(name: str) -> bool:
     """Whether an own object says no ``fingerprint``, so that some changes of it are not noticed."""
-    if not is_own(name):
+    if not is_user_object(name):
         return False
     try:
-        return not given_fingerprint(find_own(name, "its name"))
+        return not given_fingerprint(find_user_object(name, "its name"))
     except ConfigError:
         return False

@@ -19,32 +19,32 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def pace(done: float, seconds: float, total: float = 0) -> str:
+def pace(count: float, seconds: float, total: float = 0) -> str:
     """Write how many things are done in a second and, where their number is known, the time that is left.
 
     >>> pace(12_000, 60), pace(12, 60, 24)
     ('200/s', '0.20/s, 1:00 left')
     """
-    rate = done / max(seconds, 1e-6)
-    words = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2f}/s"
-    return f"{words}{_left(done, rate, total)}"
+    rate = count / max(seconds, 1e-6)
+    rate_text = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2f}/s"
+    return f"{rate_text}{_time_left(count, rate, total)}"
 
 
-def bytes_pace(done: float, seconds: float, total: float = 0) -> str:
+def bytes_pace(count: float, seconds: float, total: float = 0) -> str:
     """Write the same of bytes.
 
     >>> bytes_pace(3e9, 30, 16e9)
     '3.0 of 16.0 GB, 100.0 MB/s, 2:10 left'
     """
-    rate = done / max(seconds, 1e-6)
-    size, unit = (1e9, "GB") if max(done, total) >= 1e9 else (1e6, "MB")
+    rate = count / max(seconds, 1e-6)
+    size, unit = (1e9, "GB") if max(count, total) >= 1e9 else (1e6, "MB")
     of = f" of {total / size:,.1f}" if total else ""
-    return f"{done / size:,.1f}{of} {unit}, {rate / 1e6:,.1f} MB/s{_left(done, rate, total)}"
+    return f"{count / size:,.1f}{of} {unit}, {rate / 1e6:,.1f} MB/s{_time_left(count, rate, total)}"
 
 
-def _left(done: float, rate: float, total: float) -> str:
+def _time_left(count: float, rate: float, total: float) -> str:
     # Of less than a hundredth nobody can judge the rest.
-    return f", {clock((total - done) / rate)} left" if total > done >= max(0.01 * total, 1) else ""
+    return f", {clock((total - count) / rate)} left" if total > count >= max(0.01 * total, 1) else ""
 
 
 @contextmanager
@@ -55,23 +55,23 @@ def reporting(line: Callable[[float], str], report: Callable[[str], None], every
     """
     began = time.monotonic()
 
-    def tell(ended: threading.Event) -> None:
-        while not ended.wait(every):
+    def report_lines(stop: threading.Event) -> None:
+        while not stop.wait(every):
             if text := line(time.monotonic() - began):
                 report(text)
 
-    with in_thread(tell):
+    with in_thread(report_lines):
         yield
 
 
 @contextmanager
 def in_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
     """Run a function in another thread for the length of a block; it returns when its event is set."""
-    ended = threading.Event()
-    thread = threading.Thread(target=work, args=(ended,), daemon=True)
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,), daemon=True)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()

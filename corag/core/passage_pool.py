@@ -46,7 +46,7 @@ class PassagePool:
 
     def add(self, hits: Iterable[Hit]) -> int:
         """Take in search results in rank order and return how many new passages were kept."""
-        added = 0
+        new_count = 0
         for passage in (hit.passage for hit in hits):
             if passage.id not in self.seen_ids:
                 self.seen_ids.append(passage.id)
@@ -55,9 +55,9 @@ class PassagePool:
             if len(self.passages) >= self._budget and self._policy == "keep_first":
                 continue
             self.passages.append(passage)
-            added += 1
+            new_count += 1
         del self.passages[: max(0, len(self.passages) - self._budget)]
-        return added
+        return new_count
 
     def _repeats(self, passage: Passage) -> bool:
         # The released code's loose test: title and text may have been seen on two different passages.

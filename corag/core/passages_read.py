@@ -30,9 +30,9 @@ class _Place(NamedTuple):
 
     def within(self, other: _Place) -> bool:
         """Whether this is but a part of another passage that stands there, such as the end that two share."""
-        contained = other.start <= self.start and self.end <= other.end
+        is_inside = other.start <= self.start and self.end <= other.end
         longer = other.whole or (other.start, other.end) != (self.start, self.end)
-        return contained and longer and not self.whole
+        return is_inside and longer and not self.whole
 
 
 @dataclass
@@ -64,14 +64,16 @@ class PassagesRead:
         if not self._texts:
             return
         visible = " ".join(text_left(prompt, shortening, count).split())
-        places = {name: place for name, text in self._texts.items() if (place := _find(text, visible))}
+        locations = {
+            name: location for name, text in self._texts.items() if (location := _find(text, visible))
+        }
         ids = [
             name
-            for name, place in places.items()
-            if not any(place.within(other) for other in places.values() if other is not place)
+            for name, location in locations.items()
+            if not any(location.within(other) for other in locations.values() if other is not location)
         ]
         if ids:
-            self._readings.append((path, tuple(sorted(ids, key=lambda name: places[name].start))))
+            self._readings.append((path, tuple(sorted(ids, key=lambda name: locations[name].start))))
 
     def leading_to(self, answer: Answer | None, question: str = "") -> tuple[str, ...]:
         """Return the ids of the passages that were read on the way to an answer, each once.
@@ -117,7 +119,7 @@ _sentence = lru_cache(maxsize=4096)(first_sentence)
 def _shared_length(text: str, other: str) -> int:
     """Return how many characters two texts have in common from the first on."""
     pairs = enumerate(zip(text, other, strict=False))
-    return next((place for place, (one, two) in pairs if one != two), min(len(text), len(other)))
+    return next((index for index, (one, two) in pairs if one != two), min(len(text), len(other)))
 
 
 def _occurrences(part: str, text: str) -> Iterator[int]:
@@ -137,15 +139,17 @@ def _chosen_chain(answer: Any) -> Any:
 
 def _chosen_way(answer: Any, queries: dict[str, str]) -> Callable[[str], bool]:
     """Return what tells whether a place of the method leads to the chosen chain; without a choice all do."""
-    if (chosen := _chosen_chain(answer)) is None:
+    if (chosen_chain := _chosen_chain(answer)) is None:
         return lambda path: True  # a user's own method may choose something else
     tops = {chain.path.partition("/")[0] for chain in answer.chains}
-    sub_queries = {getattr(hop, "sub_query", None) for hop in getattr(chosen, "hops", ())}
+    sub_queries = {getattr(hop, "sub_query", None) for hop in getattr(chosen_chain, "hops", ())}
 
     def leads(path: str) -> bool:
-        shared = path.partition("/")[0] not in tops
-        on_the_way = f"{chosen.path}/".startswith(f"{path}/") or path.startswith(f"{chosen.path}/hop ")
+        is_shared = path.partition("/")[0] not in tops
+        on_the_way = f"{chosen_chain.path}/".startswith(f"{path}/") or path.startswith(
+            f"{chosen_chain.path}/hop "
+        )
         # A hop may have been taken over from a rollout, which is another branch of the tree.
-        return shared or on_the_way or queries.get(path) in sub_queries
+        return is_shared or on_the_way or queries.get(path) in sub_queries
 
     return leads

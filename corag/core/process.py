@@ -58,7 +58,7 @@ def start_of(process: int) -> str:
     return stat.rpartition(")")[2].split()[19]
 
 
-def own_processes() -> None:
+def mark_processes() -> None:
     """Mark the processes that this one starts from now on as its own, to end with it.
 
     Engines and trainings are processes of their own. When the process that started them is killed they would
@@ -87,7 +87,7 @@ def end_with_owner() -> None:
     try:
         # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
         # at now and then it cannot mean another process that got the same number.
-        ended = os.pidfd_open(owner)
+        descriptor = os.pidfd_open(owner)
     except ProcessLookupError:  # it was killed while this process started
         _end()
         return
@@ -95,11 +95,11 @@ def end_with_owner() -> None:
         return
     if os.environ.get(OWNER_STARTED, "") not in ("", start_of(owner)):  # its number is another's by now
         _end()
-    threading.Thread(target=_end_after, args=(ended,), name=_WATCHING, daemon=True).start()
+    threading.Thread(target=_end_after, args=(descriptor,), name=_WATCHING, daemon=True).start()
 
 
-def _end_after(ended: int) -> None:
-    select.select([ended], [], [])
+def _end_after(descriptor: int) -> None:
+    select.select([descriptor], [], [])
     _end()
 
 

@@ -202,9 +202,9 @@ class NotedHits(tuple[Hit, ...]):
 
     def __new__(cls, hits: Iterable[Hit] = (), note: str = "") -> Self:
         """``note``: a sentence without its full stop, "" for nothing."""
-        noted = super().__new__(cls, hits)
-        noted.note = note
-        return noted
+        result = super().__new__(cls, hits)
+        result.note = note
+        return result
 
 
 class CachedHits(NotedHits):

@@ -16,8 +16,8 @@ from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import (
     Demonstration,
     DemonstrationConfig,
+    add_prefix,
     demonstration_file,
-    prefixed,
     read_demonstrations,
 )
 from corag.core.prompting.prompt import Prompt
@@ -80,13 +80,14 @@ class ReaderConfig(DemonstrationConfig):
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""
-        own, ids = self.reader_file(), tuple(self.demonstration_ids)
-        file = demonstration_file(own or self.demonstrations, self.shipped_examples())
+        reader_file, ids = self.reader_file(), tuple(self.demonstration_ids)
+        file = demonstration_file(reader_file or self.demonstrations, self.shipped_examples())
         examples = read_demonstrations(file, self.demonstration_count, ids)
         if self.reader == "direct":
             # In a file of bare answers each is whole: even its full stop may belong to it.
             examples = tuple(
-                each if own and stated_answer(each.answer) is None else each.direct() for each in examples
+                each if reader_file and stated_answer(each.answer) is None else each.direct()
+                for each in examples
             )
         return tuple(each.with_prefix(self.reader_question_prefix, self.prefixes()) for each in examples)
 
@@ -162,7 +163,7 @@ def reader_prompt(
     template = config.qa_template()
     return template.render(
         {
-            "query": prefixed(question.text, config.reader_question_prefix),
+            "query": add_prefix(question.text, config.reader_question_prefix),
             "paragraphs": render_passages(passages, template, config.max_shown_words, goes_first=goes_first),
             "demonstrations": render_demonstrations(
                 config.reader_examples() if examples is None else examples, template

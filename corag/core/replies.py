@@ -61,13 +61,13 @@ def value_at(reply: object, *path: str | int, kind: type[Value]) -> Value:
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):
-            raise MalformedReplyError(f"a reply without {_place(path)}") from None
+            raise MalformedReplyError(f"a reply without {_location(path)}") from None
     if kind is float and type(value) is int:
         return cast("Value", float(value))
     # A bool is an int to Python, but not to JSON.
     if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
         name = "null" if value is None else type(value).__name__
-        raise MalformedReplyError(f"a reply whose {_place(path)} is {name}, not {kind.__name__}")
+        raise MalformedReplyError(f"a reply whose {_location(path)} is {name}, not {kind.__name__}")
     return value
 
 
@@ -81,12 +81,12 @@ def list_at(
     values = value_at(reply, *path, kind=list)
     if length is not None and len(values) != length:
         raise MalformedReplyError(
-            f"a reply whose {_place(path)} has {len(values)} entries instead of {length}"
+            f"a reply whose {_location(path)} has {len(values)} entries instead of {length}"
         )
     return tuple(value_at(reply, *path, i, kind=kind) for i in range(len(values)))
 
 
-def _place(path: Sequence[str | int]) -> str:
+def _location(path: Sequence[str | int]) -> str:
     return (
         "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".") or "body"
     )
@@ -121,7 +121,7 @@ async def send(
     if response.status_code in _RETRIED:
         raise FaultError(f"status {response.status_code}: {_excerpt(client, response)}")
     if response.status_code != httpx.codes.OK:
-        raise StatusError(response.status_code, _excerpt(client, response), _parsed(response))
+        raise StatusError(response.status_code, _excerpt(client, response), _parse_body(response))
     try:
         return parse(orjson.loads(response.content))
     except orjson.JSONDecodeError:
@@ -130,7 +130,7 @@ async def send(
         raise FaultError(str(malformed)) from None
 
 
-def _parsed(response: httpx.Response) -> Any:
+def _parse_body(response: httpx.Response) -> Any:
     try:
         return orjson.loads(response.content)
     except orjson.JSONDecodeError:

@@ -30,24 +30,24 @@ class RequestCache(Generic[Key, Result]):
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._finished: OrderedDict[Key, Result] = OrderedDict()
+        self._results: OrderedDict[Key, Result] = OrderedDict()
         self._running: dict[Key, _Work[Result]] = {}
 
     async def fetch(self, key: Key, work: Callable[[], Coroutine[Any, Any, Result]]) -> tuple[Result, bool]:
         """Return the result of this work, and whether it was there already, or on its way."""
-        if key in self._finished:
-            self._finished.move_to_end(key)
-            return self._finished[key], True
-        joined = key in self._running
-        if not joined:
+        if key in self._results:
+            self._results.move_to_end(key)
+            return self._results[key], True
+        is_shared = key in self._running
+        if not is_shared:
             task = asyncio.create_task(work())
-            self._running[key] = started = _Work(task)
-            task.add_done_callback(lambda _: self._finish(key, started))
+            self._running[key] = new_work = _Work(task)
+            task.add_done_callback(lambda _: self._finish(key, new_work))
         running = self._running[key]
         running.waiters += 1
         try:
             # Shielded: cancelling a caller must not cancel what others wait for.
-            return await asyncio.shield(running.task), joined
+            return await asyncio.shield(running.task), is_shared
         finally:
             running.waiters -= 1
             if not running.waiters and not running.task.done():
@@ -56,7 +56,7 @@ class RequestCache(Generic[Key, Result]):
 
     def forget(self) -> None:
         """Forget what is finished; what is in flight goes on."""
-        self._finished.clear()
+        self._results.clear()
 
     def cancel(self) -> None:
         """Give up what is in flight."""
@@ -72,6 +72,6 @@ class RequestCache(Generic[Key, Result]):
         task = work.task
         if task.cancelled() or task.exception() is not None:
             return
-        self._finished[key] = task.result()
-        while len(self._finished) > self._capacity:
-            self._finished.popitem(last=False)
+        self._results[key] = task.result()
+        while len(self._results) > self._capacity:
+            self._results.popitem(last=False)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.gather import gather
-from corag.core.own_objects import own_place, place_of
+from corag.core.own_objects import error_location, user_code_location
 from corag.core.process import unix_time
 from corag.core.runs.rows import Row
 from corag.core.tools import Tools
@@ -24,7 +24,7 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
 
     Raises :class:`BackendError` and :class:`ConfigError`: those would fail every other question too.
     """
-    started = time.perf_counter()
+    start = time.perf_counter()
     answer: Answer | None = None
     error = ""
     try:
@@ -39,8 +39,8 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
     except CoragError as failure:
         error = f"{type(failure).__name__}: {failure}"
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
-        error = f"{type(failure).__name__}: {_said(failure)}\n{traceback.format_exc()}"
-    seconds = time.perf_counter() - started
+        error = f"{type(failure).__name__}: {failure_message(failure)}\n{traceback.format_exc()}"
+    seconds = time.perf_counter() - start
     return Row(
         question,
         answer,
@@ -53,13 +53,13 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
     )
 
 
-def _said(failure: Exception) -> str:
+def failure_message(failure: Exception) -> str:
     """Return what an error says, and on its first line where code of the user's was."""
-    said, *more = str(failure).strip().splitlines() or ["no message"]
-    if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in said:
-        said += " (an await is missing: write `await tools.search(...)`)"
-    place = own_place(failure) or ("" if str(failure).strip() else place_of(failure))
-    return "\n".join([f"{said} ({place})" if place else said, *more])
+    message, *more = str(failure).strip().splitlines() or ["no message"]
+    if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in message:
+        message += " (an await is missing: write `await tools.search(...)`)"
+    location = user_code_location(failure) or ("" if str(failure).strip() else error_location(failure))
+    return "\n".join([f"{message} ({location})" if location else message, *more])
 
 
 async def answer_all(

@@ -95,9 +95,9 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
     start = 0
     for end in _ends(line):
         sentence = line[start:end]
-        if stripped := sentence.strip():
+        if text := sentence.strip():
             first = start + len(sentence) - len(sentence.lstrip())
-            yield first, first + len(stripped)
+            yield first, first + len(text)
         start = end
 
 

@@ -89,36 +89,36 @@ class StallNotifier:
     def __init__(self, urls: str, first_notice_s: float = _FIRST_NOTICE_S) -> None:
         """``urls``: of whom one waits for, as the notice names them."""
         self._urls, self._first = urls, first_notice_s
-        self._owed, self._since, self._due = 0, 0.0, first_notice_s
+        self._waiters, self._since, self._notice_after = 0, 0.0, first_notice_s
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[], None]]:
         """Wait for a reply within the block; what it yields is called whenever a server sends anything."""
-        if not self._owed:
-            self._since, self._due = time.monotonic(), self._first
+        if not self._waiters:
+            self._since, self._notice_after = time.monotonic(), self._first
             self._check()
-        self._owed += 1
+        self._waiters += 1
         try:
             yield self._note_reply
         finally:
-            self._owed -= 1
-            if not self._owed and self._timer:
+            self._waiters -= 1
+            if not self._waiters and self._timer:
                 self._timer.cancel()
 
     def _note_reply(self) -> None:
         now = time.monotonic()
-        if self._due > self._first:
+        if self._notice_after > self._first:
             _print(f"{self._urls} replies again, after {now - self._since:.0f} s.")
-        self._since, self._due = now, self._first
+        self._since, self._notice_after = now, self._first
 
     def _check(self) -> None:
         """Print a notice if one is due, and check again when the next may be."""
         silent = time.monotonic() - self._since
-        if silent >= self._due:
+        if silent >= self._notice_after:
             _print(f"waiting for {self._urls}: no reply for {silent:.0f} s.")
-            self._due *= 2
-        self._timer = asyncio.get_running_loop().call_later(self._due - silent, self._check)
+            self._notice_after *= 2
+        self._timer = asyncio.get_running_loop().call_later(self._notice_after - silent, self._check)
 
 
 def _print(line: str) -> None:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from corag.core.hub_files import PREFIX, is_repository_name
-from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marked, marks_of
+from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marked_options, marks_of
 
 _WITHHELD = "not-shared:"
 NOT_SHARED = "(its message is not shared)"  # of an error
@@ -62,7 +62,9 @@ def names_on_hub(*configs: Any) -> list[str]:
     """
     names: list[str] = []
     for config in configs:
-        for option in sorted(marked(type(config), Mark.NAME)) if not getattr(config, "urls", ()) else ():
+        for option in (
+            sorted(marked_options(type(config), Mark.NAME)) if not getattr(config, "urls", ()) else ()
+        ):
             value = getattr(config, option)
             values = [value] if isinstance(value, str) else list(value)
             names += [each for each in values if is_repository_name(each) and not Path(each).exists()]
@@ -79,26 +81,26 @@ def shared_options(
 
     Left out is what is marked PRIVATE or PLACE. ``sections`` and ``on_hub``: as for :func:`shared_value`.
     """
-    kinds = kinds_of(cast("Any", config), annotated=True)
+    kinds = kinds_of(cast("Any", config), include_extras=True)
     plain = kinds_of(cast("Any", config))
-    shared: dict[str, Any] = {}
+    public_values: dict[str, Any] = {}
     for name, value in record.items():
         marks, kind = marks_of(kinds.get(name)), plain.get(name)  # none of an option that there was once
         if marks & {Mark.PRIVATE, Mark.PLACE}:
             continue
         if Mark.PUBLIC in marks:
-            shared[name] = value
+            public_values[name] = value
         elif is_dataclass(kind) and isinstance(value, Mapping):
-            shared[name] = shared_options(value, cast("type[Any]", kind), sections, on_hub)
+            public_values[name] = shared_options(value, cast("type[Any]", kind), sections, on_hub)
         elif kind == FREE_MAPPING:
-            shared[name] = _shared_arguments(value)
+            public_values[name] = _shared_arguments(value)
         elif Mark.NAME in marks and isinstance(value, str):
-            shared[name] = shared_name(value, on_hub)
+            public_values[name] = shared_name(value, on_hub)
         elif Mark.NAME in marks and isinstance(value, list | tuple):
-            shared[name] = [shared_name(str(each), on_hub) for each in value]
+            public_values[name] = [shared_name(str(each), on_hub) for each in value]
         else:
-            shared[name] = shared_value(value, sections, on_hub)
-    return shared
+            public_values[name] = shared_value(value, sections, on_hub)
+    return public_values
 
 
 def shared_value(value: Any, sections: Sections = _NO_SECTIONS, on_hub: Collection[str] = ()) -> Any:
@@ -116,20 +118,20 @@ def shared_value(value: Any, sections: Sections = _NO_SECTIONS, on_hub: Collecti
     if isinstance(value, list | tuple):
         return [shared_value(each, sections, on_hub) for each in value]
     if isinstance(value, Mapping):
-        shared = {}
+        public_values = {}
         for key, each in value.items():
             section = sections.get(key) if isinstance(each, Mapping) else None
             if _is_secret(key):
                 continue
             if section is Mark.PUBLIC:
-                shared[key] = each
+                public_values[key] = each
             elif section == FREE_MAPPING:
-                shared[key] = _shared_arguments(each)
+                public_values[key] = _shared_arguments(each)
             elif section is not None:
-                shared[key] = shared_options(each, section, sections, on_hub)
+                public_values[key] = shared_options(each, section, sections, on_hub)
             else:
-                shared[_shared_text(str(key), on_hub)] = shared_value(each, sections, on_hub)
-        return shared
+                public_values[_shared_text(str(key), on_hub)] = shared_value(each, sections, on_hub)
+        return public_values
     return value
 
 
@@ -164,8 +166,8 @@ def _shared_arguments(value: Any) -> Any:
 
 
 def _is_secret(key: Any) -> bool:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
-    return _SECRET.search(re.sub(r"\W", "_", words)) is not None
+    key_text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower()
+    return _SECRET.search(re.sub(r"\W", "_", key_text)) is not None
 
 
 def _shared_text(text: str, on_hub: Collection[str]) -> str:

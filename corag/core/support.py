@@ -46,10 +46,10 @@ def order_by_support(
     words = {name: frozenset(text.split()) for name, text in texts.items()}
     frequencies = Counter(word for each in words.values() for word in each)
 
-    def share(wanted: frozenset[str], name: str) -> float:
+    def share(terms: frozenset[str], name: str) -> float:
         """Return the share of words that a passage has, by weight (inverse document frequency)."""
-        weights = {word: math.log1p(len(passages) / (1 + frequencies[word])) for word in wanted}
-        return sum(weights[word] for word in wanted & words[name]) / (sum(weights.values()) or 1.0)
+        weights = {word: math.log1p(len(passages) / (1 + frequencies[word])) for word in terms}
+        return sum(weights[word] for word in terms & words[name]) / (sum(weights.values()) or 1.0)
 
     first: dict[str, None] = {}
     further: set[str] = set()
@@ -57,26 +57,26 @@ def order_by_support(
         answer = normalize(statement.answer)
         if answer in ("", "yes", "no"):
             continue
-        wanted = frozenset(answer.split())
+        terms = frozenset(answer.split())
         carrying = [name for name, text in texts.items() if f" {answer} " in text]
         if not carrying and len(answer.split()) >= _LONG_ANSWER:
-            carrying = [name for name in texts if share(wanted, name) >= _ENOUGH]
-        wanted |= frozenset(normalize(statement.query).split())
+            carrying = [name for name in texts if share(terms, name) >= _ENOUGH]
+        terms |= frozenset(normalize(statement.query).split())
         if carrying:
-            first[max(carrying, key=lambda name: (share(wanted, name), -ranks.get(name, len(ranks))))] = None
+            first[max(carrying, key=lambda name: (share(terms, name), -ranks.get(name, len(ranks))))] = None
             further.update(carrying)
     rest = sorted(passages, key=lambda name: (name not in further, ranks.get(name, len(ranks))))
     return tuple(dict.fromkeys((*first, *rest)))
 
 
-def cite_places(passages: Iterable[Passage]) -> list[Passage]:
+def drop_same_location(passages: Iterable[Passage]) -> list[Passage]:
     """Return passages without those of a file and page that one before them has; of records by title.
 
     >>> [each.id for each in cite_places([Passage("1", "A", "", "a.md"), Passage("2", "B", "", "a.md")])]
     ['1']
     """
-    places: dict[tuple[str, str | int], Passage] = {}
+    by_location: dict[tuple[str, str | int], Passage] = {}
     for passage in passages:
-        place = (passage.source, passage.page) if passage.source else ("", passage.title or passage.id)
-        places.setdefault(place, passage)
-    return list(places.values())
+        location = (passage.source, passage.page) if passage.source else ("", passage.title or passage.id)
+        by_location.setdefault(location, passage)
+    return list(by_location.values())

@@ -79,8 +79,8 @@ def normalize_as_squad(text: str) -> str:
     Punctuation outside ASCII stays, as in the official scripts of HotpotQA, 2WikiMultihopQA and MuSiQue.
     Characters are composed (NFC): what looks alike is alike.
     """
-    composed = unicodedata.normalize("NFC", text)
-    return " ".join(_ARTICLES.sub(" ", composed.lower().translate(_PUNCTUATION)).split())
+    nfc_text = unicodedata.normalize("NFC", text)
+    return " ".join(_ARTICLES.sub(" ", nfc_text.lower().translate(_PUNCTUATION)).split())
 
 
 def normalize_as_mlqa(text: str) -> str:
@@ -120,8 +120,8 @@ def is_other_script(text: str) -> bool:
 
 def exact_match(prediction: str, answers: Iterable[str]) -> bool:
     """Whether the normalised prediction equals any normalised answer."""
-    normalised = normalize_answer(prediction)
-    return any(normalised == normalize_answer(answer) for answer in answers)
+    normal_form = normalize_answer(prediction)
+    return any(normal_form == normalize_answer(answer) for answer in answers)
 
 
 def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
@@ -137,10 +137,10 @@ def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
     for answer in answers:
         by_rule[is_other_script(answer)].append(f" {normalize_answer(answer)} ")
     for text in texts:
-        for other, padded in by_rule.items():
-            if padded:
-                normalised = f" {normalize_as_mlqa(text) if other else normalize_answer(text)} "
-                if any(answer in normalised for answer in padded):
+        for other, padded_answers in by_rule.items():
+            if padded_answers:
+                padded_text = f" {normalize_as_mlqa(text) if other else normalize_answer(text)} "
+                if any(answer in padded_text for answer in padded_answers):
                     return True
     return False
 
@@ -177,15 +177,15 @@ def extract_answer(reply: str) -> str:
     >>> extract_answer("Oslo.")
     'Oslo'
     """
-    reply = _unquoted(reply.strip())
+    reply = _unquote(reply.strip())
     statements = [answer for line in reply.splitlines() if (answer := stated_answer(line)) is not None]
     answer = statements[-1].strip() if statements else _without_full_stop(reply.split("\n", 1)[0].strip())
     if answer.startswith(("[", '"')):
         try:
-            decoded = json.loads(answer)
+            value = json.loads(answer)
         except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, brackets without end
             return answer
-        parts = decoded if isinstance(decoded, list) else [decoded]
+        parts = value if isinstance(value, list) else [value]
         if all(isinstance(part, str) for part in parts):
             return " ".join(parts)
     return answer
@@ -195,7 +195,7 @@ def _without_full_stop(text: str) -> str:
     return text[:-1] if text.endswith(_FULL_STOPS) else text
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].strip() if len(text) >= 2 and text[0] == text[-1] == '"' else text
 
 
@@ -236,5 +236,8 @@ def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
     """
     answer = " ".join(text.split())
     first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
-    refused = not answer or normalize_answer(refusal) in (normalize_answer(first), normalize_answer(answer))
-    return (refusal if refused else answer), refused
+    is_refusal = not answer or normalize_answer(refusal) in (
+        normalize_answer(first),
+        normalize_answer(answer),
+    )
+    return (refusal if is_refusal else answer), is_refusal

@@ -63,17 +63,19 @@ def _load(folder: str | Path, gguf_file: str = "") -> tuple[Any, bool]:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        chosen = AutoTokenizer.from_pretrained(folder, **({"gguf_file": gguf_file} if gguf_file else {}))
-        tokenizer = chosen
+        auto_tokenizer = AutoTokenizer.from_pretrained(
+            folder, **({"gguf_file": gguf_file} if gguf_file else {})
+        )
+        tokenizer = auto_tokenizer
         if not gguf_file and (Path(folder) / "tokenizer.json").is_file():
-            tokenizer = _as_written(chosen, folder, PreTrainedTokenizerFast)
+            tokenizer = _as_written(auto_tokenizer, folder, PreTrainedTokenizerFast)
     except Exception as error:  # a damaged file is of no other class to the library
         raise ConfigError(
             f"cannot load a tokenizer from '{folder}' ({reason(error)}): fetch the folder's files again, or "
             "name another model."
         ) from error
     require_words(tokenizer, f"the tokenizer in '{folder}'")
-    return tokenizer, tokenizer is not chosen
+    return tokenizer, tokenizer is not auto_tokenizer
 
 
 def require_words(tokenizer: Any, what: str) -> None:
@@ -103,12 +105,16 @@ def _as_written(tokenizer: Any, folder: str | Path, plain: type[Any]) -> Any:
     """Return the tokenizer, or what ``tokenizer.json`` holds where the two read a text differently."""
     if type(tokenizer) is plain:
         return tokenizer
-    written = plain.from_pretrained(folder)
-    names = [str(token) for token in written.added_tokens_decoder.values() if token.special][:2]
+    file_tokenizer = plain.from_pretrained(folder)
+    names = [str(token) for token in file_tokenizer.added_tokens_decoder.values() if token.special][:2]
     # What stands behind a special token is read otherwise than the beginning of a text by some.
     probes = [*_PROBES, *(f"{name}{_WORDS}{name}\nYes" for name in names)]
-    alike = _read(tokenizer, probes) == _read(written, probes)
-    return tokenizer if alike or not _has_words(_text(written, _read(written, [_WORDS])[0])) else written
+    alike = _read(tokenizer, probes) == _read(file_tokenizer, probes)
+    return (
+        tokenizer
+        if alike or not _has_words(_text(file_tokenizer, _read(file_tokenizer, [_WORDS])[0]))
+        else file_tokenizer
+    )
 
 
 def _text(tokenizer: Any, ids: list[int] | None) -> str:
@@ -116,8 +122,8 @@ def _text(tokenizer: Any, ids: list[int] | None) -> str:
 
 
 def _has_words(text: str) -> bool:
-    wanted, there = (re.findall(r"\w+", each.casefold()) for each in (_WORDS, text))
-    return wanted == there
+    expected_words, there = (re.findall(r"\w+", each.casefold()) for each in (_WORDS, text))
+    return expected_words == there
 
 
 def _read(tokenizer: Any, texts: Sequence[str]) -> list[list[int] | None]:

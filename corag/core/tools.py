@@ -134,8 +134,8 @@ class Tools:
     begun: float = field(default_factory=time.perf_counter)
     passages_read: PassagesRead = field(default_factory=PassagesRead)
     question_note: str = ""
-    _sampled: set[tuple[str, str]] = field(default_factory=set)
-    _held: int = 0  # tokens held back
+    _sampled_calls: set[tuple[str, str]] = field(default_factory=set)
+    _reserved_tokens: int = 0  # tokens held back
     _trunk: Tools | None = None
     _measures: bool = False
 
@@ -147,7 +147,7 @@ class Tools:
     @property
     def left(self) -> int | None:
         """Tokens left in the budget, without those held back, never below 0; None without a budget."""
-        return max(0, self.budget - self.spent.total - self._held) if self.budget else None
+        return max(0, self.budget - self.spent.total - self._reserved_tokens) if self.budget else None
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
@@ -165,11 +165,11 @@ class Tools:
     @contextmanager
     def reserve_tokens(self, tokens: int) -> Iterator[None]:
         """Keep tokens of the budget back for what comes after the block."""
-        self._held += tokens
+        self._reserved_tokens += tokens
         try:
             yield
         finally:
-            self._held -= tokens
+            self._reserved_tokens -= tokens
 
     @contextmanager
     def reserve(self, prompt: Prompt | str, max_tokens: int) -> Iterator[None]:
@@ -199,7 +199,7 @@ class Tools:
 
         All of it stands in the ledger under :data:`MEASURING`, and no budget is charged for it.
         """
-        return replace(self, budget=0, ledger={}, _held=0, _trunk=self, _measures=True)
+        return replace(self, budget=0, ledger={}, _reserved_tokens=0, _trunk=self, _measures=True)
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return tools for ``parts`` branches that go on at the same time, with equal shares of ``budget``.
@@ -212,7 +212,7 @@ class Tools:
         available = self.left
         total = available if budget is None else budget if available is None else min(budget, available)
         share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
-        return [replace(self, budget=share, ledger={}, _held=0, _trunk=self) for _ in range(parts)]
+        return [replace(self, budget=share, ledger={}, _reserved_tokens=0, _trunk=self) for _ in range(parts)]
 
     async def fan_out(
         self,
@@ -322,7 +322,7 @@ class Tools:
             special_tokens=special_tokens,
         )  # fmt: skip
         request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
-        started = time.perf_counter()
+        start = time.perf_counter()
         with self._allow(prompt, n * (max_tokens + self.thinking_tokens)):
             reply = await self.generator.generate(request)
         step = GenerateStep(
@@ -332,9 +332,9 @@ class Tools:
             tuple(completion.finish_reason for completion in reply.completions),
             reply.usage,
             reply.shortening,
-            time.perf_counter() - started,
+            time.perf_counter() - start,
             prompt.text if self.keep_prompts else "",
-            started - self.begun,
+            start - self.begun,
             reply.thinking,
             reply.thoughts_cut,
             reply.thoughts if self.keep_prompts else (),
@@ -362,7 +362,7 @@ class Tools:
         prompt = as_prompt(prompt)
         if not isinstance(cast("object", target), str | tuple):
             raise DataError(f"tools.score takes a text as its target, but was given {target!r:.80}.")
-        started = time.perf_counter()
+        start = time.perf_counter()
         request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
             reply = await self.generator.score(request)
@@ -373,8 +373,8 @@ class Tools:
             len(reply.token_ids),
             reply.usage,
             reply.shortening,
-            time.perf_counter() - started,
-            started - self.begun,
+            time.perf_counter() - start,
+            start - self.begun,
         )
         self._note(step, reply.usage)
         return reply
@@ -401,19 +401,19 @@ class Tools:
             raise DataError(f"tools.search takes a text or a question, but was given {query!r:.80}.")
         if (k := whole_number(k, "k of tools.search")) < 1:
             raise DataError(f"k of tools.search must be 1 or more, but it is {k}.")
-        started = time.perf_counter()
-        searched, hop_note = self._searched(query)
-        result = await searched.search(query, k) if query.strip() else ()
-        hits, remembered = tuple(result), isinstance(result, CachedHits)
+        start = time.perf_counter()
+        retriever, hop_note = self._retriever_for(query)
+        result = await retriever.search(query, k) if query.strip() else ()
+        hits, is_remembered = tuple(result), isinstance(result, CachedHits)
         self.passages_read.add_passages(hit.passage for hit in hits)
         self.passages_read.add_query(path, query)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start
         question_note = self.question_note if self._is_question(query) else ""
         notes = "; ".join(filter(None, (question_note, note, hop_note, search_note(result))))
-        self._note(SearchStep(query, path, k, hits, seconds, started - self.begun, remembered, notes))
+        self._note(SearchStep(query, path, k, hits, seconds, start - self.begun, is_remembered, notes))
         return hits
 
-    def _searched(self, query: str) -> tuple[Retriever, str]:
+    def _retriever_for(self, query: str) -> tuple[Retriever, str]:
         """Return what a query is for, and what the trace says of it."""
         # Not by counting searches: branches search at the same time, so their order is no two runs' same.
         assert self.retriever is not None
@@ -428,8 +428,8 @@ class Tools:
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
-        named = texts(ids, "ids of tools.passages")
-        passages = () if self.retriever is None else await self.retriever.passages(named)
+        names = texts(ids, "ids of tools.passages")
+        passages = () if self.retriever is None else await self.retriever.passages(names)
         self.passages_read.add_passages(passages)
         return passages
 
@@ -445,11 +445,11 @@ class Tools:
     def _seed(self, role: str, path: str) -> int:
         """Derive the seed of a sampled call from its place."""
         # Equal paths would mean equal seeds: "two samples" that are one and the same.
-        if (role, path) in self._sampled:
+        if (role, path) in self._sampled_calls:
             raise ValueError(
                 f"two sampled calls share role '{role}' and path '{path}': they would draw the same samples."
             )
-        self._sampled.add((role, path))
+        self._sampled_calls.add((role, path))
         return derive_seed(self.seed, self.question.id, role, path)
 
     def _priority(self) -> int:

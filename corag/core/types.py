@@ -38,8 +38,8 @@ class Passage:
         """
         if not self.page:
             return self.source
-        is_named = isinstance(self.page, str) and self.page.startswith(NAMED_PLACES)
-        return f"{self.source}, {self.page}" if is_named else f"{self.source}, page {self.page}"
+        is_label = isinstance(self.page, str) and self.page.startswith(NAMED_PLACES)
+        return f"{self.source}, {self.page}" if is_label else f"{self.source}, page {self.page}"
 
     @property
     def citation(self) -> str:
@@ -53,8 +53,8 @@ class Passage:
     @property
     def place(self) -> dict[str, str | int]:
         """Source and page as records have them, as far as they are known: other records stay as they were."""
-        places: dict[str, str | int] = {"source": self.source, "page": self.page}
-        return {name: value for name, value in places.items() if value}
+        known_fields: dict[str, str | int] = {"source": self.source, "page": self.page}
+        return {name: value for name, value in known_fields.items() if value}
 
     @property
     def contents(self) -> str:
@@ -68,8 +68,8 @@ def passage_id(title: str, text: str) -> str:
     >>> passage_id("Paris", "Capital of France.") == passage_id("Paris", "Capital of  France. ")
     True
     """
-    squeezed = " ".join(title.split()) + "\n" + " ".join(text.split())
-    return stable_hash(squeezed)
+    content = " ".join(title.split()) + "\n" + " ".join(text.split())
+    return stable_hash(content)
 
 
 @dataclass(frozen=True, slots=True)

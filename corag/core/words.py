@@ -119,7 +119,7 @@ def _chunks(text: str) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
     """
     from icu4py.breakers import WordBreaker  # here, since commands that cut nothing need not load it
 
-    start, other, unspaced = 0, -1, False
+    start, other, is_unspaced_chunk = 0, -1, False
     words: list[tuple[int, int]] = []
     # ICU's own spans count UTF-16 units, so the lengths are added up. Its dictionaries go by script,
     # whatever the language.
@@ -130,18 +130,18 @@ def _chunks(text: str) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
             if begin > start:
                 if other >= 0:
                     words.append((other, begin))
-                yield start, begin, words if unspaced else []
+                yield start, begin, words if is_unspaced_chunk else []
             # A mark without a letter belongs to the space before it, by ICU's rules.
-            start, other, unspaced, words = end - len(segment.lstrip()), -1, False, []
+            start, other, is_unspaced_chunk, words = end - len(segment.lstrip()), -1, False, []
         elif _UNSPACED.search(segment):
             if other >= 0:
                 words.append((other, begin))
                 other = -1
             words.append((begin, end))
-            unspaced = True
+            is_unspaced_chunk = True
         elif other < 0 and segment[0].isalnum():
             other = begin
     if end > start:
         if other >= 0:
             words.append((other, end))
-        yield start, end, words if unspaced else []
+        yield start, end, words if is_unspaced_chunk else []

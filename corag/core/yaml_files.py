@@ -64,14 +64,14 @@ def free_mapping(value: Any) -> Any:
             value = yaml.load(value, Loader=_AsWritten) if value.strip() else {}
         except yaml.YAMLError:
             return value
-    return _typed(value) if isinstance(value, Mapping) else value
+    return _parse_scalars(value) if isinstance(value, Mapping) else value
 
 
-def _typed(value: Any) -> Any:
+def _parse_scalars(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _typed(each) for name, each in value.items()}
+        return {str(name): _parse_scalars(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_typed(each) for each in value]
+        return [_parse_scalars(each) for each in value]
     if not isinstance(value, str):
         return value
     if value in ("true", "false", "null"):

@@ -9,7 +9,7 @@ from corag.core.errors import ConfigError
 from corag.core.installation import missing
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from corag.core.servers import check_schemes, contain_credentials
 from corag.generation.engine import Engine
 from corag.generation.engine_arguments import refuse_held
@@ -137,7 +137,7 @@ class ModelConfig(Options, section="model", call="open_model"):
         if self.backend == "auto" and self.urls:
             object.__setattr__(self, "backend", "server")
         # No engine could open it: no name on a hub has such a form.
-        if self.backend in ("auto", "vllm") and not self.urls and is_own(self.name):
+        if self.backend in ("auto", "vllm") and not self.urls and is_user_object(self.name):
             object.__setattr__(self, "backend", "python")
         if self.engine and self.backend == "auto":
             object.__setattr__(self, "backend", "vllm")

@@ -88,7 +88,7 @@ def default_model_file() -> Path:
 
     Raises :class:`ConfigError` if it is not on this machine.
     """
-    if not (installed := DEFAULT_FILES.installed()):
+    if not (installed := DEFAULT_FILES.find_installed()):
         raise ConfigError(
             "the default model is not on this machine yet: run `corag setup`, which fetches it (about "
             f"{DEFAULT_FILES.size_mb} MB), or name another (a local folder or a Hugging Face name)."

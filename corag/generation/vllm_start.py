@@ -10,7 +10,7 @@ from corag.core.errors import BackendError, ConfigError
 from corag.core.installation import how_to_install
 from corag.core.lazy import importing
 from corag.core.machine import count_cores
-from corag.core.process import keep_fault_handler, own_processes
+from corag.core.process import keep_fault_handler, mark_processes
 from corag.core.tokenizer import tokenizer_folder
 from corag.generation.adapter_weights import check_for_vllm, merge_instead
 from corag.generation.config import ModelConfig
@@ -34,7 +34,7 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
 
     Raises :class:`BackendError` if vLLM does not start.
     """
-    own_processes()  # before the engine's processes inherit the environment
+    mark_processes()  # before the engine's processes inherit the environment
     cpu = on_cpu()
     with importing, keep_fault_handler():
         from vllm.engine.arg_utils import AsyncEngineArgs

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corag.core.support import cite_places
+from corag.core.support import drop_same_location
 from corag.core.types import Passage
 
 _HEAD = "\n\nSources:\n"
@@ -31,7 +31,7 @@ def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
     >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
     '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
-    places = cite_places(map(_passage, cited_sources(sources)))
+    places = drop_same_location(map(_passage, cited_sources(sources)))
     return _HEAD + "\n".join(f"- {_citation(each)}" for each in places[:most]) if places and most else ""
 
 

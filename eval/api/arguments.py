@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from corag.core.errors import ConfigError, nearest
 from corag.core.files import write_atomically
 from corag.core.json_types import to_json_types
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.types import Question
 from eval.datasets import DATASETS, Dataset
 from eval.datasets.fields import record_id
@@ -47,7 +47,7 @@ def with_keywords(base: Options, options: Mapping[str, Any]) -> Options:
     changes = {
         name: value if is_dataclass(value) else to_json_types(value) for name, value in options.items()
     }
-    return changed(base, changes)
+    return change_options(base, changes)
 
 
 def or_default(config: Options | None, kind: type[Options]) -> Options:

@@ -17,7 +17,7 @@ from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row
-from corag.core.support import cite_places
+from corag.core.support import drop_same_location
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
@@ -327,7 +327,7 @@ async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
 
 def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
     """Cite passages, each once: one without title and file by the beginning of its text."""
-    cited_passages = cite_places(passages)
+    cited_passages = drop_same_location(passages)
     citations = (
         each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in cited_passages
     )

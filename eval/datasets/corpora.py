@@ -14,7 +14,7 @@ from pathlib import Path
 
 from corag.core.errors import CoragError
 from corag.core.hub_files import HubFiles, is_hub_name
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
 from retrieval.aliases import Aliases, load_aliases
@@ -45,7 +45,7 @@ def index_manifest(index: str) -> IndexManifest | None:
 
 def index_aliases(indexes: Sequence[str]) -> Aliases:
     """Return what gold ids mean in some indexes; nothing else than they say where that cannot be read."""
-    has_titles = any(map(is_own, indexes))
+    has_titles = any(map(is_user_object, indexes))
     try:
         return replace(load_aliases(indexes), titled=has_titles)
     except CoragError:

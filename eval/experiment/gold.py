@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from corag.core.errors import CoragError
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from corag.core.types import Passage, Question
 from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_names
 from eval.datasets.same import same_words
@@ -47,7 +47,10 @@ async def match_gold(
         DataError: for a gold passage by a name that several files have.
     """
     # A retriever of the user's own knows passages by searching only.
-    own, folders = list(filter(is_own, folders)), [each for each in folders if not is_own(each)]
+    own, folders = (
+        list(filter(is_user_object, folders)),
+        [each for each in folders if not is_user_object(each)],
+    )
     if index is None:
         return list(questions)
     if own and not folders:

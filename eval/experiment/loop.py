@@ -46,7 +46,7 @@ async def answer_into(
     """
     if shard:
         write_questions(run.path, [question.id for question in questions])
-    waiting = [question for question in questions if question.id not in run.answered]
+    waiting = [question for question in questions if question.id not in run.answered_ids]
     answered = len(questions) - len(waiting)
     work = Work()
     answer = executor.bind(task, work)
@@ -89,14 +89,14 @@ class _Foresight:
     cost: RunCost = field(default_factory=RunCost)
 
     def __post_init__(self) -> None:
-        if len(self.run.answered) >= FEWEST:  # a folder may hold further questions
+        if len(self.run.answered_ids) >= FEWEST:  # a folder may hold further questions
             self._judge()
 
     def add(self, row: Row) -> None:
         """Count a finished question, which is in the folder already."""
         self.cost.add(row)
         self.left -= 1
-        if self.planned is None and len(self.run.answered) == self.enough:
+        if self.planned is None and len(self.run.answered_ids) == self.enough:
             self._judge()
 
     def compare(self) -> None:
@@ -105,7 +105,9 @@ class _Foresight:
             print_progress(f"{self.title}: {self.cost.beside(self.planned)}")
 
     def _judge(self) -> None:
-        if self.left < FEWEST or not (planned := estimate(self.run.path, self.left, len(self.run.answered))):
+        if self.left < FEWEST or not (
+            planned := estimate(self.run.path, self.left, len(self.run.answered_ids))
+        ):
             return
         self.planned, self.cost = planned, RunCost()
         print_progress(

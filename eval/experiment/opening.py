@@ -33,7 +33,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
 from corag.core.installation import cpu_build_note
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from corag.core.pace import in_thread
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
@@ -77,7 +77,7 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
 async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
-    own = bool(config.index) and all(map(is_own, config.index))
+    own = bool(config.index) and all(map(is_user_object, config.index))
     with quiet(f"opening {name}", "" if own else f"{name} is open"):
         return await open_retriever(config, part_alone=part_alone)
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from corag.core.method import Method
-from corag.core.option_names import kinds_of, renamed
+from corag.core.option_names import kinds_of, resolve_alias
 
 POINTERS = {
     "ircot.max_num_sentences": "write 'ircot.max_steps'.",
@@ -75,7 +75,7 @@ def explain_pipeline(data: Mapping[str, Any], methods: Mapping[str, Method]) -> 
 
 def _translate(key: str, name: str, method: Method) -> str:
     """Return the dotted option that a key of a pipeline means, "" if there is none."""
-    option = renamed(key, method.config)
+    option = resolve_alias(key, method.config)
     return PIPELINE.get(key, f"{name}.{option}" if option in kinds_of(method.config) else "")
 
 

@@ -103,9 +103,9 @@ class QuestionFile(Options):
             Shard.parse(self.shard)
 
     @classmethod
-    def implied(cls, stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    def implied_values(cls, stated_values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the task description of CoRAG's paper for the stated dataset, if it has one."""
-        dataset = DATASETS.get(str(stated.get("dataset", "")))
+        dataset = DATASETS.get(str(stated_values.get("dataset", "")))
         return {"corag.task": dataset.task} if dataset is not None and dataset.task else {}
 
     @property

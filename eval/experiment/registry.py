@@ -48,7 +48,7 @@ class _MethodOptions(Options):
         return "method"
 
     @classmethod
-    def extended(cls, names: Sequence[str]) -> type[_MethodOptions]:
+    def extend(cls, names: Sequence[str]) -> type[_MethodOptions]:
         """Return this class with a section more for each method that was named and is the user's own.
 
         Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.

@@ -191,9 +191,9 @@ def open_run(
         overwrite=config.overwrite,
         is_told_apart=is_told_apart(config, name),
     )
-    if run.answered:
+    if run.answered_ids:
         print_changed_code(path, answered_by, own_code)
-    if run.answered and unsure:
+    if run.answered_ids and unsure:
         print_once(
             f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
             "if anything else has changed, answer anew with --overwrite true. A `fingerprint`, a text, says "

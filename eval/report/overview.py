@@ -304,7 +304,7 @@ def _conditions(manifest: Manifest) -> dict[str, str]:
         "adapter": start.adapter or "none",
         "trained for": ", ".join(start.trained_for) or "not known",
         "model fingerprint": manifest.model,
-        "retriever": (start.searched if manifest.searches else "") or "none",
+        "retriever": (start.searched_sources if manifest.searches else "") or "none",
         "corpus": (start.corpus or "unknown") if manifest.searches else "none",
         "retriever fingerprint": manifest.retriever or "none",
         "prompts": ", ".join(dict.fromkeys(manifest.prompts)) or "none",

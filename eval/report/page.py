@@ -21,7 +21,7 @@ from rich.console import Console
 
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
@@ -95,7 +95,7 @@ async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequen
         return TextBlocks()
     texts = await text_blocks(report, retriever)
     if not texts.count and report.passages.ids:
-        if own := list(filter(is_own, names)):
+        if own := list(filter(is_user_object, names)):
             Console(stderr=True, highlight=False).print(
                 f"corag: the report has no texts of passages: {', '.join(own)} looks none up by id, and has "
                 "returned none of these since it was opened. Give what open_index returned and run searched.",
@@ -227,7 +227,7 @@ def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chun
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
     rows = (run.rows.get(question.id) for question in questions)
-    whole = (row and replace(lines[row.question.id].parsed(), question=row.question) for row in rows)
+    whole = (row and replace(lines[row.question.id].parse(), question=row.question) for row in rows)
     return chunked((trace(row, passages, refusal) if row else {} for row in whole), passages)
 
 

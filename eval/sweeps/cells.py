@@ -14,8 +14,8 @@ import yaml
 from corag.core.errors import ConfigError
 from corag.core.identity import chosen_options, identity_of
 from corag.core.method import MethodConfig
-from corag.core.option_names import options_of, owners_of, renamed, sections_of
-from corag.core.options import changed, flatten
+from corag.core.option_names import options_of, owners_of, resolve_alias, sections_of
+from corag.core.options import change_options, flatten
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
@@ -164,7 +164,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{_WHOLE[each.kind]} itself."
         )
     try:
-        config = changed(base, _without_belonging(base, each.changes))
+        config = change_options(base, _without_belonging(base, each.changes))
     except ConfigError as error:
         raise ConfigError(f"{each.title}: {error}") from None
     method, *more = config.method
@@ -177,7 +177,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{foreign[0].split('.')[0]}'."
         )
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
-    names = tuple(renamed(option, type(config)) for option, _ in changes)
+    names = tuple(resolve_alias(option, type(config)) for option, _ in changes)
     return Cell(each.name, each.label, config, names, combined=each.combined)
 
 
@@ -188,7 +188,8 @@ def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str,
     """
     sections = dict(sections_of(type(base)))
     stated = {
-        renamed(option, type(base)): value for option, value in flatten(changes.items(), sections.keys())
+        resolve_alias(option, type(base)): value
+        for option, value in flatten(changes.items(), sections.keys())
     }
     gone = {
         option: _default(sections, option)
@@ -227,8 +228,8 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
             raise ConfigError(f"{each.title} has all its options, so over can change none: leave it out.")
         method = str(each.changes.get("method", base.method[0]))
         for repetition in (_of_method(one, method) for one in combine(place, data, sections, short_value)):
-            taken = {renamed(option, config) for option, _ in flatten(each.changes.items(), sections)}
-            if twice := sorted(taken & {renamed(option, config) for option in repetition.changes}):
+            taken = {resolve_alias(option, config) for option, _ in flatten(each.changes.items(), sections)}
+            if twice := sorted(taken & {resolve_alias(option, config) for option in repetition.changes}):
                 raise ConfigError(
                     f"{each.title} changes {twice[0]}, but over repeats each cell for values of it: leave it "
                     "out of one of the two."
@@ -240,10 +241,14 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
 
 def _of_method(repetition: Repetition, method: str) -> Repetition:
     """Return it with the options of a method by their full names."""
-    config, section = RunConfig.extended([method]), short_name(method)
+    config, section = RunConfig.extend([method]), short_name(method)
     known = dict(options_of(config))
-    names = {option: renamed(f"{section}.{option}", config) for option in repetition.changes}
-    own = {option for option, name in names.items() if renamed(option, config) not in known and name in known}
+    names = {option: resolve_alias(f"{section}.{option}", config) for option in repetition.changes}
+    own = {
+        option
+        for option, name in names.items()
+        if resolve_alias(option, config) not in known and name in known
+    }
     return repetition._replace(
         changes={names[option] if option in own else option: v for option, v in repetition.changes.items()}
     )
@@ -288,7 +293,7 @@ def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterato
                 f"{place} must hold blocks of options, each with a value or a list of values, such as '- "
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
-        config = RunConfig.extended([str(block.get("method", method))])
+        config = RunConfig.extend([str(block.get("method", method))])
         options = dict(flatten(block.items(), {prefix for prefix, _ in sections_of(config)}))
         choices = [
             value if isinstance(value, list | tuple | range) else [value] for value in options.values()

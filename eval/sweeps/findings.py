@@ -119,7 +119,7 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
     for cell in cells:
         scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
-            unanswered = SavedRow.unanswered(question)
+            unanswered = SavedRow.without_answer(question)
             values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
             if metric not in values:
                 raise ConfigError(

@@ -42,7 +42,7 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         "Questions": {name: _questions(each) for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
         "Retriever": {
-            name: f"{each.settings.get('trec') or each.last.searched} ({each.retriever})"
+            name: f"{each.settings.get('trec') or each.last.searched_sources} ({each.retriever})"
             for name, each in manifests.items()
             if each.searches
         },

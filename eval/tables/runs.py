@@ -13,7 +13,7 @@ from corag.core.errors import ConfigError
 from corag.core.hub_files import PREFIX, local_folder
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
-from corag.core.own_objects import is_own
+from corag.core.own_objects import is_user_object
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import CHAINS, MADE_QUESTIONS, VERDICTS, Manifest
 from corag.core.runs.rows import SavedRow
@@ -287,7 +287,7 @@ def score_runs(
     Raises:
         ConfigError: if the runs have no question in common, and for a measure that cannot be computed.
     """
-    paired = len(runs) < 2 or not all(run.manifest.served for run in runs)
+    paired = len(runs) < 2 or not all(run.manifest.is_served for run in runs)
     # A service has a folder for each preset, asked or not, and new ones after its index has changed.
     unasked = [] if paired else [run.name for run in runs if not run.rows]
     runs = [run for run in runs if run.name not in unasked] or runs
@@ -362,7 +362,7 @@ def unfound_gold_note(run: Run) -> str:
     """
     recall = run.measures.get("recall", {})
     shown = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
-    own = ", ".join(filter(is_own, run.manifest.last.index)) if run.answered else str(run.folder)
+    own = ", ".join(filter(is_user_object, run.manifest.last.index)) if run.answered else str(run.folder)
     if not own or not shown or not recall or any(recall.values()):
         return ""  # it is no such retriever, nothing was collected or measured, or gold was found
     gold = next((row.question.supporting[0] for row in run.rows.values() if row.question.supporting), "")

@@ -77,7 +77,7 @@ def _read_trec(
         )
     rows = {
         each.id: replace(
-            SavedRow.unanswered(each),
+            SavedRow.without_answer(each),
             answer=SavedAnswer("", tuple(ranked.get(each.id, ())), stopped="trec"),
             searches=1,
         )

@@ -45,7 +45,7 @@ def encoder_folder(name: str) -> Path | str:
     like a path and is no folder.
     """
     if name == "default":
-        if installed := DEFAULT_FILES.installed():
+        if installed := DEFAULT_FILES.find_installed():
             return installed[-1]
         if default_encoder_folder().is_dir():
             return default_encoder_folder()

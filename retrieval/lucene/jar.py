@@ -30,7 +30,7 @@ def fetch_jar() -> None:
     Raises as :meth:`corag.core.package_files.PackageFiles.fetched`.
     """
     with (
-        JAR.fetched() as file,
+        JAR.fetch() as file,
         build_once(jar_folder(), "Lucene") as filling,
         ZipFile(file) as whole,
         ZipFile(filling / file.name, "w", ZIP_DEFLATED) as kept,
@@ -46,7 +46,7 @@ def find_jar() -> Path:
     Without a Pyserini of a fitting version it is the one in the cache. Raises :class:`BackendError` if there
     is none.
     """
-    installed = JAR.installed()
+    installed = JAR.find_installed()
     fitting = _fitting(installed) or _fitting(jar_folder().glob("*.jar"))
     if fitting:
         return max(fitting, key=_version)

@@ -81,7 +81,7 @@ async def run_all(folder, method, in_flight):
             used.append(Tools(question, generator, retriever))
             return await answer_question(question, bind(method, MethodOptions()), used[-1])
 
-        waiting = [question for question in QUESTIONS if question.id not in run.answered]
+        waiting = [question for question in QUESTIONS if question.id not in run.answered_ids]
         await answer_all(waiting, answer_one, run.append, in_flight=in_flight)
     return generator, used
 

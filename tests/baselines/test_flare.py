@@ -10,7 +10,7 @@ import pytest
 from corag.baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
 from corag.core.errors import ConfigError
 from corag.core.fusion import interleave
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.runner import answer_question
 from corag.core.sentences import sentence_end
 from corag.core.tools import SearchStep, Tools
@@ -213,7 +213,7 @@ async def test_a_spent_budget_answers_with_what_there_is():
 async def test_few_shot_layout(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)
-    config = changed(FLAREConfig(), {"preset": "paper", "demonstrations": str(file), "top_k": 1})
+    config = change_options(FLAREConfig(), {"preset": "paper", "demonstrations": str(file), "top_k": 1})
     assert not config.force_answer
     _, generator, _ = await replay(SCRIPT, config)
     demo = DEMONSTRATIONS.split("\n", 1)[1]

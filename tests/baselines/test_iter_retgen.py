@@ -6,7 +6,7 @@ from functools import partial
 
 from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from corag.core.errors import ConfigError
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.prompting.shorten import shorten
 from corag.core.runner import answer_question
 from corag.core.tools import SearchStep, Tools
@@ -103,7 +103,9 @@ async def test_a_spent_budget_answers_with_the_last_round():
 async def test_the_papers_preset_shows_three_demonstrations(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text("\n\n\n".join(DEMONSTRATIONS.replace('"d1"', f'"d{n}"') for n in range(5)))
-    config = changed(IterRetGenConfig(), {"preset": "paper", "demonstrations": str(file), "T": 3, "top_k": 1})
+    config = change_options(
+        IterRetGenConfig(), {"preset": "paper", "demonstrations": str(file), "T": 3, "top_k": 1}
+    )
     assert (config.iterations, config.k, config.reader) == (3, 1, "cot")
     _, generator, _ = await replay([FIRST.split("\n")[0], SECOND, SECOND], config)
     assert generator.prompts[0].count("Q: Who founded Alpha?") == 3

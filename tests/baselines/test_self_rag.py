@@ -11,7 +11,7 @@ from corag.baselines.self_rag.critique import JudgedSegment
 from corag.baselines.self_rag.method import Hypothesis, SelfRAGConfig, rank_key, self_rag
 from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig
 from corag.core.errors import ConfigError
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.runner import answer_question
 from corag.core.tools import SearchStep, Tools
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -122,7 +122,7 @@ async def test_the_threshold_is_on_probabilities_and_without_passages_the_model_
         ({"retrieval": "never"}, 0),
     ):
         generator = reflecting(lambda request: "Issel.", unwilling)
-        _, tools = await replay(generator, changed(CONFIG, changes))
+        _, tools = await replay(generator, change_options(CONFIG, changes))
         assert len(searches(tools)) == count
         assert ("retrieve" in tools.ledger) == ("threshold" in changes)
 
@@ -132,7 +132,7 @@ async def test_long_form_goes_on_where_the_model_wants_passages_and_shows_no_ear
     second = "[Relevant]She was born in Tarn Hollow.[Fully supported][No Retrieval]It is a town.[Utility:5]"
     third = "[Relevant]It lies on the Issel.[Fully supported][Utility:5]"
     generator = reflecting([first, second, third])
-    config = changed(CONFIG, {**LONG, "search_with": "segment"})
+    config = change_options(CONFIG, {**LONG, "search_with": "segment"})
     answer, tools = await replay(generator, config)
     assert answer.text == "Mara Velden wrote it. She was born in Tarn Hollow. It lies on the Issel."
     assert (answer.stopped, answer.steps, answer.compared) == ("end", 3, 3)
@@ -147,7 +147,7 @@ async def test_long_form_goes_on_where_the_model_wants_passages_and_shows_no_ear
     assert f"### Response:\n{before}[Retrieval]<paragraph>" in generator.prompts[1]
     assert generator.prompts[1].count("<paragraph>") == 1
     assert "made up" not in "".join(generator.prompts)
-    _, tools = await replay(reflecting([first, second, third]), changed(CONFIG, LONG))
+    _, tools = await replay(reflecting([first, second, third]), change_options(CONFIG, LONG))
     assert searches(tools) == [QUESTION.text], "with the question alone, one search serves all segments"
 
 
@@ -164,7 +164,7 @@ async def test_the_beam_keeps_the_best_paths_apart_and_finished_ones_too():
         )
 
     generator = reflecting(by_passage(replies), chance)
-    answer, _ = await replay(generator, changed(CONFIG, {**LONG, "k": 3, "beam": 2}))
+    answer, _ = await replay(generator, change_options(CONFIG, {**LONG, "k": 3, "beam": 2}))
     assert (answer.text, answer.stopped, answer.steps) == ("Two.", "end", 1), (
         "a finished path stays, and may win"
     )
@@ -177,11 +177,13 @@ async def test_the_beam_keeps_the_best_paths_apart_and_finished_ones_too():
 
 async def test_the_cap_and_the_early_stop():
     wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
-    answer, _ = await replay(reflecting(lambda request: wanting), changed(CONFIG, LONG))
+    answer, _ = await replay(reflecting(lambda request: wanting), change_options(CONFIG, LONG))
     assert (answer.stopped, answer.steps) == ("max_segments", 3)
     answer, _ = await replay(reflecting(lambda request: wanting), SelfRAGConfig(k=1))
     assert (answer.stopped, answer.steps, answer.text) == ("max_segments", 1, "Glass is made of sand.")
-    answer, _ = await replay(reflecting(["[Relevant]Issel.[Utility:5]", "unasked"]), changed(CONFIG, LONG))
+    answer, _ = await replay(
+        reflecting(["[Relevant]Issel.[Utility:5]", "unasked"]), change_options(CONFIG, LONG)
+    )
     assert (answer.stopped, answer.steps, answer.text) == ("end", 1, "Issel.")
 
 
@@ -221,7 +223,7 @@ async def test_what_has_no_weight_is_not_asked():
 
 async def test_a_spent_budget_answers_with_what_there_is():
     wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
-    config = changed(CONFIG, {**LONG, "max_segment_tokens": 20})
+    config = change_options(CONFIG, {**LONG, "max_segment_tokens": 20})
     answer, tools = await replay(reflecting(lambda request: wanting), config, budget=500)
     assert (
         answer.stopped == "budget"
@@ -240,7 +242,7 @@ async def test_a_budget_too_small_for_all_passages_goes_on_from_the_best(options
         TOWN.text: "[Relevant]Issel.[Fully supported][No Retrieval]",
         NOISE.text: "[Relevant]Oslo.[Fully supported][No Retrieval]",
     }
-    config = changed(CONFIG, {**options, "k": 3, "max_segment_tokens": 20})
+    config = change_options(CONFIG, {**options, "k": 3, "max_segment_tokens": 20})
     seen = set()
     for budget in range(100, 6000, 100):
         answer, tools = await replay(reflecting(by_passage(replies)), config, budget=budget)

@@ -128,7 +128,7 @@ def test_without_answers_of_the_others_the_chosen_one_is_all_there_is():
     answer, _, tools = run(by_chain, **SAMPLED, score=score)
     (found,) = candidates(answer, tools, rank_by="refusal")
     assert found.text == answer.text and found.scores["refusal"] == -answer.chains[answer.chosen].score
-    failed = SavedRow.unanswered(QUESTION)
+    failed = SavedRow.without_answer(QUESTION)
     assert ChainCandidates().load(failed, {}) == ()
 
 

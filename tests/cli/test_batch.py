@@ -105,7 +105,7 @@ def test_joining_again_changes_nothing(tmp_path):
     split(run, 3)
     join(run)
     with RunFolder(run, SETTINGS, TABLE) as opened:
-        assert opened.answered == set(IDS), "the joined run is a finished run"
+        assert opened.answered_ids == set(IDS), "the joined run is a finished run"
     before = content(run)
     assert join(Shard(2, 3).folder(run)) == run, "any shard names the run"
     assert content(run) == before

@@ -13,7 +13,7 @@ from corag.cli.main import COMMANDS, main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.identity import identity_of
-from corag.core.option_names import Mark, describe_type, marked, options_of
+from corag.core.option_names import Mark, describe_type, marked_options, options_of
 from eval.experiment.run import RunConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -74,7 +74,7 @@ def test_the_environment_is_left_out_of_what_results_depend_on():
     assert identity_of(elsewhere) == identity_of(usual)
     assert identity_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
     placed = {"device", "encoder_batch", "search_device"}
-    assert marked(RetrieverConfig, Mark.ENVIRONMENT) == placed | {
+    assert marked_options(RetrieverConfig, Mark.ENVIRONMENT) == placed | {
         "threads",
         "timeout_s",
         "retries",

@@ -17,7 +17,7 @@ from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
 from corag.core.option_names import kinds_of
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.generation.config import ModelConfig
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
@@ -168,7 +168,10 @@ def test_a_changed_preset_is_as_if_it_had_been_stated_first(method: str) -> None
     for before, after in itertools.permutations(kind.PRESETS, 2):
         stated_options = stated | few_shot
         base = kind(preset=before, **stated_options)
-        assert changed(base, {"preset": after}) == kind(preset=after, **stated_options), (before, after)
+        assert change_options(base, {"preset": after}) == kind(preset=after, **stated_options), (
+            before,
+            after,
+        )
 
 
 def test_an_other_name_counts_beside_its_whole_section_in_any_order() -> None:

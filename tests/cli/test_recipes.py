@@ -16,7 +16,7 @@ import pytest
 
 from corag.cli.commands.bench import BENCHES
 from corag.cli.main import COMMANDS
-from corag.core.option_names import options_of, renamed
+from corag.core.option_names import options_of, resolve_alias
 from tests.cli.test_install import write_program
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +193,7 @@ def test_a_dry_run_prints_every_step_with_options_that_there_are() -> None:
         options, *_ = get_type_hints(module.main).values()
         known = dict(options_of(options))
         for name in re.findall(r"--([a-z_.]+)", words):
-            assert renamed(name, options) in known, f"corag {command} --{name}"
+            assert resolve_alias(name, options) in known, f"corag {command} --{name}"
 
 
 def test_the_check_ends_in_a_table_for_an_issue(root: Path) -> None:

@@ -171,7 +171,7 @@ def test_what_cannot_be_downloaded_is_a_sentence(tmp_path: Path, monkeypatch: py
     for setting in ("PIP_NO_INDEX", "UV_NO_INDEX"):
         monkeypatch.setenv(setting, "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with raises_message(BackendError), PackageFiles("no-such-files==1", "no_such_files", "*", 1).fetched():
+    with raises_message(BackendError), PackageFiles("no-such-files==1", "no_such_files", "*", 1).fetch():
         pass
     assert not any(tmp_path.iterdir()), "nothing is left in the cache"
 

@@ -10,7 +10,7 @@ from corag.chains.method import corag
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment, Shortening
 from corag.core.runner import answer_question
-from corag.core.support import cite_places
+from corag.core.support import drop_same_location
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 from ircot.method import IRCoTConfig, ircot
@@ -132,7 +132,7 @@ def test_of_twenty_passages_in_a_prompt_that_come_first_in_which_the_answer_stan
     assert log.leading_to(Answer("yes", (), 1, "read"), question)[0] == "gateway", (
         "the best hit of the search"
     )
-    places = cite_places({each.id: each for each in (gateway, *others, *about)}[name] for name in read)
+    places = drop_same_location({each.id: each for each in (gateway, *others, *about)}[name] for name in read)
     assert [each.source for each in places[:3]] == ["o.html", "about.md", "0.html"]
 
 

@@ -43,7 +43,7 @@ async def run_all(folder, in_flight, questions=QUESTIONS, generator=None, settin
     generator = generator or ScriptedGenerator(reply, shuffled_pauses)
     retriever = WordRetriever(WORLD)
     with RunFolder(folder, settings or {"a": {"b": 1}}, {"start": 1}) as run:
-        waiting = [question for question in questions if question.id not in run.answered]
+        waiting = [question for question in questions if question.id not in run.answered_ids]
 
         async def answer_one(question):
             return await answer_question(

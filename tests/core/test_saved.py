@@ -83,12 +83,12 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     manifest.write(tmp_path)
     assert (tmp_path / MANIFEST).read_bytes() == before
     assert (manifest.method, manifest.dataset, manifest.model, manifest.seed) == ("corag", "kilt", "m:1", 3)
-    assert not manifest.searches and manifest.last.searched == "http://here"
+    assert not manifest.searches and manifest.last.searched_sources == "http://here"
     assert [(start.aliases, start.scorer, start.recall_at) for start in manifest.starts] == [
         (None, "auto", 0), ("", "drop", 9),
     ]  # fmt: skip
     (line,) = read_lines(tmp_path).values()
-    assert [line.parsed()] == list(read_rows(tmp_path).values())
+    assert [line.parse()] == list(read_rows(tmp_path).values())
 
 
 @pytest.mark.parametrize(

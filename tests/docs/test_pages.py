@@ -29,7 +29,7 @@ import yaml
 from corag.cli.main import COMMANDS, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.option_names import options_of, renamed, sections_of
+from corag.core.option_names import options_of, resolve_alias, sections_of
 from eval.experiment.registry import called
 from eval.experiment.run import RunConfig
 from tests.serving import OPTIONS, SERVER
@@ -271,7 +271,7 @@ def test_names_of_others_are_understood_as_their_table_says():
                 understood = called(name) == value
             else:
                 tried = [name] if option == name or section == "model" else [f"{section}.{name}"]
-                understood = renamed(tried[0], RunConfig) == option
+                understood = resolve_alias(tried[0], RunConfig) == option
             if understood != bool(typed):
                 wrong.append(f"{name}: {here}")
     assert len(rows) > 50 and wrong == []

@@ -150,7 +150,7 @@ def test_a_torn_line_in_the_middle_is_named_and_nothing_is_written_over(
     assert (run / TRACES).read_bytes() == before
     (run / TRACES).write_bytes(b"".join([*lines[:3], *lines[4:]]))  # as the sentence says
     with RunFolder(run, SETTINGS, START) as going_on:
-        assert going_on.answered == {"0", "1", "2", "4", "5"}
+        assert going_on.answered_ids == {"0", "1", "2", "4", "5"}
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ async def answer_some(folder: Path, names: str) -> None:
         async def answer_one(question: Question) -> Row:
             return await answer_question(question, method, Tools(question, generator, WordRetriever(WORLD)))
 
-        waiting = [Question(name, f"Who is {name}?") for name in names if name not in run.answered]
+        waiting = [Question(name, f"Who is {name}?") for name in names if name not in run.answered_ids]
         await answer_all(waiting, answer_one, run.append, in_flight=3)
 
 

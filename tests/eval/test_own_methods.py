@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.runner import answer_question
 from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest
@@ -206,9 +206,9 @@ def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path
     config = configured("--method", f"one_step,{method}", "--my_method.k=7")
     assert config.method == ["one_step", "my_method"] and vars(config)["my_method"].k == 7
     assert isinstance(config, RunConfig) and config.find_method("my_method").searches
-    other = changed(config, {"my_method.max_searches": 3})
+    other = change_options(config, {"my_method.max_searches": 3})
     assert (vars(other)["my_method"].k, vars(other)["my_method"].max_searches) == (7, 3)
-    assert changed(other, {"method": method}).method == ["my_method"], "naming it again is no clash"
+    assert change_options(other, {"method": method}).method == ["my_method"], "naming it again is no clash"
     for argv, complaint in [
         (["--my_method.kk", "1"], "unknown option 'my_method.kk': did you mean 'my_method.k'"),
         (["--my_method.k", "x"], "'my_method.k': expected a whole number of at least 1, but got 'x'"),

@@ -14,7 +14,7 @@ import pytest
 from corag import CoRAGConfig, ask, closed_book, corag, run, sweep
 from corag.core.errors import BackendError, ConfigError
 from corag.core.method import MethodConfig
-from corag.core.options import changed
+from corag.core.options import change_options
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
@@ -151,10 +151,10 @@ def test_python_is_not_ended_by_what_runs_in_the_background() -> None:
 
 def test_a_dataset_brings_its_description_of_the_task() -> None:
     task, base = DATASETS["kilt_fever"].task, RunConfig(questions="q.jsonl")
-    assert changed(base, {"dataset": "kilt_fever"}).corag.task == task
+    assert change_options(base, {"dataset": "kilt_fever"}).corag.task == task
     own = replace(base, corag=CoRAGConfig(task="mine"))
-    assert changed(own, {"dataset": "kilt_fever"}).corag.task == "mine"
-    assert changed(base, {"dataset": "kilt_fever", "corag.task": "stated"}).corag.task == "stated"
+    assert change_options(own, {"dataset": "kilt_fever"}).corag.task == "mine"
+    assert change_options(base, {"dataset": "kilt_fever", "corag.task": "stated"}).corag.task == "stated"
 
 
 def test_so_does_one_that_is_named_for_questions_in_a_list(model: Model, tmp_path: Path) -> None:

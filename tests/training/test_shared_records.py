@@ -73,7 +73,7 @@ def test_every_option_that_speaks_of_files_or_servers_says_what_of_it_is_shared(
         if name in kinds_of(config)
         and takes_text(kinds_of(config)[name])
         and SPEAKS_OF.search(f"{name.replace('_', ' ')}: {said.lower()}")
-        and not marks_of(kinds_of(config, annotated=True)[name]) & MARKS
+        and not marks_of(kinds_of(config, include_extras=True)[name]) & MARKS
     ]
     assert not silent, "give them LocalPath, NameOrPath, Mark.PRIVATE or, if they hold no such, Mark.PUBLIC"
 
@@ -81,7 +81,7 @@ def test_every_option_that_speaks_of_files_or_servers_says_what_of_it_is_shared(
 @pytest.mark.parametrize("value", [HOME, f"{HOME}.py:method", "http://maria:8000/v1", "otlp://maria:4318"])
 def test_no_option_of_any_class_shares_a_path_or_an_address(value: str) -> None:
     for config in CLASSES:
-        kinds = kinds_of(config, annotated=True)
+        kinds = kinds_of(config, include_extras=True)
         values = {name: [value] for name, kind in kinds.items() if Mark.PUBLIC not in marks_of(kind)}
         shared = shared_options(values | {"of an older version": {value: value}}, config)
         assert "maria" not in json.dumps(shared), config
@@ -143,7 +143,7 @@ def test_a_runs_manifest_keeps_names_and_loses_places(tmp_path: Path) -> None:
     text = json.dumps(shared.to_json())
     assert "maria" not in text and "10.0.0.7" not in text and str(tmp_path) not in text
     assert shared.last.model == "not-shared:tuned" and shared.last.adapter == "not-shared:towns"
-    assert shared.last.questions == "dev.jsonl" and shared.last.searched == "not-shared:idx"
+    assert shared.last.questions == "dev.jsonl" and shared.last.searched_sources == "not-shared:idx"
     assert shared.settings["questions"] == manifest.settings["questions"], "what identifies it stays"
 
 

@@ -50,7 +50,7 @@ def main(config: ListOptions) -> int:
     if config.name in DATASETS and config.name not in METHODS:
         show_dataset(console, config.name)
         return 0
-    methods = methods_of(MethodOptions.extended([config.name]))
+    methods = methods_of(MethodOptions.extend([config.name]))
     if not config.name:
         console.print(methods_table(methods))
         console.print()

@@ -58,10 +58,10 @@ class Demonstration:
         question = self.question
         for other in filter(None, other_prefixes if prefix else ()):
             question = question.removeprefix(f"{other}\n")
-        return replace(self, question=prefixed(question, prefix))
+        return replace(self, question=add_prefix(question, prefix))
 
 
-def prefixed(question: str, prefix: str) -> str:
+def add_prefix(question: str, prefix: str) -> str:
     r"""Return a question with a line before it; without one if that is "".
 
     >>> prefixed("Who wrote Emma?", "Answer briefly.")
@@ -89,9 +89,9 @@ def fitting(
     return tuple(demonstrations[: len(sizes) - count_to_drop(excess, sizes[::-1])])
 
 
-def demonstration_file(source: str, shipped: Path) -> str:
+def demonstration_file(source: str, shipped_file: Path) -> str:
     """Return the file that an option means: "default" is the shipped one, any other the user's own."""
-    return str(shipped) if source == DEFAULT else source
+    return str(shipped_file) if source == DEFAULT else source
 
 
 def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
@@ -99,7 +99,7 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
 
     Raises :class:`DataError` naming the demonstration that has no question or no answer.
     """
-    parsed = []
+    demonstrations = []
     for number, block in enumerate(text.strip("\n").split(SEPARATOR), 1):
         comment, _, rest = (
             block.rpartition("\n# METADATA: ") if "\n# METADATA: " in block else ("", "", block)
@@ -118,8 +118,8 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
             )
         context = head.removeprefix("\n") + "\n" if head.strip() else ""
         qid = _qid(metadata.group(1)) if metadata else str(number)
-        parsed.append(Demonstration(qid, context, question, answer, first))
-    return tuple(parsed)
+        demonstrations.append(Demonstration(qid, context, question, answer, first))
+    return tuple(demonstrations)
 
 
 def _qid(metadata: str) -> str:

@@ -23,13 +23,13 @@ Spans = tuple[tuple[int, int], ...]
 _DROP_AFTER: dict[str, int] = {"demonstration": 0, "passage": 1_000_000, "hop": 2_000_000}
 
 
-def drop_rank(kind: Item, place: int) -> int:
+def drop_rank(kind: Item, rank: int) -> int:
     """Return a list item's ``drop`` by the rule of all methods: demonstrations, then passages, then hops.
 
-    So what shows the form only goes before what the answer rests on. ``place``: among those of its kind; the
+    So what shows the form only goes before what the answer rests on. ``rank``: among those of its kind; the
     lowest goes first.
     """
-    return _DROP_AFTER[kind] + place
+    return _DROP_AFTER[kind] + rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Prompt:
     def text(self) -> str:
         """All text of the prompt without any chat template: for reading, hashing and scripted tests."""
         blocks = [message.text for message in self.messages] + [self.prefix] * bool(self.prefix)
-        joined = "\n\n".join(blocks)
-        return joined.strip() if self.plain else joined
+        whole = "\n\n".join(blocks)
+        return whole.strip() if self.plain else whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def load_layout(source: str, folder: Path = PROMPTS, needs: Sequence[str] = ()) 
     prompt = load_template(source, folder)
     prompt.require(needs)
     prompt.require_as(replace(layout, sections=()))
-    return prompt.completed(layout)
+    return prompt.with_missing_pieces(layout)
 
 
 def render_passages(

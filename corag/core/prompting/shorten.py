@@ -85,7 +85,7 @@ def text_left(prompt: Prompt, shortening: Shortening, count: Callable[[str], int
         return rest.text
     # Then the longest message lost its beginning, about so many tokens of it.
     texts = [message.text for message in rest.messages]
-    longest = max(range(len(texts)), key=lambda place: len(texts[place]))
+    longest = max(range(len(texts)), key=lambda index: len(texts[index]))
     text = texts[longest]
     ends = [place for place, character in enumerate(text) if character.isspace()]
     texts[longest] = text[len(longest_beginning(text, ends, shortening.cut_tokens, count)) :]
@@ -94,21 +94,21 @@ def text_left(prompt: Prompt, shortening: Shortening, count: Callable[[str], int
 
 def _droppable(prompt: Prompt) -> list[tuple[int, int]]:
     """List the (message, segment) of what may be dropped, first to go first."""
-    ranked = [
+    candidates = [
         (segment.drop, m, s)
         for m, message in enumerate(prompt.messages)
         for s, segment in enumerate(message.segments)
         if segment.drop is not None
     ]
-    return [(m, s) for _, m, s in sorted(ranked)]
+    return [(m, s) for _, m, s in sorted(candidates)]
 
 
 def _without(prompt: Prompt, positions: Collection[tuple[int, int]]) -> Prompt:
-    dropped = set(positions)
+    dropped_positions = set(positions)
     messages = (
         Message(
             message.role,
-            tuple(segment for s, segment in enumerate(message.segments) if (m, s) not in dropped),
+            tuple(segment for s, segment in enumerate(message.segments) if (m, s) not in dropped_positions),
         )
         for m, message in enumerate(prompt.messages)
     )

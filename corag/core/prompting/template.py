@@ -67,7 +67,7 @@ class Template:
         return tuple(cast("Role", role) for role, _ in self.sections if role != "assistant")
 
     @property
-    def _called(self) -> str:
+    def _title(self) -> str:
         return "the prompt given as text" if self.name == _INLINE else f"the prompt '{self.name}'"
 
     def require(self, fields: Iterable[str]) -> None:
@@ -75,24 +75,24 @@ class Template:
         if missing := sorted(set(fields) - self.fields):
             lacks = ", ".join(f"{{{field}}}" for field in missing)
             has = ", ".join(f"{{{field}}}" for field in sorted(self.fields)) or "none"
-            meant = {field: get_close_matches(field, sorted(self.fields), 1) for field in missing}
+            near_names = {field: get_close_matches(field, sorted(self.fields), 1) for field in missing}
             hints = "".join(
-                f" Is {{{near[0]}}} meant to be {{{field}}}?" for field, near in meant.items() if near
+                f" Is {{{near[0]}}} meant to be {{{field}}}?" for field, near in near_names.items() if near
             )
             raise ConfigError(
-                f"{self._called} lacks {lacks} (its fields: {has}).{hints} What a field stands for reaches "
+                f"{self._title} lacks {lacks} (its fields: {has}).{hints} What a field stands for reaches "
                 "the model nowhere else: write it where it belongs."
             )
 
-    def require_as(self, shipped: Template) -> None:
+    def require_as(self, shipped_prompt: Template) -> None:
         """Raise :class:`ConfigError` if the prompt, or a piece of it, lacks a field that this one needs."""
-        self.require(shipped.fields - shipped.optional)
-        others = dict(shipped.pieces)
+        self.require(shipped_prompt.fields - shipped_prompt.optional)
+        others = dict(shipped_prompt.pieces)
         for piece, body in self.pieces:
-            needed = set(_FIELD.findall(others.get(piece, ""))) - _OF_ITEMS - shipped.optional
-            if missing := sorted(needed - set(_FIELD.findall(body))):
+            needed_fields = set(_FIELD.findall(others.get(piece, ""))) - _OF_ITEMS - shipped_prompt.optional
+            if missing := sorted(needed_fields - set(_FIELD.findall(body))):
                 raise ConfigError(
-                    f"{self._called} lacks {{{missing[0]}}} in its section '--- {piece}', which says how "
+                    f"{self._title} lacks {{{missing[0]}}} in its section '--- {piece}', which says how "
                     f"one {piece} is written: write {{{missing[0]}}} where it belongs."
                 )
 
@@ -121,11 +121,11 @@ class Template:
         return Prompt(tuple(messages), beginning, prefix_wording=joined_wording(prefix))
 
     def items(
-        self, piece: Item, items: Sequence[Mapping[str, str]], places: Sequence[int] | None = None
+        self, piece: Item, items: Sequence[Mapping[str, str]], ranks: Sequence[int] | None = None
     ) -> list[Segment]:
         """Write a list by its piece, one segment per item.
 
-        In a prompt that is too long, the first items go first; ``places``, one for each item, have them go in
+        In a prompt that is too long, the first items go first; ``ranks``, one for each item, have them go in
         rising order of these instead. Items may use ``{number}`` (from 1) and ``{index}`` (from 0). Raises
         :class:`ConfigError` if the prompt lacks the piece.
         """
@@ -138,19 +138,21 @@ class Template:
             raise ConfigError(
                 f"prompt '{self.name}' has no section '--- {piece}', which says how one {piece} is written."
             )
-        places = range(len(items)) if places is None else places
-        filled = [self._fill(pieces[piece], _numbered(item, index)) for index, item in enumerate(items)]
+        ranks = range(len(items)) if ranks is None else ranks
+        filled_items = [
+            self._fill(pieces[piece], _add_numbers(item, index)) for index, item in enumerate(items)
+        ]
         return [
             Segment(
                 "".join(part.text for part in parts) + "\n",
-                drop_rank(piece, place),
+                drop_rank(piece, rank),
                 piece,
                 joined_wording(parts),
             )
-            for parts, place in zip(filled, places, strict=True)
+            for parts, rank in zip(filled_items, ranks, strict=True)
         ]
 
-    def completed(self, other: Template) -> Template:
+    def with_missing_pieces(self, other: Template) -> Template:
         """Return the prompt with the other's way of writing those lists of which it says nothing itself."""
         return replace(self, pieces=tuple((dict(other.pieces) | dict(self.pieces)).items()))
 
@@ -171,7 +173,7 @@ class Template:
         return segments
 
 
-def _numbered(item: Mapping[str, str], index: int) -> dict[str, str]:
+def _add_numbers(item: Mapping[str, str], index: int) -> dict[str, str]:
     """Add the fields that count the items of a list."""
     return {**item, "number": str(index + 1), "index": str(index)}
 
@@ -225,10 +227,10 @@ def load_template(source: str, folder: Path) -> Template:
     if not path.is_file():
         path = Path(source)
     if not path.is_file():
-        shipped = [file.stem for file in folder.glob("*.txt")]
+        shipped_names = [file.stem for file in folder.glob("*.txt")]
         raise ConfigError(
             f"there is no prompt '{source}': give a file, a text with {{fields}}, or one of: "
-            f"{', '.join(shipped)}."
+            f"{', '.join(shipped_names)}."
         )
     return parse_template(path.stem, read_text(path))
 
@@ -243,12 +245,12 @@ def _inline(text: str) -> Template:
     return parse_template(_INLINE, f"version: 0\n{user_turn}{rest}")
 
 
-def load_prompt(source: str, shipped: str, folder: Path) -> Template:
+def load_prompt(source: str, shipped_name: str, folder: Path) -> Template:
     """Load a prompt as :func:`load_template` does.
 
-    What it does not say about writing lists is as in the ``shipped`` one. Raises :class:`ConfigError` also if
-    it lacks a field of this one's that is not optional.
+    What it does not say about writing lists is as in the prompt ``shipped_name``. Raises :class:`ConfigError`
+    also if it lacks a field of this one's that is not optional.
     """
-    prompt, instead_of = load_template(source, folder), load_template(shipped, folder)
+    prompt, instead_of = load_template(source, folder), load_template(shipped_name, folder)
     prompt.require_as(instead_of)
-    return prompt.completed(instead_of)
+    return prompt.with_missing_pieces(instead_of)

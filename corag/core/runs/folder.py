@@ -42,11 +42,10 @@ def _explain(line: str, before: Stamp, after: Stamp) -> str:
     values = [str(stamp.made_with.get(name, "")) for stamp in (before, after)]
     if name == "code" and all(values):
         return f"the function {after.made_with.get('method')} has changed since: its source differs"
-    own, now = (_DIGEST.sub("", value) for value in values)
-    if own == now and own.startswith("python:"):
-        return (
-            f"the {name} {own.removeprefix('python:')} has changed since: its source or what it holds differs"
-        )
+    earlier, now = (_DIGEST.sub("", value) for value in values)
+    if earlier == now and earlier.startswith("python:"):
+        code = earlier.removeprefix("python:")
+        return f"the {name} {code} has changed since: its source or what it holds differs"
     return line
 
 
@@ -80,9 +79,9 @@ class RunFolder:
             ConfigError: for other settings, or a run that another process is writing.
         """
         self.path = path
-        self._opened = unix_time()
+        self._opened_at = unix_time()
         self._lines: IO[bytes] | None = None
-        self.answered: set[str] = set()
+        self.answered_ids: set[str] = set()
         self._lock = lock_folder(path, advice=ANOTHER_OUT)
         try:
             anew = bool(overwrite) and not is_told_apart
@@ -125,7 +124,7 @@ class RunFolder:
                 stream.truncate(self._good_bytes)
         for _, record in _parse_lines(traces):
             if not record["error"]:
-                self.answered.add(record["id"])
+                self.answered_ids.add(record["id"])
         self._lines = traces.open("ab", buffering=0)  # unbuffered: what is written is in the file
 
     def append(self, row: Row) -> None:
@@ -135,7 +134,7 @@ class RunFolder:
         """
         if self._lines is None:
             raise ValueError("the run folder is closed")
-        line = row.to_json(self._opened)
+        line = row.to_json(self._opened_at)
         try:
             position = 0  # an unbuffered write may take a part only
             while position < len(line):
@@ -145,12 +144,12 @@ class RunFolder:
             # A part of the line may be there: the file ends in whole lines again before anybody reads it.
             self._lines.truncate(self._good_bytes)
             raise DataError(
-                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered)} answered "
-                "questions are safe there: free some space and run the same command again to go on."
+                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered_ids)} "
+                "answered questions are safe there: free some space and run the same command again to go on."
             ) from error
         self._good_bytes += len(line)
         if not row.error:
-            self.answered.add(row.question.id)
+            self.answered_ids.add(row.question.id)
 
     def __enter__(self) -> RunFolder:
         return self
@@ -236,7 +235,7 @@ class RowLine:
     text: bytes
     failed: bool
 
-    def parsed(self) -> SavedRow:
+    def parse(self) -> SavedRow:
         """Return the row."""
         return SavedRow.from_json(orjson.loads(self.text))
 

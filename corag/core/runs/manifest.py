@@ -86,7 +86,7 @@ class Start:
         )
 
     @property
-    def searched(self) -> str:
+    def searched_sources(self) -> str:
         """The indexes or servers that were searched."""
         return ", ".join(self.index or self.url)
 
@@ -173,7 +173,7 @@ class Manifest:
         return dict(self.settings["questions"])
 
     @property
-    def served(self) -> bool:
+    def is_served(self) -> bool:
         """Whether the questions came to a service: each run then has its own."""
         return self.questions["source"] == SERVED
 

@@ -39,11 +39,11 @@ class Row:
         """The sum over all roles but that of what was only measured."""
         return sum_usage(self.usage)
 
-    def to_json(self, opened: float = 0.0) -> bytes:
+    def to_json(self, opened_at: float = 0.0) -> bytes:
         """Write the row as one line. Passages appear by id, title and score.
 
-        ``opened``: seconds since 1970 when the start that answered the question opened its run: rows of one
-        start share it.
+        ``opened_at``: seconds since 1970 when the start that answered the question opened its run: rows of
+        one start share it.
         """
         record = {
             "id": self.question.id,
@@ -51,7 +51,7 @@ class Row:
             "answer": None if self.answer is None else asdict(self.answer),
             "error": self.error,
             "seconds": round(self.seconds, 4),
-            "opened": round(opened, 6),
+            "opened": round(opened_at, 6),
             "begun": round(self.begun, 6),
             "read": self.read_ids,
             "usage": {role: usage.to_json() for role, usage in self.usage.items()},
@@ -87,13 +87,13 @@ def step_record(step: Step) -> dict[str, Any]:
 
 def _with_thoughts(record: dict[str, Any], step: GenerateStep) -> dict[str, Any]:
     """Return a generation's record with what it says of thoughts, where there were any."""
-    said = {
+    thought_fields = {
         "thinking": step.thinking.to_json() if step.thinking != NOTHING_SPENT else None,
         "thoughts_cut": step.thoughts_cut,
         "thoughts": step.thoughts,
     }
-    others = {name: value for name, value in record.items() if name not in said}
-    return others | {name: value for name, value in said.items() if value}
+    others = {name: value for name, value in record.items() if name not in thought_fields}
+    return others | {name: value for name, value in thought_fields.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class SavedRow:
             raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None
 
     @classmethod
-    def unanswered(cls, question: Question) -> SavedRow:
+    def without_answer(cls, question: Question) -> SavedRow:
         """Return the row of a question that nothing was done for."""
         return cls(question, None, {}, 0.0, "", 0.0, 0.0, 0, 0, b"[]")
 
@@ -237,17 +237,19 @@ def _parse_answer(record: Mapping[str, Any] | None) -> SavedAnswer | None:
     if record is None:
         return None
     further = dict(record)
-    text, ids, steps, stopped = (further.pop(name) for name in ("text", "passage_ids", "steps", "stopped"))
-    return SavedAnswer(text, tuple(ids), steps, stopped, further)
+    text, ids, steps, stop_reason = (
+        further.pop(name) for name in ("text", "passage_ids", "steps", "stopped")
+    )
+    return SavedAnswer(text, tuple(ids), steps, stop_reason, further)
 
 
 def _parse_step(record: Mapping[str, Any]) -> Step:
     values = {name: value for name, value in record.items() if name != "kind"}
     if record["kind"] == SearchStep.kind:
         return SearchStep(**values | {"hits": tuple(map(_parse_hit, record["hits"]))})
-    dropped = tuple((kind, count) for kind, count in record["shortening"]["dropped"])
+    dropped_items = tuple((kind, count) for kind, count in record["shortening"]["dropped"])
     values["usage"] = TokenUsage(**record["usage"])
-    values["shortening"] = Shortening(dropped, record["shortening"]["cut_tokens"])
+    values["shortening"] = Shortening(dropped_items, record["shortening"]["cut_tokens"])
     if record["kind"] == ScoreStep.kind:
         return ScoreStep(**values | {"log_likelihood": log_likelihood(record["log_likelihood"])})
     lists = {name: tuple(record.get(name, ())) for name in ("texts", "finish_reasons", "thoughts")}
@@ -256,8 +258,8 @@ def _parse_step(record: Mapping[str, Any]) -> Step:
 
 
 def _parse_hit(record: Mapping[str, Any]) -> Hit:
-    place = record.get("source", ""), record.get("page", 0)
-    return Hit(Passage(record["id"], record["title"], "", *place), record["score"])
+    origin = record.get("source", ""), record.get("page", 0)
+    return Hit(Passage(record["id"], record["title"], "", *origin), record["score"])
 
 
 def log_likelihood(value: float | None) -> float:

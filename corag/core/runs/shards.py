@@ -90,16 +90,16 @@ def join(path: Path, out: Path | None = None) -> Path:
     for folder in shards.values():
         lines |= read_lines(folder)
     _check_finished(shards, lines)
-    joined = {question: lines[question] for question in order}
+    lines_by_id = {question: lines[question] for question in order}
     starts = [start for folder in shards.values() for start in Manifest.read(folder).starts]
     target = out or run
     with lock_folder(target, advice=ANOTHER_OUT):
         if (target / MANIFEST).exists():
             earlier = Manifest.read(target)
             _refuse_differences(target, earlier.settings, "the shards", settings)
-            joined = _add_own_lines(target, joined)
+            lines_by_id = _add_target_lines(target, lines_by_id)
             starts += [start for start in earlier.starts if start not in starts]
-        write_run(target, Manifest(settings, starts), (line.text for line in joined.values()))
+        write_run(target, Manifest(settings, starts), (line.text for line in lines_by_id.values()))
     return target
 
 
@@ -191,27 +191,27 @@ def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, RowLine]) 
         )
 
 
-def _add_own_lines(target: Path, joined: Mapping[str, RowLine]) -> dict[str, RowLine]:
+def _add_target_lines(target: Path, shard_lines: Mapping[str, RowLine]) -> dict[str, RowLine]:
     """Add what the target has beyond the shards.
 
     Raises :class:`ConfigError` if it has other answers to the same questions.
     """
     present = read_lines(target)  # in the end, of the questions that no shard has
-    united: dict[str, RowLine] = {}
+    merged_lines: dict[str, RowLine] = {}
     differing = 0
-    for question, line in joined.items():
+    for question, line in shard_lines.items():
         there = present.pop(question, None)
-        united[question] = there if there and line.failed and not there.failed else line
+        merged_lines[question] = there if there and line.failed and not there.failed else line
         differing += bool(there and not there.failed and not line.failed and there.text != line.text)
     if differing:
         raise ConfigError(
-            f"the run '{target}' has answers of its own to {differing} of the shards' {len(joined)} "
+            f"the run '{target}' has answers of its own to {differing} of the shards' {len(shard_lines)} "
             "questions, so it is not theirs: join them into another folder with --out, or remove that run."
         )
-    return united | present
+    return merged_lines | present
 
 
 def _and(numbers: Sequence[int]) -> str:
     """Render numbers, such as "1, 2 and 5"."""
-    words = [str(number) for number in numbers]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    texts = [str(number) for number in numbers]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

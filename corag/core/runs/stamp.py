@@ -107,9 +107,9 @@ def refuse_differences(
     ``before`` is that of ``what``; ``after`` is what is asked for now, or that of ``than``, another thing.
     ``advice``: a sentence on what to do. ``explain``: words a line that names a difference.
     """
-    if changed := [explain(line, before, after) for line in before.differences(after)]:
+    if changes := [explain(line, before, after) for line in before.differences(after)]:
         sentence = f"{what} and {than} were made with different" if than else f"{what} was made with other"
-        raise error(f"{sentence} settings:\n  " + "\n  ".join(changed) + f"\n{advice}")
+        raise error(f"{sentence} settings:\n  " + "\n  ".join(changes) + f"\n{advice}")
 
 
 def differences(before: Any, after: Any, name: str = "") -> list[str]:
@@ -122,7 +122,7 @@ def differences(before: Any, after: Any, name: str = "") -> list[str]:
         ]
     if _is_table(before) and _is_table(after) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
-        return [line for place, pair in pairs for line in differences(*pair, f"{name}[{place}]")]
+        return [line for index, pair in pairs for line in differences(*pair, f"{name}[{index}]")]
     return [] if before == after else [f"{name}: {json.dumps(before)} -> {json.dumps(after)}"]
 
 

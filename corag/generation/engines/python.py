@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def _open(config: ModelConfig) -> Generator:
-    from corag.core.own_objects import find_own
+    from corag.core.own_objects import find_user_object
     from corag.generation.own_model import adapt_model
 
     for name, value in chosen_options(config).items():
@@ -24,14 +24,16 @@ async def _open(config: ModelConfig) -> Generator:
                 "told nothing of it: set it there, and leave it out here."
             )
     return adapt_model(
-        find_own(config.name, "--model.name"), config.max_context, keeps_thoughts=config.thinking == "keep"
+        find_user_object(config.name, "--model.name"),
+        config.max_context,
+        keeps_thoughts=config.thinking == "keep",
     )
 
 
 def _count_gpus(config: ModelConfig) -> int:
-    from corag.core.own_objects import find_own
+    from corag.core.own_objects import find_user_object
 
-    return int(getattr(find_own(config.name, "--model.name"), "gpus", 0))
+    return int(getattr(find_user_object(config.name, "--model.name"), "gpus", 0))
 
 
 ENGINE = Engine(

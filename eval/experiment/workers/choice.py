@@ -8,7 +8,7 @@ from dataclasses import replace
 from corag.core.callers import is_shell
 from corag.core.installation import how_to_install, missing
 from corag.core.machine import visible_gpus
-from corag.core.own_objects import is_named
+from corag.core.own_objects import is_object_name
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import print_once
 from eval.experiment.workers.config import WorkersConfig
@@ -39,7 +39,7 @@ def choose_workers(
     if engines < 2:
         return nobody
     names = [model.name, *(name for each in retrievers for name in each.index)]
-    if any("#" in name or name.startswith("__main__:") for name in names if is_named(name)):
+    if any("#" in name or name.startswith("__main__:") for name in names if is_object_name(name)):
         print_once(_tell_unused(gpus, per, "objects of this process cannot be opened in others"))
         return nobody
     if missing(["ray"]):
