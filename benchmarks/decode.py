@@ -71,7 +71,7 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
         )
         ratios.append(await score(chain, path, tools, config, context))
     chain = rank(ratios).best.chain
-    return Answer((await final_answer(chain, context, tools, config)).text, context.gathered(chain, config))
+    return Answer((await final_answer(chain, context, tools, config)).text, context.gather_ids(chain, config))
 
 
 async def main(questions: int = 16, adapter: str = "", preset: str = "paper") -> dict[str, float]:

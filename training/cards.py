@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.taught import Taught, option_words
+from corag.chains.taught import Taught, option_arguments
 from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
@@ -44,7 +44,7 @@ def adapter_card(
     taught = Taught.read(training["settings"] if training else {})
     named = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
     words = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *named]
-    words += ["--model.adapter", PREFIX + name, *(taught.words() if taught else ())]
+    words += ["--model.adapter", PREFIX + name, *(taught.arguments() if taught else ())]
     words += [*_hops(taught), *_searched(results)]
     lines = [
         *_title(name),
@@ -67,7 +67,7 @@ def _hops(taught: Taught | None) -> list[str]:
     if taught is None:
         return []
     record = taught.options[-1]
-    words = option_words("corag", CoRAGConfig, record, ["max_hops"])
+    words = option_arguments("corag", CoRAGConfig, record, ["max_hops"])
     return words[words.index("--corag.max_hops") :] if "--corag.max_hops" in words else []
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from shlex import join
 from typing import Any
 
-from corag.chains.taught import Taught, option_words
+from corag.chains.taught import Taught, option_arguments
 from corag.generation.adapters import TRAINING
 from eval.experiment.registry import METHODS
 from training.config import ProgramOptions
@@ -35,7 +35,7 @@ def usage(config: ProgramOptions, settings: Mapping[str, Any], index: Sequence[s
     not noted; the command then names none.
     """
     if (taught := Taught.read(settings)) is not None:
-        method, words = "corag", taught.words()
+        method, words = "corag", taught.arguments()
     else:
         method, words = _of_thoughts(settings.get("rows", ()))
     made = ["--model.adapter", config.out]
@@ -56,7 +56,7 @@ def _of_thoughts(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
         return method, []
     kind = METHODS[method].config
     record = records[-1] | {"k": records[-1].get("k_per_step")}  # one_step reads what IRCoT's first step does
-    return method, option_words(method, kind, record, [each.name for each in fields(kind)])
+    return method, option_arguments(method, kind, record, [each.name for each in fields(kind)])
 
 
 def summary_line(result: dict[str, Any]) -> str:

@@ -134,14 +134,14 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
             # 3. What was found is the next turn of the dialogue.
             dialogue += [Message("assistant", (Segment(reply),)), *documents_turn(number, new, config)]
             reply = ""
-        stopped = "answer" if answer else "max_rounds"
+        stop_reason = "answer" if answer else "max_rounds"
         if not answer and config.force_answer:
             answer = await force_answer(final_prompt(dialogue, reply), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
         with suppress(BudgetExhaustedError):
             answer = await force_answer(final_prompt(dialogue, reply), config.max_answer_tokens, tools)
-    return AutoRAGAnswer(answer, tuple(passage_ids), turns, stopped, tuple(queries), unparsable)
+    return AutoRAGAnswer(answer, tuple(passage_ids), turns, stop_reason, tuple(queries), unparsable)
 
 
 async def write(
@@ -190,8 +190,8 @@ def parse(reply: str) -> tuple[str, str]:
     answers = [pair for pair in values if not is_nothing(pair[1])]
     decisive = [pair for pair in answers if pair[0] != "need information"]
     # "Final Answer: unknown" ends the dialogue only where nothing is left to look for.
-    resigned = [pair for pair in values if pair[0] == "final answer"]
-    marker, value = next(iter([*decisive, *answers, *resigned]), ("", ""))
+    resignations = [pair for pair in values if pair[0] == "final answer"]
+    marker, value = next(iter([*decisive, *answers, *resignations]), ("", ""))
     return (extract_answer(value), "") if marker == "final answer" else ("", value)
 
 

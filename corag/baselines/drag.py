@@ -157,15 +157,15 @@ def render_documents(
     """Write the hits of searches, the oldest first; a long prompt loses the worst of every search first."""
     if not config.documents:  # then nothing is said of documents; a search that found none is another matter
         return []
-    ranked = [
+    entries = [
         (rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)
     ]
     if config.document_order == "best_last":
-        ranked.sort(key=lambda entry: (entry[1], -entry[0]))
-    items = passage_items((passage for *_, passage in ranked), config.max_shown_words)
+        entries.sort(key=lambda entry: (entry[1], -entry[0]))
+    items = passage_items((passage for *_, passage in entries), config.max_shown_words)
     # The worst rank goes first; of equal ranks that of the oldest search, for the newest sub-query needs its
     # own.
-    places = [(config.documents - rank) * len(searches) + search for rank, search, _ in ranked]
+    places = [(config.documents - rank) * len(searches) + search for rank, search, _ in entries]
     return template.items("passage", items, places)
 
 

@@ -164,11 +164,11 @@ class FLAREAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A generated sentence with the white space before it; ``ended``: the model wrote nothing after it."""
+    """A generated sentence with the white space before it; ``is_last``: the model wrote nothing after it."""
 
     text: str
     tokens: tuple[Token, ...]
-    ended: bool
+    is_last: bool
 
     @property
     def confidence(self) -> float:
@@ -181,7 +181,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
     sentences: list[Sentence] = []
     drafts: list[DraftRecord] = []
     passage_ids: dict[str, None] = {}
-    stopped = ""
+    stop_reason = ""
     # 1. The question's passages set the generation going (section 3: the initial query is the input).
     hits = await look_up([question.text], passage_ids, tools, config, path="question")
 
@@ -189,7 +189,7 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
         return answer_prompt(question, hits, cued_text(written_sentences), config)
 
     try:
-        while not stopped:
+        while not stop_reason:
             path = f"sentence {len(sentences) + 1}"
             # The forced answer reads one sentence more than now.
             with tools.reserve(final(sentences), config.look_ahead_tokens + config.max_answer_tokens):
@@ -210,17 +210,17 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
                         )
                         sentence = again if again.text.strip() else draft
             if not sentence.text.strip():  # the same prompt would give the same nothing again
-                stopped = "empty_generation"
+                stop_reason = "empty_generation"
                 break
             searched = sentence is not draft
             drafts.append(DraftRecord(draft.text, draft.confidence, tuple(queries), searched))
             sentences.append(sentence)
-            stopped = exit_reason(sentences, config)
+            stop_reason = exit_reason(sentences, config)
     except BudgetExhaustedError:
-        stopped = "budget"
-    answer = await answer_of_chain(final, sentences, stopped, tools, config)
+        stop_reason = "budget"
+    answer = await answer_of_chain(final, sentences, stop_reason, tools, config)
     texts = tuple(sentence.text for sentence in sentences)
-    return FLAREAnswer(answer, tuple(passage_ids), len(sentences), stopped, texts, tuple(drafts))
+    return FLAREAnswer(answer, tuple(passage_ids), len(sentences), stop_reason, texts, tuple(drafts))
 
 
 def exit_reason(sentences: Sequence[Sentence], config: FLAREConfig) -> str:
@@ -228,7 +228,7 @@ def exit_reason(sentences: Sequence[Sentence], config: FLAREConfig) -> str:
     newest = sentences[-1]
     if stated_answer(newest.text.strip()) is not None:
         return "answer"
-    if newest.ended:
+    if newest.is_last:
         return "end"
     if len(sentences) >= config.max_sentences:
         return "max_sentences"
@@ -271,8 +271,8 @@ async def next_sentence(
     )
     completion = reply.completions[0]
     end = sentence_end(completion.text, SHORTEST_SENTENCE)
-    ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
-    return Sentence(completion.text[:end], tuple(completion.tokens(end)), ended)
+    is_last = completion.finish_reason == "stop" and not completion.text[end:].strip()
+    return Sentence(completion.text[:end], tuple(completion.tokens(end)), is_last)
 
 
 def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: FLAREConfig) -> Prompt:

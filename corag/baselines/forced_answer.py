@@ -106,7 +106,7 @@ async def answer_from_newest(
 async def answer_of_chain(
     prompt: Callable[[Sequence[Unit]], Prompt],
     chain: Sequence[Unit],
-    stopped: str,
+    stop_reason: str,
     tools: Tools,
     config: ForcingConfig,
 ) -> str:
@@ -116,13 +116,13 @@ async def answer_of_chain(
     nothing comes of it, or it is not asked for, what was written is the answer.
     """
     answer = extract_answer(chain_text(chain))
-    if stopped == "answer" or not (config.force_answer or stopped == "budget"):
+    if stop_reason == "answer" or not (config.force_answer or stop_reason == "budget"):
         return answer
     limit = config.max_answer_tokens
-    forced = await answer_from_newest(
+    forced_text = await answer_from_newest(
         lambda sentences: tools.afford(prompt(sentences), limit), chain, tools, max_tokens=limit
     )
-    return forced or answer
+    return forced_text or answer
 
 
 def chain_text(chain: Iterable[WrittenSentence]) -> str:

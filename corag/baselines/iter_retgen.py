@@ -89,9 +89,9 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
     """Answer one question with ITER-RETGEN (paper, section 3)."""
     rounds: list[Round] = []
     passage_ids: dict[str, None] = {}
-    stopped = ""
+    stop_reason = ""
     try:
-        while not stopped:
+        while not stop_reason:
             path = f"round {len(rounds) + 1}"
             # 1. Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
             generation = rounds[-1].generation if rounds else ""
@@ -107,12 +107,12 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)
             rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
-            stopped = exit_reason(rounds, config)
+            stop_reason = exit_reason(rounds, config)
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
     # Each round ends in an answer, so a spent budget needs no forced one.
     answer = rounds[-1].answer if rounds else ""
-    return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stopped, rounds=tuple(rounds))
+    return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stop_reason, rounds=tuple(rounds))
 
 
 def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
@@ -121,8 +121,8 @@ def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
         return "iterations"
     newest = [normalize_answer(round_.answer) for round_ in rounds[-2:]]
     # Two empty answers agree on nothing.
-    settled = len(newest) == 2 and newest[0] == newest[1] != ""
-    return "settled" if config.stop_when_settled and settled else ""
+    answers_agree = len(newest) == 2 and newest[0] == newest[1] != ""
+    return "settled" if config.stop_when_settled and answers_agree else ""
 
 
 METHOD = Method(

@@ -105,7 +105,7 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
     searches: list[Sequence[Hit]] = [await look_up(question.text, "question", tools, config)]
     hops: list[IterDRAGHop] = []
     lines: list[str] = []
-    answer, stopped = "", ""
+    answer, stop_reason = "", ""
 
     def prompt(opening: str) -> Prompt:
         return fill(question.text, demonstrations, searches, config, "\n".join([*lines, opening]))
@@ -120,10 +120,10 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
             with tools.reserve(prompt(FINAL), most):
                 opening, text = await next_line(prompt, tools, config, path=path)
             if opening == FINAL:
-                answer, stopped = extract_answer(text), "answer"
+                answer, stop_reason = extract_answer(text), "answer"
                 break
             if not text:
-                stopped = "empty_generation"
+                stop_reason = "empty_generation"
                 break
             # 3. Its documents are added to those before.
             hits = await look_up(text, path, tools, config)
@@ -140,13 +140,13 @@ async def iterdrag(question: Question, tools: Tools, config: IterDRAGConfig) -> 
         # 5. After the last sub-query the final answer is forced.
         answer = answer or await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
         with suppress(BudgetExhaustedError):
             answer = await force_answer(prompt(FINAL), config.max_answer_tokens, tools)
         answer = answer or next((hop.answer for hop in reversed(hops) if hop.answer), "")
     # Interleaved, so that the first few show every search.
     passage_ids = tuple(hit.passage.id for hit in interleave(searches))
-    return IterDRAGAnswer(answer, passage_ids, len(hops), stopped or "max_iterations", tuple(hops))
+    return IterDRAGAnswer(answer, passage_ids, len(hops), stop_reason or "max_iterations", tuple(hops))
 
 
 async def next_line(

@@ -113,7 +113,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
     prompt = template.render(
         {"query": question.text, "passages": render_passages(passages, template, goes_first="last")}
     )
-    long_answer, answer, stopped, steps, in_view = "", "", "read", 0, 0
+    long_answer, answer, stop_reason, steps, in_view = "", "", "read", 0, 0
     try:
         # The second turn reads the long answer and writes the short one.
         most = config.max_long_answer_tokens + config.max_answer_tokens
@@ -129,14 +129,16 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
             reply = await tools.generate(short, role="short_answer", max_tokens=config.max_answer_tokens)
             answer, steps = extract_answer(reply.text), 2
         else:
-            stopped = "empty_generation"
+            stop_reason = "empty_generation"
     except BudgetExhaustedError:
-        stopped, answer = "budget", extract_answer(long_answer)
+        stop_reason, answer = "budget", extract_answer(long_answer)
     # What the search found stands first, in its order, for recall at k; a unit's other passages follow.
-    held = {passage.id for passage in passages}
-    unit_ids = [hit.passage.id for hit in hits if hit.passage.id in held]
+    ids = {passage.id for passage in passages}
+    unit_ids = [hit.passage.id for hit in hits if hit.passage.id in ids]
     pool = tuple(dict.fromkeys([*unit_ids, *(passage.id for passage in passages)]))
-    return LongRAGAnswer(answer, pool, steps, stopped, long_answer, tuple(unit.id for unit in units), in_view)
+    return LongRAGAnswer(
+        answer, pool, steps, stop_reason, long_answer, tuple(unit.id for unit in units), in_view
+    )
 
 
 def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
@@ -149,13 +151,13 @@ def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
                 f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus "
                 "that is searched with 'corag units'."
             )
-        ranked = [units[hit.passage.id] for hit in hits]
+        ranked_units = [units[hit.passage.id] for hit in hits]
     else:
         titles: dict[str, list[str]] = {}
         for hit in hits:
             titles.setdefault(hit.passage.title or hit.passage.id, []).append(hit.passage.id)
-        ranked = [Unit(title, tuple(ids)) for title, ids in titles.items()]
-    return list({unit.id: unit for unit in ranked}.values())[: config.k]
+        ranked_units = [Unit(title, tuple(ids)) for title, ids in titles.items()]
+    return list({unit.id: unit for unit in ranked_units}.values())[: config.k]
 
 
 def extraction(question: Question, long_answer: str, config: LongRAGConfig) -> Prompt:

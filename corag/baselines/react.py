@@ -115,38 +115,38 @@ async def react(question: Question, tools: Tools, config: ReActConfig) -> ReActA
     """Answer one question with ReAct (paper, section 2; released code, function ``webthink``)."""
     library = Library()
     steps: list[ReActStep] = []
-    answer, stopped, bad_parses = "", "", 0
+    answer, stop_reason, bad_parses = "", "", 0
     try:
-        while not stopped:
+        while not stop_reason:
             # 1. Thought and action: one generation, which ends where the observation would begin.
             final = final_prompt(question, steps, config)
             with tools.reserve(final(steps), config.max_answer_tokens):
                 move, bad = await next_move(question, steps, tools, config)
             bad_parses += bad
             # Noted and not refused, as in the paper: the trace shows models that go in circles.
-            repeated = bool(move.action) and any(move.action == step.action for step in steps)
+            repeats_action = bool(move.action) and any(move.action == step.action for step in steps)
             observation = ""
             if move.name == "finish":
-                answer, stopped = extract_answer(move.argument), "finish"
+                answer, stop_reason = extract_answer(move.argument), "finish"
             elif not move.name and config.unparsable == "answer":
-                answer, stopped = answer_without_action(move.thought), "unparsable"
+                answer, stop_reason = answer_without_action(move.thought), "unparsable"
             else:
                 # 2. Observation: what the action brings.
                 observation = await observe(move, library, tools, config, path=f"step {len(steps) + 1}")
-                stopped = "max_steps" if len(steps) + 1 == config.max_steps else ""
+                stop_reason = "max_steps" if len(steps) + 1 == config.max_steps else ""
             thought = " ".join(move.thought.split())
-            steps.append(ReActStep(len(steps) + 1, thought, move.action, observation, repeated))
+            steps.append(ReActStep(len(steps) + 1, thought, move.action, observation, repeats_action))
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
     # 3. Released code: steps that run out finish with an empty answer.
-    if not answer and (config.force_answer or stopped == "budget"):
+    if not answer and (config.force_answer or stop_reason == "budget"):
         final, stop = final_prompt(question, steps, config), ("]", "\n")
         answer = await answer_from_newest(final, steps, tools, max_tokens=config.max_answer_tokens, stop=stop)
     return ReActAnswer(
         text=answer,
         passage_ids=library.ids,
         steps=len(steps),
-        stopped=stopped,
+        stopped=stop_reason,
         trajectory=tuple(steps),
         calls=tools.spent.calls,
         searches=sum(isinstance(step, SearchStep) for step in tools.steps),

@@ -120,8 +120,8 @@ class SearchO1Config(MethodConfig, section="search_o1"):
         """What its sampling was told to do beyond top_p."""
         usual = (self.sampling_top_k == 0 or self.temperature == 0) and self.repetition_penalty == 1
         out = "choose --search_o1.sampling_top_k 0 and --search_o1.repetition_penalty 1"
-        needed = {} if usual else {Ability.SAMPLING: out}
-        return needed | (
+        abilities = {} if usual else {Ability.SAMPLING: out}
+        return abilities | (
             {Ability.TEMPERATURE: "choose --search_o1.temperature 0"} if self.temperature else {}
         )
 
@@ -160,41 +160,41 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
     turns: list[str] = []  # the reasoning, with what was inserted into it
     pieces: list[str] = []  # the model's own words
     searches: list[Search] = []
-    stopped = ""
+    stop_reason = ""
     final = partial(reasoning_prompt, question, config, f"\n\n{BOX}")
     try:
-        while not stopped:
+        while not stop_reason:
             with tools.reserve(final(turns), config.max_answer_tokens):
                 # 1. Reason, until a search query is complete or to the end.
                 path = f"turn {len(turns) + 1}"
                 prompt, stop = reasoning_prompt(question, config, "", turns), (END_QUERY, BEGIN_RESULT)
                 reply = await generate(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
                 if turns and reply.shortening.cut_tokens:
-                    stopped = "window"  # the question lost words to the reasoning, so the reply is not used
+                    stop_reason = "window"  # the question lost words to the reasoning: no use of the reply
                     break
                 turn = reply.completions[0]
                 pieces.append(turn.text)
                 turns.append(turn.text)
                 query = last_query(turn.text)
-                stopped = exit_reason(turn, query)
-                if query and not stopped:
+                stop_reason = exit_reason(turn, query)
+                if query and not stop_reason:
                     # 2. Search, 3. reason in the documents, and insert what they tell.
                     turns[-1] += END_QUERY
                     searches.append(await look_up(query, searches, "".join(turns), path, tools, config))
                     turns[-1] += f"\n\n{BEGIN_RESULT}{searches[-1].result}{END_RESULT}\n\n"
-                    stopped = "max_turns" if len(turns) == config.max_turns else ""
+                    stop_reason = "max_turns" if len(turns) == config.max_turns else ""
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
     except RequestRefusedError:
         if not turns:
             raise
-        stopped = "window"
+        stop_reason = "window"
     # 4. The last box is the answer.
-    answer = boxed("\n".join(pieces))
-    if not answer and (config.force_answer or stopped == "budget"):
+    answer = last_box("\n".join(pieces))
+    if not answer and (config.force_answer or stop_reason == "budget"):
         limit = config.max_answer_tokens
         answer = await answer_from_newest(final, turns, tools, max_tokens=limit, parse=forced_box)
-    return SearchO1Answer(answer, passages_found(tools), len(turns), stopped, tuple(searches))
+    return SearchO1Answer(answer, passages_found(tools), len(turns), stop_reason, tuple(searches))
 
 
 def exit_reason(turn: Completion, query: str | None) -> str:
@@ -218,7 +218,7 @@ async def look_up(
         return Search(query, NOTHING_HELPFUL)
     prompt = documents_prompt(query, hits, reasoning, config)
     reply = await generate(prompt, "documents", config.max_result_tokens, (), path, tools, config)
-    return Search(query, refined(reply.text), tuple(hit.passage.id for hit in hits))
+    return Search(query, final_information(reply.text), tuple(hit.passage.id for hit in hits))
 
 
 async def generate(
@@ -260,14 +260,14 @@ def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: Se
     return template.render(
         {
             "sub_query": query,
-            "reasoning": outlined(reasoning),
+            "reasoning": outline_reasoning(reasoning),
             "nothing_helpful": NOTHING_HELPFUL,
             "passages": render_passages(documents, template, config.max_shown_words, goes_first="last"),
         }
     )
 
 
-def outlined(reasoning: str) -> str:
+def outline_reasoning(reasoning: str) -> str:
     r"""Number the lines of a reasoning and keep the first, the last four, and those with a query or a result.
 
     So does the released code for the reader of documents, which needs the thread and not every thought. "..."
@@ -307,7 +307,7 @@ def last_query(turn: str) -> str | None:
     return None if not tag else "" if "\n" in query else query
 
 
-def refined(reply: str) -> str:
+def final_information(reply: str) -> str:
     r"""Return what a reader of documents puts under its last "Final Information" header, in one paragraph.
 
     >>> refined("The first page says so.\n**Final Information**\nEmma is by\nJane Austen.")
@@ -318,7 +318,7 @@ def refined(reply: str) -> str:
     return content or NOTHING_HELPFUL
 
 
-def boxed(text: str) -> str:
+def last_box(text: str) -> str:
     r"""Return what the last non-empty ``\boxed{...}`` holds, "" if there is none.
 
     Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the
@@ -329,9 +329,9 @@ def boxed(text: str) -> str:
     """
     start = len(text)
     while (start := text.rfind(BOX, 0, start)) >= 0:
-        content = _closed(text[start + len(BOX) :])
-        if wrapped := _WRAPPED.fullmatch(content):
-            content = wrapped[1]
+        content = _up_to_closing_brace(text[start + len(BOX) :])
+        if match := _WRAPPED.fullmatch(content):
+            content = match[1]
         if content.strip():
             return content.strip()
     return ""
@@ -343,10 +343,10 @@ def forced_box(reply: str) -> str:
     >>> forced_box(r"\text{Issel}} is the river.")
     'Issel'
     """
-    return extract_answer(boxed(BOX + reply))
+    return extract_answer(last_box(BOX + reply))
 
 
-def _closed(text: str) -> str:
+def _up_to_closing_brace(text: str) -> str:
     """Return the text up to the brace that closes what was open before it."""
     depth = 1
     for place, character in enumerate(text):

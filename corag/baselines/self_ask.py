@@ -109,25 +109,27 @@ class SelfAskAnswer(Answer):
 async def self_ask(question: Question, tools: Tools, config: SelfAskConfig) -> SelfAskAnswer:
     """Answer one question with Self-Ask (paper, its variant with a search engine)."""
     follow_ups: list[FollowUp] = []
-    answer, stopped = "", ""
+    answer, stop_reason = "", ""
     final = partial(self_ask_prompt, question, config, FINAL)
     try:
-        while not stopped:
+        while not stop_reason:
             with tools.reserve(final(follow_ups), config.max_answer_tokens):
                 # 1. "Are follow up questions needed here:" The model asks one, or states the final answer.
                 turn = await next_turn(question, follow_ups, tools, config)
                 if turn.follow_up:
                     # 2. "Intermediate answer:" comes from the search engine.
-                    follow_ups.append(await answered(turn.follow_up, question, follow_ups, tools, config))
-                    stopped = "max_follow_ups" if len(follow_ups) == config.max_follow_ups else ""
+                    follow_ups.append(
+                        await answer_follow_up(turn.follow_up, question, follow_ups, tools, config)
+                    )
+                    stop_reason = "max_follow_ups" if len(follow_ups) == config.max_follow_ups else ""
                 else:
-                    answer, stopped = turn.answer, "answer" if turn.answer else "malformed"
+                    answer, stop_reason = turn.answer, "answer" if turn.answer else "malformed"
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
     if not answer:
         # 3. "So the final answer is:" The released code adds these words itself if the model has not.
         answer = await answer_from_newest(final, follow_ups, tools, max_tokens=config.max_answer_tokens)
-    return SelfAskAnswer(answer, passages_found(tools), len(follow_ups), stopped, tuple(follow_ups))
+    return SelfAskAnswer(answer, passages_found(tools), len(follow_ups), stop_reason, tuple(follow_ups))
 
 
 async def next_turn(
@@ -142,27 +144,27 @@ async def next_turn(
     return parse_turn(reply.text)
 
 
-async def answered(
+async def answer_follow_up(
     follow_up: str, question: Question, follow_ups: Sequence[FollowUp], tools: Tools, config: SelfAskConfig
 ) -> FollowUp:
     """Search and read; where that gives no answer, let the model go on with its own (released code)."""
     path, limit = f"hop {len(follow_ups) + 1}", config.max_intermediate_tokens
     hits = await tools.search(follow_up, k=config.k, path=path)
-    answer, refused = "", False
+    answer, is_refusal = "", False
     if hits:
         prompt = reading_prompt(follow_up, hits, config)
         reply = await tools.generate(prompt, role="intermediate", max_tokens=limit, path=path)
         answer = extract_answer(reply.text)
         refusal = normalize_answer(config.refusal)
         # A reader may refuse first and go on, or reason first and refuse in its last line.
-        refused = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
-    unaided = not answer or refused
-    if unaided:
+        is_refusal = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
+    needs_own_answer = not answer or is_refusal
+    if needs_own_answer:
         prompt = self_ask_prompt(question, config, f"{FOLLOW_UP} {follow_up}\n{INTERMEDIATE}", follow_ups)
         reply = await tools.generate(prompt, role="unaided", max_tokens=limit, stop=("\n",), path=path)
         answer = extract_answer(reply.text) or config.refusal
-    repeated = any(normalize_answer(follow_up) == normalize_answer(each.question) for each in follow_ups)
-    return FollowUp(follow_up, answer, tuple(hit.passage.id for hit in hits), unaided, repeated)
+    is_repeat = any(normalize_answer(follow_up) == normalize_answer(each.question) for each in follow_ups)
+    return FollowUp(follow_up, answer, tuple(hit.passage.id for hit in hits), needs_own_answer, is_repeat)
 
 
 # Prompts
@@ -175,8 +177,8 @@ def self_ask_prompt(
     template = config.template()
     items = [{"sub_query": hop.question, "sub_answer": hop.answer} for hop in follow_ups]
     # Whether follow-up questions are needed shows in whether one follows, so it is not asked for by itself.
-    needed = " No.\n" if cue == FINAL and not follow_ups else " Yes.\n" if cue or follow_ups else ""
-    transcript = [Segment(needed), *template.items("hop", items), Segment(cue)]
+    follow_up_cue = " No.\n" if cue == FINAL and not follow_ups else " Yes.\n" if cue or follow_ups else ""
+    transcript = [Segment(follow_up_cue), *template.items("hop", items), Segment(cue)]
     return template.render(
         {"query": question.text, "transcript": transcript, "demonstrations": config.examples()}
     )

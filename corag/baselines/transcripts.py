@@ -66,8 +66,8 @@ class TranscriptConfig(MethodConfig):
     def template(self) -> Template:
         """Load the transcript's prompt."""
         # Examples teach the form that the zero-shot prompt has to describe.
-        shipped = f"{self.SECTION}_few_shot" if self.demonstrations else self.SECTION
-        return load_prompt(shipped if self.prompt == "auto" else self.prompt, shipped, PROMPTS)
+        shipped_name = f"{self.SECTION}_few_shot" if self.demonstrations else self.SECTION
+        return load_prompt(shipped_name if self.prompt == "auto" else self.prompt, shipped_name, PROMPTS)
 
     def examples(self) -> list[Segment]:
         """Load the worked examples, as the prompt says."""

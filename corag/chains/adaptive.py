@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from corag.chains.config import CoRAGConfig
 from corag.chains.costs import affordable_chains, release_final_answer, reserve_for_scores
 from corag.chains.final_answer import Context
-from corag.chains.rank import Candidate, Outcome, combined, rank, score_all
+from corag.chains.rank import Candidate, Outcome, combine_scores, rank, score_all
 from corag.chains.strategies import sample_candidates
 from corag.core.text import normalize_answer
 from corag.core.tools import Tools
@@ -33,7 +33,7 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context) -> Outco
             with reserve_for_scores(count, context.costs, branch, config):
                 chains = await sample_candidates(numbers, branch, config)
             candidates += await score_all(chains, branch, config, context)
-            candidates = combined(candidates, config)  # votes are of all
+            candidates = combine_scores(candidates, config)  # votes are of all
     return rank(candidates)
 
 
@@ -47,10 +47,10 @@ def chains_to_decide(candidates: Sequence[Candidate], left: int, sure: float) ->
     counts.pop("", None)
     first, second = [*(count for _, count in counts.most_common(2)), 0, 0][:2]
 
-    def decided(more: int) -> bool:
+    def is_decided(more: int) -> bool:
         return majority(first + more, second) >= sure or first + more - second > left - more
 
-    return next((more for more in range(left) if decided(more)), left)
+    return next((more for more in range(left) if is_decided(more)), left)
 
 
 def majority(first: int, second: int) -> float:

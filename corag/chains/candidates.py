@@ -28,13 +28,13 @@ class ChainCandidates(Candidates):
         All of a run that measures or judges final answers; else the chosen one alone, whose answer is the
         run's. A draft is no final answer: passages may change it.
         """
-        chains, chosen = row.further.get("chains", ()), row.further.get("chosen", 0)
+        chains, best = row.further.get("chains", ()), row.further.get("chosen", 0)
         drafts = options.get("judged") == "draft" and not options.get("measure")
         answers = {
             chain["path"]: chain["answer"] for chain in chains if chain["answer"] is not None and not drafts
         }
         if chains:
-            answers[chains[chosen]["path"]] = row.text
+            answers[chains[best]["path"]] = row.text
         return tuple(
             CandidateAnswer(answers[chain["path"]], chain["path"], _read_scores(chain, options))
             for chain in chains
@@ -47,8 +47,8 @@ class ChainCandidates(Candidates):
 
     def note(self, options: Mapping[str, Any]) -> str:
         """A greedy chain may be better or worse than a sampled one, and is among any k as often as these."""
-        mixed = options.get("strategy") == "best_of_n" and options.get("first_chain_greedy")
-        return "one of the candidates is greedy, so @k mixes it with samples" if mixed else ""
+        mixes = options.get("strategy") == "best_of_n" and options.get("first_chain_greedy")
+        return "one of the candidates is greedy, so @k mixes it with samples" if mixes else ""
 
 
 def _read_scores(chain: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, float]:

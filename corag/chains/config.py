@@ -295,11 +295,11 @@ class CoRAGConfig(MethodConfig, section="corag"):
 
     def needs(self) -> Mapping[Ability, str]:
         """Return what ranking, the stop rule and samples ask of the model, and the ways out."""
-        needed: dict[Ability, str] = {}
+        abilities: dict[Ability, str] = {}
         if self.samples and self.temperature > 0:
-            needed[Ability.TEMPERATURE] = "choose --corag.strategy greedy"
+            abilities[Ability.TEMPERATURE] = "choose --corag.strategy greedy"
         if self.needs_probabilities:
-            needed[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
+            abilities[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
         ways = []
         if (self.strategy != "greedy" or self.measure) and self._need_scores(self.chain_signals):
             others = "refusals" if self.strategy == "tree" else "refusals or --corag.rank_by vote"
@@ -308,7 +308,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
             ways.append("--corag.stop check")
         if self._need_scores(self.measure):
             ways.append("--corag.measure refusals")
-        return needed | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
+        return abilities | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
 
     def taught_otherwise(self, training: Mapping[str, Any]) -> str:
         """Compare prompts, passages and stop rule with those of the chains that a model was taught."""

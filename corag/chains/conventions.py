@@ -115,8 +115,8 @@ def clean_sub_query(text: str, number: int = 0) -> str:
     ('Where is Oslo?', '1. FC Koln was founded when?')
     """
     for line in text.splitlines():
-        line = _unquoted(_LABEL.sub("", _unquoted(line.strip())))
-        line = _unquoted(line.removeprefix(f"{number}.").removeprefix(f"{number})").strip())
+        line = _strip_quotes(_LABEL.sub("", _strip_quotes(line.strip())))
+        line = _strip_quotes(line.removeprefix(f"{number}.").removeprefix(f"{number})").strip())
         if line:
             return line
     return ""
@@ -131,7 +131,7 @@ def reaches_end(text: str, number: int = 0) -> bool:
     return clean_sub_query(f"{text}...", number) != clean_sub_query(text, number)
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     around = len(text) >= 2 and text[0] == text[-1] == '"' and '"' not in text[1:-1]
     return text[1:-1].strip() if around else text
 

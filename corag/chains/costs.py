@@ -133,14 +133,14 @@ def score_cost(chain: Chain, hops: int, costs: Costs, tools: Tools, config: CoRA
     """
     if tools.left is None:
         return 0
-    added = hops * TOKENS_PER_HOP
+    hop_tokens = hops * TOKENS_PER_HOP
     total = 0
     for name in config.chain_signals:
         cost = SIGNALS[name].cost(chain, costs.hits, tools, config)
-        total += cost.tokens + cost.prompts * added
+        total += cost.tokens + cost.prompts * hop_tokens
     if config.judges_answers and config.judged == "draft":
         prompt = final_answer_prompt(tools.question.text, chain, (), config)
-        total += tools.cost(prompt, config.max_answer_tokens + 1) + added
+        total += tools.cost(prompt, config.max_answer_tokens + 1) + hop_tokens
     return total + (costs.final_answer if config.judges_answers and config.judged == "final" else 0)
 
 

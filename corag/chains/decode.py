@@ -141,8 +141,8 @@ def read_sub_queries(
     sub_queries = []
     for place in map(texts.index, conventions.fresh(texts, earlier)):
         reply = replies[place]
-        cut = reply.finish_reason == "length" and conventions.reaches_end(reply.text, number)
-        sub_queries.append(SubQuery(texts[place], cut, sum_log_probabilities(reply)))
+        is_cut = reply.finish_reason == "length" and conventions.reaches_end(reply.text, number)
+        sub_queries.append(SubQuery(texts[place], is_cut, sum_log_probabilities(reply)))
     return sub_queries, repeats
 
 
@@ -171,13 +171,13 @@ async def take_hop(
         logprobs=config.needs_probabilities,
         path=path,
     )
-    sub_answer, refused = config.conventions.read_sub_answer(reply.text, config.refusal)
+    sub_answer, is_refusal = config.conventions.read_sub_answer(reply.text, config.refusal)
     # A refusal is put down as its whole sentence, however much of it was written.
-    cut = not refused and reply.completions[0].finish_reason == "length"
+    is_cut = not is_refusal and reply.completions[0].finish_reason == "length"
     ids = tuple(hit.passage.id for hit in hits)
     query_part, answer_part = sub_query.log_probability, sum_log_probabilities(reply.completions[0])
     both = None if query_part is None or answer_part is None else query_part + answer_part
-    return chain.then(Hop(sub_query.text, sub_answer, refused, ids, sub_query.cut, cut), hits, both)
+    return chain.then(Hop(sub_query.text, sub_answer, is_refusal, ids, sub_query.cut, is_cut), hits, both)
 
 
 async def search_hop(

@@ -41,18 +41,22 @@ def excerpt(passage: Passage, query: str, most: int) -> Passage:
     spans = list(sentence_spans(passage.text))
     if len(spans) <= most:
         return passage
-    wanted = _stems(query) - _stems(passage.title)
-    shared = [len(wanted & _stems(passage.text[start:end])) for start, end in spans]
-    others = sorted(range(1, len(spans)), key=lambda place: -shared[place])
+    stems = _stems(query) - _stems(passage.title)
+    overlaps = [len(stems & _stems(passage.text[start:end])) for start, end in spans]
+    others = sorted(range(1, len(spans)), key=lambda place: -overlaps[place])
     return replace(passage, text=_join(passage.text, spans, sorted([0, *others[: most - 1]])))
 
 
 def _stems(text: str) -> set[str]:
     """Return the beginnings of a text's words, without those that are mostly grammar."""
-    unspaced = is_unspaced(text)
-    chunks = (text[start:end] for start, end in word_spans(text)) if unspaced else (text,)
+    is_script_unspaced = is_unspaced(text)
+    chunks = (text[start:end] for start, end in word_spans(text)) if is_script_unspaced else (text,)
     words = (word for chunk in chunks for word in _WORD.findall(chunk.casefold()))
-    return {word[:_LETTERS] for word in words if unspaced or len(word) >= _SHORTEST or not word.isalpha()}
+    return {
+        word[:_LETTERS]
+        for word in words
+        if is_script_unspaced or len(word) >= _SHORTEST or not word.isalpha()
+    }
 
 
 def _join(text: str, spans: Sequence[tuple[int, int]], places: Sequence[int]) -> str:

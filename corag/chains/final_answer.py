@@ -38,9 +38,9 @@ class Context:
         lists = list(chain.hits)
         if config.context != "chain":
             lists.insert(0, self.hits)
-        return top_passages(merged(lists, config) or self.hits, config.context_passages)
+        return top_passages(merge_hits(lists, config) or self.hits, config.context_passages)
 
-    def gathered(self, chain: Chain, config: CoRAGConfig) -> tuple[str, ...]:
+    def gather_ids(self, chain: Chain, config: CoRAGConfig) -> tuple[str, ...]:
         """Ids of all that was found: by the chain's searches, fused by reciprocal rank (paper, table 4).
 
         In turns the question's own search is the first of the lists. Without hops, it is all there is.
@@ -48,10 +48,10 @@ class Context:
         lists = list(chain.hits)
         if config.merge == "turns":
             lists.insert(0, self.hits)
-        return tuple(hit.passage.id for hit in merged(lists, config) or self.hits)
+        return tuple(hit.passage.id for hit in merge_hits(lists, config) or self.hits)
 
 
-def merged(lists: Sequence[Sequence[Hit]], config: CoRAGConfig) -> list[Hit]:
+def merge_hits(lists: Sequence[Sequence[Hit]], config: CoRAGConfig) -> list[Hit]:
     """Make one list of several searches', best first, as ``config.merge`` says."""
     return interleave(lists) if config.merge == "turns" else fuse(lists)
 
@@ -128,11 +128,11 @@ async def final_answer(
     If the budget is too small even without passages, the last sub-answer that is not a refusal has to do.
     With ``compare`` "rules" the model is not asked for what the sub-answers decide.
     """
-    if config.compare == "rules" and (decided := compare(tools.question.text, chain.hops)):
-        return FinalAnswer(decided.answer, tuple(evidence(chain, config)), comparison=decided)
-    left = None if tools.left is None else max(0, tools.left - tools.thinking_tokens)
+    if config.compare == "rules" and (comparison := compare(tools.question.text, chain.hops)):
+        return FinalAnswer(comparison.answer, tuple(evidence(chain, config)), comparison=comparison)
+    budget_left = None if tools.left is None else max(0, tools.left - tools.thinking_tokens)
     prompt, passages = final_prompt(
-        tools.question.text, chain, context, tools.count_tokens, config, left=left
+        tools.question.text, chain, context, tools.count_tokens, config, budget_left=budget_left
     )
     try:
         reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
@@ -151,18 +151,19 @@ def final_prompt(
     count: Callable[[str], int],
     config: CoRAGConfig,
     *,
-    left: int | None = None,
+    budget_left: int | None = None,
 ) -> tuple[Prompt, list[Passage]]:
     """Return the final prompt and the passages in it, best first: cut each, then as many as fit.
 
-    ``count``: of a text's tokens. ``left``: tokens left for prompt and answer, if they are limited. Whole
-    passages are left out, the worst first, until prompt and answer fit ``left`` and ``max_prompt_tokens``;
-    the released code takes the prompt's middle for the latter instead, and the passages within it.
+    ``count``: of a text's tokens. ``budget_left``: tokens left for prompt and answer, if they are limited.
+    Whole passages are left out, the worst first, until prompt and answer fit ``budget_left`` and
+    ``max_prompt_tokens``; the released code takes the prompt's middle for the latter instead, and the
+    passages within it.
     """
     passages = clip(context.passages(chain, config), count, config)
     conventions = config.conventions
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
-    limits = [each for each in (left, None if conventions.cuts_middle else window) if each is not None]
+    limits = [each for each in (budget_left, None if conventions.cuts_middle else window) if each is not None]
 
     def render(number: int) -> tuple[Prompt, Prompt]:
         """Return the prompt with the best so many passages, and the same once it is cut."""
@@ -172,8 +173,8 @@ def final_prompt(
     number = len(passages)
     if limits:  # without a limit no token is counted
 
-        def excess(dropped: int) -> int:
-            prompt = render(len(passages) - dropped)[1]
+        def excess(count_dropped: int) -> int:
+            prompt = render(len(passages) - count_dropped)[1]
             return token_bound(prompt, config.max_answer_tokens, count) - min(limits)
 
         number -= count_to_drop(excess, [count(passage.contents) for passage in reversed(passages)])

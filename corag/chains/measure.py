@@ -18,7 +18,7 @@ from corag.core.tools import Tools
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """What a candidate would have answered, and its signals: those that ranking had measured and the others.
 
     Each is in its own unit, and of the final answer. What is no finite number is left out.
@@ -30,16 +30,16 @@ class Measured:
 
 async def measure_all(
     outcome: Outcome, final: FinalAnswer, context: Context, tools: Tools, config: CoRAGConfig
-) -> dict[str, Measured]:
+) -> dict[str, Measurement]:
     """Measure the candidates that have ended, by path. ``final``: what the chosen one answered.
 
     States within a tree are no candidates: the chains that go on from them are.
     """
     winner = outcome.best
-    ended = [each for each in outcome.candidates if each is winner or each.chain.stopped]
+    candidates = [each for each in outcome.candidates if each is winner or each.chain.stopped]
     names = dict.fromkeys((*config.measure, *config.chain_signals))
 
-    async def one(candidate: Candidate, branch: Tools) -> Measured:
+    async def one(candidate: Candidate, branch: Tools) -> Measurement:
         chain, path = candidate.chain, candidate.path
         answer = final if candidate is winner else candidate.final
         if answer is None:
@@ -53,7 +53,7 @@ async def measure_all(
                 value = await measure_signal(name, chain, answer.text, branch, config, path)
                 if value is not None and math.isfinite(value):
                     signals[name] = value
-        return Measured(answer.text, signals)
+        return Measurement(answer.text, signals)
 
-    results = await tools.measuring().fan_out(ended, one)
-    return {each.path: measured for each, measured in zip(ended, results, strict=True)}
+    results = await tools.measuring().fan_out(candidates, one)
+    return {each.path: measurement for each, measurement in zip(candidates, results, strict=True)}

@@ -17,7 +17,7 @@ from corag.chains.chain import Chain, Hop
 from corag.chains.comparison import ComputedAnswer
 from corag.chains.config import CoRAGConfig
 from corag.chains.final_answer import Context, final_answer, retrieve_context
-from corag.chains.measure import Measured, measure_all
+from corag.chains.measure import Measurement, measure_all
 from corag.chains.rank import Candidate, Outcome
 from corag.chains.strategies import best_of_n, greedy
 from corag.chains.tree import tree_search
@@ -78,16 +78,16 @@ async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGA
     chain = outcome.best.chain
     final = outcome.best.final or await final_answer(chain, context, tools, config)
     # Not in the paper: what the other candidates would have answered, to see what choosing costs.
-    measured = await measure_all(outcome, final, context, tools, config) if config.measure else {}
+    measurements = await measure_all(outcome, final, context, tools, config) if config.measure else {}
     return CoRAGAnswer(
         text=final.text,
-        passage_ids=context.gathered(chain, config),
+        passage_ids=context.gather_ids(chain, config),
         steps=len(chain),
         stopped=chain.stopped if final.affordable else "budget",
         context_ids=tuple(passage.id for passage in final.passages),
         refusals=chain.refusals,
         repeats=chain.repeats,
-        chains=tuple(record(each, measured.get(each.path)) for each in outcome.candidates),
+        chains=tuple(record(each, measurements.get(each.path)) for each in outcome.candidates),
         chosen=outcome.chosen,
         comparison=final.comparison,
     )
@@ -108,10 +108,10 @@ async def decode_and_rank(tools: Tools, config: CoRAGConfig, context: Context) -
             return await adaptive(tools, config, context)
 
 
-def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecord:
+def record(candidate: Candidate, measurement: Measurement | None = None) -> ChainRecord:
     """Write a candidate for the trace: passages by id."""
     chain = candidate.chain
-    signals = measured.signals if measured else candidate.signals
+    signals = measurement.signals if measurement else candidate.signals
     return ChainRecord(
         candidate.path,
         chain.hops,
@@ -119,7 +119,7 @@ def record(candidate: Candidate, measured: Measured | None = None) -> ChainRecor
         candidate.value,
         chain.stopped,
         chain.repeats,
-        measured.answer if measured else candidate.answer,
+        measurement.answer if measurement else candidate.answer,
         {str(name): value for name, value in signals.items() if math.isfinite(value)},
     )
 

@@ -100,8 +100,8 @@ def sub_query_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
 def sub_answer_prompt(sub_query: str, passages: Sequence[Passage], config: ChainOptions) -> Prompt:
     """Ask for the sub-answer: P(A_i | Q_i, D_i). ``passages`` are best first."""
     template = config.prompt("sub_answer")
-    shown = excerpts(passages, sub_query, config.prune)
-    segments = passage_segments(shown, template, best_last=not config.conventions.hops_best_first)
+    passages = excerpts(passages, sub_query, config.prune)
+    segments = passage_segments(passages, template, best_last=not config.conventions.hops_best_first)
     return template.render({"sub_query": sub_query, "passages": segments, "refusal": config.refusal})
 
 
@@ -110,8 +110,8 @@ def final_answer_prompt(
 ) -> Prompt:
     """Ask for the answer: P(A | Q, Q_1:L, A_1:L, D). ``passages`` are best first."""
     template = config.prompt("final_answer")
-    shown = excerpts(passages, _all_asked(query, chain), config.prune)
-    segments = passage_segments(shown, template, best_last=config.context_order == "best_last")
+    passages = excerpts(passages, _all_asked(query, chain), config.prune)
+    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": segments})
 
@@ -132,8 +132,8 @@ def verify_prompt(
     The answer stands last, so that a chain's answers share the rest.
     """
     template = config.prompt("verify")
-    shown = excerpts(passages, _all_asked(query, chain), config.prune)
-    segments = passage_segments(shown, template, best_last=config.context_order == "best_last")
+    passages = excerpts(passages, _all_asked(query, chain), config.prune)
+    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render(
         {"query": query, "task": config.task, "hops": hops, "passages": segments, "answer": answer}

@@ -1,6 +1,6 @@
 """Which chain is best: the scores of chains, at test time and for training, and their ranking.
 
-Chains are measured by signals (:mod:`corag.chains.signals`); ``combined`` makes scores of them.
+Chains are measured by signals (:mod:`corag.chains.signals`); ``combine_scores`` makes scores of them.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Outcome:
 
 async def score(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, context: Context) -> Candidate:
     """Score a chain by itself as ``rank_by`` says."""
-    return combined([await measure(chain, path, tools, config, context)], config)[0]
+    return combine_scores([await measure(chain, path, tools, config, context)], config)[0]
 
 
 async def score_all(
     candidates: Sequence[Candidate], tools: Tools, config: CoRAGConfig, context: Context
 ) -> list[Candidate]:
     """Score chains at the same time; votes are counted among them."""
-    measured = await tools.fan_out(
+    measurements = await tools.fan_out(
         candidates, lambda each, branch: measure(each.chain, each.path, branch, config, context)
     )
-    return combined(measured, config)
+    return combine_scores(measurements, config)
 
 
 def rank(candidates: Sequence[Candidate]) -> Outcome:
@@ -112,7 +112,7 @@ async def measure_signal(
     return await signal.measure(chain, answer, tools, config, path)
 
 
-def combined(candidates: Sequence[Candidate], config: CoRAGConfig) -> list[Candidate]:
+def combine_scores(candidates: Sequence[Candidate], config: CoRAGConfig) -> list[Candidate]:
     """Return the candidates with their scores, of what was measured: lower is better."""
     if "vote" in config.signals:
         answers = [each.answer or "" for each in candidates]

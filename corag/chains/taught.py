@@ -67,9 +67,9 @@ class Taught:
             return  # no chain is asked for
         for name in _SHOWN:
             values = [options[name] for options in self.options if name in options]
-            asked = getattr(config, name)
-            if values and asked not in values:
-                yield name, values[-1], asked
+            value = getattr(config, name)
+            if values and value not in values:
+                yield name, values[-1], value
         for place, name in enumerate(_PROMPTS):
             identity = config.prompt(name).identity
             if all(identity not in prompts for prompts in self.prompts):
@@ -90,20 +90,20 @@ class Taught:
         """Whether it is certain that it was not."""
         return bool(self.tasks) and not self.teaches_stopping and not self.further
 
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         """Return the options of the command line that ask as it was taught."""
         from corag.chains.config import CoRAGConfig
 
         names = (*_SHOWN, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
         record = self.options[-1]
-        words = option_words("corag", CoRAGConfig, record, names)
+        words = option_arguments("corag", CoRAGConfig, record, names)
         if self.teaches_stopping:
             return [*words, "--corag.stop", "learned"]
         by_preset = CoRAGConfig.PRESETS.get(record.get("preset", ""), {}).get("stop")
         return words + (["--corag.stop", "length"] if self.lacks_stopping and by_preset == "learned" else [])
 
 
-def option_words(
+def option_arguments(
     section: str, kind: Callable[..., Any], record: Mapping[str, Any], names: Iterable[str]
 ) -> list[str]:
     """Return a method's options as words of the command line: its preset, and what differs from that.
@@ -129,11 +129,11 @@ def option_words(
 
 def taught_otherwise(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
     """Return the second half of a sentence on how what was taught differs from what is asked, or ""."""
-    taught = Taught.read(settings)
-    different = list(taught.differences(config)) if taught else []
-    if taught is None or not different:
+    teaching = Taught.read(settings)
+    different = list(teaching.differences(config)) if teaching else []
+    if teaching is None or not different:
         return ""
     before = ", ".join(f"{name} {value}" for name, value, _ in different)
     now = ", ".join(f"{name} {value}" for name, _, value in different)
-    as_trained = join(taught.words())
+    as_trained = join(teaching.arguments())
     return f"was trained for corag with {before}, but is asked with {now}: {as_trained} asks as trained"

@@ -33,29 +33,29 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context) -> Ou
     """
     tree = Tree(config, context)
     beam = [Candidate(Chain(), "tree")]
-    valued: list[Candidate] = []
+    valued_states: list[Candidate] = []
     for depth in range(1, config.max_hops + 1):
-        unfinished = [state for state in beam if not state.chain.stopped]
-        plan, share = plan_depth(depth, len(unfinished), context.costs, tools, config)
+        open_states = [state for state in beam if not state.chain.stopped]
+        plan, share = plan_depth(depth, len(open_states), context.costs, tools, config)
         if plan is None:
             break
         # Expand: the states do not see each other's rollouts, so none depends on which is ready first.
         before = tools.spent.total
-        expansions = await tools.fan_out(unfinished, partial(tree.expand, plan=plan), budget=share)
+        expansions = await tools.fan_out(open_states, partial(tree.expand, plan=plan), budget=share)
         if not config.conventions.values_all and sum(len(each.children) for each in expansions) > config.beam:
             rest = None if share is None else max(1, share - tools.spent.total + before)
             expansions = await tools.fan_out(expansions, partial(tree.value, plan=plan), budget=rest)
         children = [child for expansion in expansions for child in tree.keep(expansion)]
-        valued += children
+        valued_states += children
         # Prune: ended states compete with the children; those without children have ended now.
-        finished = [state for state in beam if state.chain.stopped]
-        finished += [
-            ended(state, expansion)
-            for state, expansion in zip(unfinished, expansions, strict=True)
+        ended_states = [state for state in beam if state.chain.stopped]
+        ended_states += [
+            end_state(state, expansion)
+            for state, expansion in zip(open_states, expansions, strict=True)
             if not expansion.children
         ]
         # Sorting is stable: of equals the earlier one stays.
-        beam = sorted([*finished, *children], key=value_or_worst)[: config.beam]
+        beam = sorted([*ended_states, *children], key=value_or_worst)[: config.beam]
         if all(state.chain.stopped for state in beam):
             break
     best = beam[0]
@@ -63,11 +63,11 @@ async def tree_search(tools: Tools, config: CoRAGConfig, context: Context) -> Ou
         chain, path = replace(best.chain, stopped=""), f"{best.path}/greedy"
         chain = await decode_chain(chain, config.max_hops, tools, config, temperature=0, path=path)
         best = Candidate(chain, path)
-    states = [state for state in valued if state.path != best.path]
+    states = [state for state in valued_states if state.path != best.path]
     return Outcome((*states, best), len(states))
 
 
-def ended(state: Candidate, expansion: Expansion) -> Candidate:
+def end_state(state: Candidate, expansion: Expansion) -> Candidate:
     """Return a state that has no children as one that has ended."""
     repeats = state.chain.repeats + expansion.repeats
     return replace(state, chain=replace(state.chain, stopped=expansion.stopped, repeats=repeats))
@@ -150,11 +150,11 @@ class Tree:
     def keep(self, expansion: Expansion) -> list[Candidate]:
         """Remember the rollouts and scores of an expansion for the next depth; return the children."""
         for child in expansion.children:
-            self._add(rollout.chain for rollout in child.rollouts)
+            self._add_rollouts(rollout.chain for rollout in child.rollouts)
             self._scores |= {rollout.chain.sub_queries: rollout.score for rollout in child.rollouts}
         return [child.candidate for child in expansion.children]
 
-    def _add(self, chains: Iterable[Chain]) -> None:
+    def _add_rollouts(self, chains: Iterable[Chain]) -> None:
         for chain in chains:
             self._rollouts.setdefault(chain.sub_queries, chain)
 
@@ -172,13 +172,13 @@ class Tree:
             earlier += state.chain.sub_queries
         for attempt in range(plan.tries):
             path = f"{state.path}/retry {attempt}" if attempt else state.path
-            sampled, again = await sample_sub_queries(
+            samples, again = await sample_sub_queries(
                 state.chain, plan.conventions.count_samples(missing), tools, plan,
                 temperature=plan.temperature, path=path, may_repeat=plan.conventions.repeats_in_children,
             )  # fmt: skip
             repeats += again
-            unasked = plan.conventions.fresh((each.text for each in sampled), earlier)[:missing]
-            new = [each for each in sampled if each.text in unasked]
+            fresh_texts = plan.conventions.fresh((each.text for each in samples), earlier)[:missing]
+            new = [each for each in samples if each.text in fresh_texts]
             if new or ready:
                 return ready, new, repeats
         return [], [], repeats
@@ -211,7 +211,10 @@ class Tree:
         else:
             earlier = self._longer(chain) if plan.reuse else []
             # An earlier rollout that ran out of tokens may go on: now there are some.
-            earlier = [replace(made, stopped="") if made.stopped == "budget" else made for made in earlier]
+            earlier = [
+                replace(rollout, stopped="") if rollout.stopped == "budget" else rollout
+                for rollout in earlier
+            ]
             starts = (earlier + [chain] * plan.rollouts)[: plan.rollouts]
 
         async def roll_out(start: tuple[int, Chain], branch: Tools) -> Chain:
@@ -238,6 +241,6 @@ class Tree:
         for each in rollouts:
             if self._scores.get(each.chain.sub_queries) is None:  # new, or not affordable before
                 new.setdefault(each.chain.sub_queries, each)
-        scored = await score_all(list(new.values()), tools, self._config, self._context)
-        scores = self._scores | {each.chain.sub_queries: each.score for each in scored}
+        candidates = await score_all(list(new.values()), tools, self._config, self._context)
+        scores = self._scores | {each.chain.sub_queries: each.score for each in candidates}
         return [replace(each, score=scores[each.chain.sub_queries]) for each in rollouts]

@@ -63,8 +63,8 @@ def read_shapes(adapter: str) -> dict[str, Any]:
             with safe_open(folder / WEIGHTS, "pt") as file:
                 shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
         elif (folder / PICKLED).is_file():
-            pickled = torch.load(folder / PICKLED, map_location="meta", weights_only=True)
-            shapes = {name: weight.shape for name, weight in pickled.items()}
+            weights = torch.load(folder / PICKLED, map_location="meta", weights_only=True)
+            shapes = {name: weight.shape for name, weight in weights.items()}
         else:
             raise ConfigError(
                 f"the adapter '{adapter}' has no weights (no {WEIGHTS}): copy or fetch its files again."
@@ -96,12 +96,12 @@ def _put_on(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[str
     try:
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")  # of the base model's name
-            adapted = get_peft_model(model, PeftConfig.from_pretrained(adapter))
-            wanted = get_peft_model_state_dict(adapted)
+            peft_model = get_peft_model(model, PeftConfig.from_pretrained(adapter))
+            expected_weights = get_peft_model_state_dict(peft_model)
             try:
-                result = set_peft_model_state_dict(adapted, weights)
+                result = set_peft_model_state_dict(peft_model, weights)
             except (RuntimeError, KeyError):  # of another shape, or of a part that is trained whole
-                return _compare(weights, wanted)
+                return _compare(weights, expected_weights)
     except (ValueError, TypeError) as error:  # no layer has such a name, or the configuration is damaged
         raise ConfigError(
             f"0 of the {len(weights)} weights of the adapter '{adapter}' fit the model: {error}"
@@ -114,12 +114,14 @@ def _put_on(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[str
     return foreign, missing
 
 
-def _compare(weights: dict[str, Any], wanted: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _compare(weights: dict[str, Any], expected_weights: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return what of an adapter has another name or shape than is wanted, and what is wanted in vain."""
     foreign = [
-        name for name, each in weights.items() if name not in wanted or wanted[name].shape != each.shape
+        name
+        for name, each in weights.items()
+        if name not in expected_weights or expected_weights[name].shape != each.shape
     ]
-    return foreign, [name for name in wanted if name not in weights]
+    return foreign, [name for name in expected_weights if name not in weights]
 
 
 def _some(names: list[str]) -> str:

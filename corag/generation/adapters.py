@@ -226,9 +226,9 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     logging.disable_progress_bar()
     with reading_weights(f"the model in '{folder}'"):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    merged = with_adapter(model, adapter).merge_and_unload()
-    name_ends(merged, Renderer.load(folder).stop_ids)
-    merged.to(getattr(torch, dtype)).save_pretrained(out)
+    merged_model = with_adapter(model, adapter).merge_and_unload()
+    name_ends(merged_model, Renderer.load(folder).stop_ids)
+    merged_model.to(getattr(torch, dtype)).save_pretrained(out)
     load_tokenizer(folder).save_pretrained(out)
 
 

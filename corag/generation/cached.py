@@ -34,7 +34,7 @@ class CachedGenerator:
         """
         self._inner = inner
         self._greedy: RequestCache[bytes, Generation] = RequestCache(capacity)
-        self._sampled: RequestCache[bytes, Generation] = RequestCache(capacity)
+        self._samples: RequestCache[bytes, Generation] = RequestCache(capacity)
         self._scores: RequestCache[bytes, Score] = RequestCache(capacity)
 
     @property
@@ -85,26 +85,26 @@ class CachedGenerator:
         # A greedy request's seed, and what says only when and where it is computed, make no other request of
         # it.
         same = replace(request, sampling=replace(request.sampling, seed=seed), priority=0, affinity="")
-        key, cache = _digest(same), self._greedy if greedy else self._sampled
-        reply, remembered = await cache.fetch(key, lambda: self._inner.generate(request))
-        if not remembered:
+        key, cache = _digest(same), self._greedy if greedy else self._samples
+        reply, from_cache = await cache.fetch(key, lambda: self._inner.generate(request))
+        if not from_cache:
             return reply
         return replace(reply, usage=reply.usage.remembered(), thinking=reply.thinking.remembered())
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, from the cache if it was asked for before."""
         key = _digest(replace(request, priority=0, affinity=""))
-        score, remembered = await self._scores.fetch(key, lambda: self._inner.score(request))
-        return replace(score, usage=score.usage.remembered()) if remembered else score
+        score, from_cache = await self._scores.fetch(key, lambda: self._inner.score(request))
+        return replace(score, usage=score.usage.remembered()) if from_cache else score
 
     def forget(self) -> None:
         """Forget all replies: another model may have taken the place of the one that gave them."""
-        for cache in (self._greedy, self._sampled, self._scores):
+        for cache in (self._greedy, self._samples, self._scores):
             cache.forget()
 
     async def close(self) -> None:
         """Cancel what is in flight and close the inner generator."""
-        for cache in (self._greedy, self._sampled, self._scores):
+        for cache in (self._greedy, self._samples, self._scores):
             cache.cancel()
         await self._inner.close()
 

@@ -45,7 +45,7 @@ class ChatTemplate:
         The latter if it was given one.
         """
         try:
-            self._filled([USER], reply=True)
+            self._fill([USER], reply=True)
         except RequestRefusedError as error:
             raise ConfigError(str(error)) from None
         if "date" in self._arguments and not self.prints_day:
@@ -62,12 +62,12 @@ class ChatTemplate:
 
         Raises :class:`RequestRefusedError` if the template refuses the conversation, or fails.
         """
-        return self._filled(self.turns(turns), reply=reply)
+        return self._fill(self.turns(turns), reply=reply)
 
     def turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         """Return a conversation as the template is given it, see :meth:`fill`."""
         if turns[0]["role"] == "system":
-            return turns if self.takes_system else _merged(turns)
+            return turns if self.takes_system else _merge_system_turn(turns)
         return [{"role": "system", "content": ""}, *turns] if self.replaced_tokens else turns
 
     @cached_property
@@ -88,8 +88,8 @@ class ChatTemplate:
         without = self._try([{"role": "system", "content": ""}, USER]) if self.takes_system else None
         if own is None or without is None:
             return 0
-        spared = len(self._ids(own)) - len(self._ids(without))
-        return spared if spared > LONG_ADDITION else 0
+        excess = len(self._ids(own)) - len(self._ids(without))
+        return excess if excess > LONG_ADDITION else 0
 
     @cached_property
     def end_token(self) -> int | None:
@@ -117,9 +117,9 @@ class ChatTemplate:
     @cached_property
     def blank_before_reply(self) -> str:
         """The white space that the template writes between what asks for a reply and the reply."""
-        asking, answered = self._try([USER]) or "", self._try(ANSWERED, reply=False) or ""
-        between = answered.removeprefix(asking).partition(REPLY)[0]
-        return between if answered.startswith(asking) and between.isspace() else ""
+        request, dialogue = self._try([USER]) or "", self._try(ANSWERED, reply=False) or ""
+        between = dialogue.removeprefix(request).partition(REPLY)[0]
+        return between if dialogue.startswith(request) and between.isspace() else ""
 
     @cached_property
     def prints_day(self) -> bool:
@@ -130,12 +130,12 @@ class ChatTemplate:
     @cached_property
     def day(self) -> datetime.date:
         """The day that the template is told: the argument "date", else :data:`DAY`."""
-        given = self._arguments.get("date", DAY)
+        value = self._arguments.get("date", DAY)
         try:
-            return given if isinstance(given, datetime.date) else datetime.date.fromisoformat(str(given))
+            return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value))
         except ValueError:
             raise ConfigError(
-                f"the chat template's argument date is '{given}': write a day such as {DAY.isoformat()}."
+                f"the chat template's argument date is '{value}': write a day such as {DAY.isoformat()}."
             ) from None
 
     @property
@@ -193,11 +193,11 @@ class ChatTemplate:
     ) -> str | None:
         """Return a conversation as text, None if the template refuses it."""
         try:
-            return self._filled(turns, reply=reply, day=day)
+            return self._fill(turns, reply=reply, day=day)
         except RequestRefusedError:
             return None
 
-    def _filled(self, turns: Sequence[Turn], *, reply: bool, day: datetime.date | None = None) -> str:
+    def _fill(self, turns: Sequence[Turn], *, reply: bool, day: datetime.date | None = None) -> str:
         import jinja2
 
         arguments = self.arguments
@@ -227,7 +227,7 @@ class ChatTemplate:
             ) from None
 
 
-def _merged(turns: Sequence[Turn]) -> list[Turn]:
+def _merge_system_turn(turns: Sequence[Turn]) -> list[Turn]:
     """Return a conversation with its system turn's text before that of the first user turn."""
     system, *rest = turns
     for place, turn in enumerate(rest):

@@ -112,12 +112,12 @@ class ModelConfig(Options, section="model", call="open_model"):
     @property
     def engine_kind(self) -> Engine:
         """The engine that the back end names; vLLM if that was left open."""
-        return ENGINES[self.settled().backend]
+        return ENGINES[self.with_engine().backend]
 
     @property
     def tokenizer_name(self) -> str:
         """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
-        if self.settled().backend == "python":
+        if self.with_engine().backend == "python":
             return ""
         return self.tokenizer if self.engine_kind.takes_tokenizer else self.name
 
@@ -126,7 +126,7 @@ class ModelConfig(Options, section="model", call="open_model"):
         """What becomes of the model's thoughts, and what its chat template is told."""
         return ThinkingOptions(self.thinking, self.template_args)
 
-    def settled(self) -> ModelConfig:
+    def with_engine(self) -> ModelConfig:
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
         if self.backend != "auto":
             return self

@@ -214,12 +214,12 @@ def _choose(samples: Sequence[Sample], logits: torch.Tensor) -> torch.Tensor:
         return torch.tensor(values, device=logits.device, dtype=torch.float32)[:, None]
 
     heat = column([settings[row].temperature for row in warm])
-    ordered, ids = (logits[warm] / heat).sort(-1, descending=True)
-    rank = torch.arange(ordered.shape[1], device=logits.device)
-    ordered = ordered.masked_fill(
-        rank >= column([settings[row].top_k or ordered.shape[1] for row in warm]), -torch.inf
+    sorted_logits, ids = (logits[warm] / heat).sort(-1, descending=True)
+    rank = torch.arange(sorted_logits.shape[1], device=logits.device)
+    sorted_logits = sorted_logits.masked_fill(
+        rank >= column([settings[row].top_k or sorted_logits.shape[1] for row in warm]), -torch.inf
     )
-    probs = ordered.softmax(-1)
+    probs = sorted_logits.softmax(-1)
     probs = probs.masked_fill(probs.cumsum(-1) - probs >= column([settings[row].top_p for row in warm]), 0)
     # One uniform number per sequence, from its own seed, inverts the cumulative distribution: the batch
     # around it has no say.
@@ -264,8 +264,8 @@ def _stops(sample: Sample, renderer: Renderer) -> bool:
 
 def _completion(sample: Sample, renderer: Renderer, stop_ids: frozenset[int]) -> Completion:
     sampling = sample.job.sampling
-    ended = sample.token_ids[-1] in stop_ids  # by a token that is no part of the text
-    ids = sample.token_ids[:-1] if ended else sample.token_ids
+    has_end_token = sample.token_ids[-1] in stop_ids  # by a token that is no part of the text
+    ids = sample.token_ids[:-1] if has_end_token else sample.token_ids
     text = renderer.continuation(sample.job.before, ids, special=sampling.special_tokens)
     stops = [at for stop in sampling.stop if (at := text.find(stop)) >= 0]
     completion = Completion(

@@ -53,8 +53,8 @@ class Windows:
             longest = int(config.get_text_config().max_position_embeddings)
             return cls(min(max_context or longest, longest))
         if getattr(config, "relative_attention_num_buckets", None):  # T5: positions without an end
-            trained = int(getattr(config, "n_positions", None) or _TRAINED_ON)
-            window = max_context or trained
+            training_window = int(getattr(config, "n_positions", None) or _TRAINED_ON)
+            window = max_context or training_window
             about = (
                 ""
                 if max_context
@@ -107,11 +107,11 @@ def score_apart(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[fl
     import torch
 
     with torch.inference_mode():
-        encoded, mask = _encode(model, [job.ids for job in jobs], pad)
+        encoding, mask = _encode(model, [job.ids for job in jobs], pad)
         begin = _start_token(model)
         targets, _ = _right_padded([(begin, *job.target[:-1]) for job in jobs], pad, model.device)
         logits = model(
-            encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=targets, use_cache=False
+            encoder_outputs=encoding, attention_mask=mask, decoder_input_ids=targets, use_cache=False
         ).logits
         scores = []
         for row, job in zip(logits, jobs, strict=True):
@@ -131,17 +131,17 @@ def generate_apart(
 
     samples = samples_of(jobs)
     with torch.inference_mode():
-        encoded, mask = _encode(model, [job.ids for job in jobs], pad)
+        encoding, mask = _encode(model, [job.ids for job in jobs], pad)
         rows = torch.tensor(
             [row for row, job in enumerate(jobs) for _ in range(job.sampling.n)], device=model.device
         )
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         tokens = rows.new_full((len(samples),), _start_token(model))
-        encoded.last_hidden_state = encoded.last_hidden_state[rows]
+        encoding.last_hidden_state = encoding.last_hidden_state[rows]
         mask, active = mask[rows], samples
         while True:
             logits = model(
-                encoder_outputs=encoded,
+                encoder_outputs=encoding,
                 attention_mask=mask,
                 decoder_input_ids=tokens[:, None],
                 past_key_values=cache,
@@ -154,7 +154,7 @@ def generate_apart(
             if len(alive) < len(active):
                 rows = torch.tensor(alive, device=model.device)
                 cache.reorder_cache(rows)
-                encoded.last_hidden_state = encoded.last_hidden_state[rows]
+                encoding.last_hidden_state = encoding.last_hidden_state[rows]
                 mask, tokens, active = mask[rows], tokens[rows], [active[row] for row in alive]
     return completions_of(samples, renderer, stop_ids)
 

@@ -73,18 +73,18 @@ def refuse_held(arguments: Mapping[str, Any]) -> None:
             raise ConfigError(f"--model.engine has '{name}', which is not free: {reason}.")
 
 
-def refuse_unknown(arguments: Mapping[str, Any], known: Collection[str]) -> None:
+def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None:
     """Raise :class:`ConfigError` for an argument that is none of the engine's, with the nearest name.
 
-    ``known``: the names that the installed vLLM has.
+    ``names``: those that the installed vLLM has.
     """
     for name in arguments:
-        if name in known and not name.startswith("_"):
+        if name in names and not name.startswith("_"):
             continue
-        free = [each for each in known if not each.startswith("_") and each not in _HELD]
+        free = [each for each in names if not each.startswith("_") and each not in _HELD]
         near = get_close_matches(name, free, n=1)
-        meant = f"did you mean '{near[0]}'?" if near else "`vllm serve --help` lists them, with hyphens."
-        raise ConfigError(f"--model.engine has '{name}', but vLLM's engine has no such argument: {meant}")
+        advice = f"did you mean '{near[0]}'?" if near else "`vllm serve --help` lists them, with hyphens."
+        raise ConfigError(f"--model.engine has '{name}', but vLLM's engine has no such argument: {advice}")
 
 
 def identity(arguments: Mapping[str, Any]) -> str:
@@ -93,8 +93,8 @@ def identity(arguments: Mapping[str, Any]) -> str:
     >>> identity({"quantization": "fp8", "max_num_batched_tokens": 8192})
     ':engine={"quantization": "fp8"}'
     """
-    chosen = {name: value for name, value in sorted(arguments.items()) if name not in _SPEED}
-    return f":engine={json.dumps(chosen, sort_keys=True, default=str)}" if chosen else ""
+    settings = {name: value for name, value in sorted(arguments.items()) if name not in _SPEED}
+    return f":engine={json.dumps(settings, sort_keys=True, default=str)}" if settings else ""
 
 
 def with_exact_head(arguments: Mapping[str, Any], *, quantized: bool) -> dict[str, Any]:

@@ -16,10 +16,10 @@ BYTES_PER_TOKEN = 4
 
 def _end_of(message: Message, text: str) -> Message:
     """Return a turn of which only the end is left, ``text``, with what of its wording is in there."""
-    gone = len(message.text) - len(text)
-    kept = ((max(start - gone, 0), end - gone) for start, end in message.wording if end > gone)
+    offset = len(message.text) - len(text)
+    spans = ((max(start - offset, 0), end - offset) for start, end in message.wording if end > offset)
     # Some tokenizers write a text anew when they decode it: then it is not known where the wording is.
-    wording = tuple(kept) if message.text.endswith(text) else ()
+    wording = tuple(spans) if message.text.endswith(text) else ()
     return Message(message.role, (Segment(text, wording=wording),))
 
 
@@ -70,21 +70,23 @@ def fit(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, Short
             "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
             "fewer tokens, or choose a larger max_context."
         )
-    kept, gone = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
-    kept, cut = _cut(kept, room, counter)
-    if not counter.size(kept):
+    shorter, dropped_segments = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
+    shorter, count_cut = _cut_front(shorter, room, counter)
+    if not counter.size(shorter):
         raise RequestRefusedError(
             f"nothing of the prompt is left in a window with room for {room} prompt tokens."
         )
-    return kept, Shortening(tuple(sorted(Counter(segment.kind for segment in gone).items())), cut)
+    return shorter, Shortening(
+        tuple(sorted(Counter(segment.kind for segment in dropped_segments).items())), count_cut
+    )
 
 
-def _cut(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, int]:
+def _cut_front(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, int]:
     """Take tokens from the front of the longest message until the prompt has ``room`` at most.
 
     Return the prompt and how many went.
     """
-    cut = 0
+    count_cut = 0
     while (excess := counter.size(prompt) - room) > 0:
         lengths = [counter.count(message.text) for message in prompt.messages]
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
@@ -94,10 +96,10 @@ def _cut(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, int]
                 "template and the reply's beginning: choose a larger max_context or ask for fewer "
                 "tokens."
             )
-        taken = min(excess, lengths[longest])
+        count = min(excess, lengths[longest])
         messages = list(prompt.messages)
-        text = counter.without_first(messages[longest].text, taken)
+        text = counter.without_first(messages[longest].text, count)
         messages[longest] = _end_of(messages[longest], text)
         prompt = dataclasses.replace(prompt, messages=tuple(messages))
-        cut += taken
-    return prompt, cut
+        count_cut += count
+    return prompt, count_cut

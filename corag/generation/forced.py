@@ -69,16 +69,16 @@ class _ForcedDecoding:
             return
         for row in batch_update.removed:
             self._rows.pop(row, None)
-        for row, params, _, generated in batch_update.added:
+        for row, params, _, reply_ids in batch_update.added:
             self._rows.pop(row, None)
             if target := _target(params):
-                self._rows[row] = (target, generated)
+                self._rows[row] = (target, reply_ids)
         for source, goal, direction in batch_update.moved:
-            moving, displaced = self._rows.pop(source, None), self._rows.pop(goal, None)
-            if moving is not None:
-                self._rows[goal] = moving
-            if displaced is not None and direction.name == "SWAP":
-                self._rows[source] = displaced
+            moved_row, other = self._rows.pop(source, None), self._rows.pop(goal, None)
+            if moved_row is not None:
+                self._rows[goal] = moved_row
+            if other is not None and direction.name == "SWAP":
+                self._rows[source] = other
 
     # Model runner V2: a request keeps its slot, and each step says which slot each row of the batch belongs
     # to.
@@ -96,16 +96,16 @@ class _ForcedDecoding:
         ``logits``: float32 [rows, vocabulary], changed in place.
         """
         if ctx is None:
-            forced = self._next_by_row()
+            token_by_row = self._next_by_row()
         elif self._drafts or logits.shape[0] != len(ctx.idx_mapping_np):
-            forced = self._next_by_draft_row(ctx)
+            token_by_row = self._next_by_draft_row(ctx)
         else:
-            forced = self._next_by_slot(ctx)
+            token_by_row = self._next_by_slot(ctx)
         # A token outside the vocabulary must not take the engine down: the request's own reply shows that it
         # was not forced.
-        forced = {row: token for row, token in forced.items() if token < logits.shape[-1]}
-        if forced:
-            logits[list(forced), list(forced.values())] = float("inf")
+        token_by_row = {row: token for row, token in token_by_row.items() if token < logits.shape[-1]}
+        if token_by_row:
+            logits[list(token_by_row), list(token_by_row.values())] = float("inf")
         return logits
 
     def _next_by_row(self) -> dict[int, int]:
@@ -118,30 +118,30 @@ class _ForcedDecoding:
         }
 
     def _next_by_slot(self, ctx: Any) -> dict[int, int]:
-        forced: dict[int, int] = {}
+        token_by_row: dict[int, int] = {}
         for row, slot in enumerate(ctx.idx_mapping_np.tolist() if self._slots else []):
             if (target := self._slots.get(slot)) is None:
                 continue
             # Negative while a long prompt is still being read in chunks: what is sampled then is thrown away.
             position = int(ctx.seq_lens_upper_bound_np[row]) - int(self._state.prompt_len.np[slot])
             if 0 <= position < len(target):
-                forced[row] = target[position]
-        return forced
+                token_by_row[row] = target[position]
+        return token_by_row
 
     def _next_by_draft_row(self, ctx: Any) -> dict[int, int]:
         # Each row is forced to the token of its own place, so a draft is accepted where it is that token, and
         # else replaced by it. The two copies from the device are made only where something is forced.
-        forced: dict[int, int] = {}
+        token_by_row: dict[int, int] = {}
         if not any(slot in self._slots for slot in ctx.idx_mapping_np.tolist()):
-            return forced
+            return token_by_row
         pairs = zip(ctx.expanded_idx_mapping.tolist(), ctx.pos.tolist(), strict=True)
         for row, (slot, position) in enumerate(pairs):
             if (target := self._slots.get(slot)) is None:
                 continue
             place = position + 1 - int(self._state.prompt_len.np[slot])
             if 0 <= place < len(target):
-                forced[row] = target[place]
-        return forced
+                token_by_row[row] = target[place]
+        return token_by_row
 
 
 def forced_sampling(target: list[int], *, replay: bool) -> dict[str, Any]:

@@ -24,17 +24,17 @@ def agree(free: float | None) -> None:
     _agreed[:] = [] if free is None else [free]
 
 
-def choose_share(wanted: float, gpus: int) -> tuple[float, str]:
+def choose_share(requested_share: float, gpus: int) -> tuple[float, str]:
     """Return the share that vLLM may take of each GPU's memory, and a line if it is less than usual, else "".
 
     vLLM does not start where less is free than it may take.
 
     Args:
-        wanted: the share that was asked for, which is not changed; 0 for what there is room for.
+        requested_share: the share that was asked for, which is not changed; 0 for what there is room for.
         gpus: how many GPUs the engine takes, of those that are visible the first.
     """
-    if wanted:
-        return wanted, ""
+    if requested_share:
+        return requested_share, ""
     here = visible_gpus()[:gpus]
     free = min([*_agreed, *filter(None, [free_gpu_memory(here) if here else None])], default=1.0)
     if free - _SPARE >= USUAL:

@@ -88,12 +88,12 @@ def default_model_file() -> Path:
 
     Raises :class:`ConfigError` if it is not on this machine.
     """
-    if not (installed := DEFAULT_FILES.find_installed()):
+    if not (folders := DEFAULT_FILES.find_installed()):
         raise ConfigError(
             "the default model is not on this machine yet: run `corag setup`, which fetches it (about "
             f"{DEFAULT_FILES.size_mb} MB), or name another (a local folder or a Hugging Face name)."
         )
-    return installed[-1]
+    return folders[-1]
 
 
 def default_model_folder() -> Path:
@@ -143,8 +143,8 @@ def folder_digest(folder: str | Path, *, weights_only: bool = False) -> str:
     read whole; of large ones the size and 16 samples (of tensors 4), which any fine-tuning changes.
     """
     digest = hashlib.blake2b(digest_size=8)
-    wanted = _WEIGHTS if weights_only else _WEIGHTS | {".json", ".jinja", ".model"}
-    files = sorted(path for path in Path(folder).iterdir() if path.suffix in wanted)
+    suffixes = _WEIGHTS if weights_only else _WEIGHTS | {".json", ".jinja", ".model"}
+    files = sorted(path for path in Path(folder).iterdir() if path.suffix in suffixes)
     tensors = tensors_in(files) if weights_only else None
     for name, path, start, size in tensors or [(path.name, path, 0, path.stat().st_size) for path in files]:
         digest.update(f"{name}:{size}\n".encode())
@@ -190,9 +190,9 @@ def name_ends(model: Any, ends: Iterable[int]) -> None:
     Its own may name another: a base model's ends texts, where one that is taught turns learns the token that
     the chat template puts behind a reply. Other programs go by what is saved.
     """
-    named = model.generation_config.eos_token_id
-    named = named if isinstance(named, list) else [named]
-    model.generation_config.eos_token_id = sorted({*named, *ends} - {None})
+    end_ids = model.generation_config.eos_token_id
+    end_ids = end_ids if isinstance(end_ids, list) else [end_ids]
+    model.generation_config.eos_token_id = sorted({*end_ids, *ends} - {None})
 
 
 def context_window(folder: str) -> int | None:

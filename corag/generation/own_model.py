@@ -29,7 +29,7 @@ from corag.core.protocols import (
 )
 from corag.core.types import TokenUsage
 from corag.generation.fitting import EstimatedTokens, fit
-from corag.generation.prefixes import repeated, tell_to_begin
+from corag.generation.prefixes import repeated_length, tell_to_begin
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import inner_text, is_cut, thought_in
 
@@ -111,19 +111,19 @@ class OwnGenerator:
         takes = self._call.takes
         self.lacks = frozenset(
             ability
-            for ability, offered in {
+            for ability, is_offered in {
                 Ability.LOGPROBS: "logprobs" in takes,
                 Ability.SCORES: callable(self._score),
                 Ability.SPECIAL_TOKENS: False,
                 Ability.SAMPLING: False,
                 Ability.TEMPERATURE: "temperature" in takes,
             }.items()
-            if not offered
+            if not is_offered
         )
-        untold = [name for name in _TOLD if name not in takes]
-        told = [name for name in SETTINGS if name in takes]
-        line = f"{self.name} is told {', '.join(told) or 'the prompt alone'}"
-        self.about = (f"{line}; not {', '.join(untold)}." if untold else f"{line}.",)
+        other_settings = [name for name in _TOLD if name not in takes]
+        settings = [name for name in SETTINGS if name in takes]
+        line = f"{self.name} is told {', '.join(settings) or 'the prompt alone'}"
+        self.about = (f"{line}; not {', '.join(other_settings)}." if other_settings else f"{line}.",)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text: its own count, or an estimate."""
@@ -225,7 +225,7 @@ class OwnGenerator:
         if not self._keeps_thoughts and not prompt.plain:
             text = text[thought_in(text) :]
         for before in (prompt.text, prompt.prefix):  # a pipeline returns the prompt, too
-            text = text[repeated(text, before) :]
+            text = text[repeated_length(text, before) :]
         at = min((place for each in sampling.stop if (place := text.find(each)) >= 0), default=len(text))
         finish = "stop" if at < len(text) else reply.finish_reason
         text = text[:at]
@@ -241,26 +241,26 @@ class OwnGenerator:
 
     def _usage(self, prompt: Prompt, replies: Sequence[_Reply]) -> TokenUsage:
         """Return what the calls cost: the prompt counts once, and what nobody counted is estimated."""
-        counted = [reply.usage for reply in replies if reply.usage is not None]
-        if len(counted) == len(replies):
-            read, written, estimated = counted[0][0], sum(each[1] for each in counted), 0
+        usages = [reply.usage for reply in replies if reply.usage is not None]
+        if len(usages) == len(replies):
+            prompt_tokens, reply_tokens, estimated_tokens = usages[0][0], sum(each[1] for each in usages), 0
         else:
-            read = self.count_tokens(prompt.text)
-            written = sum(self.count_tokens(reply.text) for reply in replies)
-            estimated = 0 if callable(self._count) else read + written
-        return TokenUsage(1, read, written, read, written, estimated)
+            prompt_tokens = self.count_tokens(prompt.text)
+            reply_tokens = sum(self.count_tokens(reply.text) for reply in replies)
+            estimated_tokens = 0 if callable(self._count) else prompt_tokens + reply_tokens
+        return TokenUsage(1, prompt_tokens, reply_tokens, prompt_tokens, reply_tokens, estimated_tokens)
 
 
 def _within(reply: _Reply, start: int, length: int) -> Completion:
     """Return the part of a reply with tokens that begins at a character, as a completion."""
-    kept: list[tuple[str, float]] = []
+    tokens: list[tuple[str, float]] = []
     place = 0
     for token, logprob in zip(reply.tokens or (), reply.logprobs or (), strict=False):
         piece = token[max(0, start - place) : max(0, start + length - place)]
         if piece:
-            kept.append((piece, logprob))
+            tokens.append((piece, logprob))
         place += len(token)
-    texts, logprobs = tuple(text for text, _ in kept), tuple(value for _, value in kept)
+    texts, logprobs = tuple(text for text, _ in tokens), tuple(value for _, value in tokens)
     return Completion("".join(texts), tuple(range(len(texts))), "stop", logprobs, texts)
 
 
@@ -305,9 +305,9 @@ def _error_in(value: Any) -> str:
     error = _at(value, "error")
     if not (isinstance(error, str | Mapping) and error) and _at(value, "object") != "error":
         return ""
-    told = error if isinstance(error, str | Mapping) and error else value
-    message = _at(told, "message")
-    return message if isinstance(message, str) and message else str(told)
+    details = error if isinstance(error, str | Mapping) and error else value
+    message = _at(details, "message")
+    return message if isinstance(message, str) and message else str(details)
 
 
 def _with_details(reply: _Reply, value: Any) -> _Reply:
@@ -318,19 +318,19 @@ def _with_details(reply: _Reply, value: Any) -> _Reply:
         for each in (value, details)
         for name in ("finish_reason", "done_reason", "stop_reason")
     )
-    ended = next((each for each in reasons if isinstance(each, str)), reply.finish_reason)
+    reason = next((each for each in reasons if isinstance(each, str)), reply.finish_reason)
     usages = (_at(value, "usage_metadata"), _at(value, "usage"), _at(_at(value, "raw"), "usage"))
     usage = next(filter(None, map(_read_usage, usages)), reply.usage)
     tokens, logprobs = _at(value, "tokens"), _at(value, "logprobs") or _at(details, "logprobs")
-    if isinstance(listed := _at(logprobs, "content"), list):  # as OpenAI has it
-        tokens, logprobs = ([_at(each, name) for each in listed] for name in ("token", "logprob"))
+    if isinstance(entries := _at(logprobs, "content"), list):  # as OpenAI has it
+        tokens, logprobs = ([_at(each, name) for each in entries] for name in ("token", "logprob"))
     if (
         isinstance(tokens, list | tuple)
         and isinstance(logprobs, list | tuple)
         and len(tokens) == len(logprobs)
     ):
         reply = replace(reply, tokens=tuple(map(str, tokens)), logprobs=tuple(map(float, logprobs)))
-    finish = "length" if ended in ("length", "max_tokens") else "stop"
+    finish = "length" if reason in ("length", "max_tokens") else "stop"
     return replace(reply, finish_reason=finish, usage=usage)
 
 

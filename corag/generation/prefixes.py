@@ -13,10 +13,10 @@ def tell_to_begin(messages: list[dict[str, str]], prefix: str) -> list[dict[str,
     return [*others, {**last, "content": last["content"] + _BEGIN.format(prefix=prefix)}]
 
 
-def repeated(text: str, prefix: str) -> int:
+def repeated_length(text: str, prefix: str) -> int:
     """Return the length of what a reply repeats of the words that it was told to begin with.
 
-    >>> repeated(" So: Paris", "So:"), repeated("Sole", "So")
+    >>> repeated_length(" So: Paris", "So:"), repeated_length("Sole", "So")
     (4, 0)
     """
     lead = len(text) - len(text.lstrip())

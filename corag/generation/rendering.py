@@ -25,7 +25,7 @@ from corag.core.tokenizer import load_tokenizer
 from corag.generation.chat_template import USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
-from corag.generation.special_names import BREAK, broken_at_names, spaced
+from corag.generation.special_names import BREAK, broken_at_names, space_out_names
 from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
@@ -64,8 +64,8 @@ class Renderer:
         names = set(special.values())
         names.update(tokenizer.all_special_tokens)
         # A name of one character cannot be cut in two. The longest first, as tokenizers read them.
-        spelled = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
-        self._names = re.compile("|".join(map(re.escape, spelled)) or r"(?!)")
+        longest_first = sorted((name for name in names if len(name) > 1), key=len, reverse=True)
+        self._names = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     @classmethod
     def load(
@@ -130,9 +130,9 @@ class Renderer:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Return the token ids of a whole prompt, however long."""
-        text, broken = self._safe_text(prompt)
+        text, has_breaks = self._safe_text(prompt)
         special = prompt.plain or not self.chat
-        return self._joined_ids(text, special=special) if broken else self._ids(text, special=special)
+        return self._joined_ids(text, special=special) if has_breaks else self._ids(text, special=special)
 
     def target_ids(self, request: ScoreRequest, *, apart: bool = False) -> list[int]:
         """Return the token ids to score: those of a text are as they follow the prompt's.
@@ -194,8 +194,8 @@ class Renderer:
         """
         # Special tokens stay in the context: were it empty, a leading space would be lost.
         context = list(prompt_ids[-_CONTEXT:])
-        added = [token for token in ids if special or token not in self._special_ids]
-        return self._text(context + added)[len(self._text(context)) :]
+        new_ids = [token for token in ids if special or token not in self._special_ids]
+        return self._text(context + new_ids)[len(self._text(context)) :]
 
     def with_token_texts(
         self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling
@@ -213,9 +213,9 @@ class Renderer:
         length, ends = 0, []
         for end in range(pending + 1, len(ids) + 1):
             around = ids[max(0, pending - _CONTEXT) : pending]
-            added = self.continuation(around, ids[pending:end], special=sampling.special_tokens)
-            if not added.endswith("\ufffd"):
-                length, pending = length + len(added), end
+            text = self.continuation(around, ids[pending:end], special=sampling.special_tokens)
+            if not text.endswith("\ufffd"):
+                length, pending = length + len(text), end
             ends.append(min(length, len(completion.text)))
         if ends:
             ends[-1] = len(completion.text)
@@ -255,31 +255,31 @@ class Renderer:
             return prompt.text
         turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
         thought = prompt.thought and dataclasses.replace(
-            prompt.thought, text=spaced(prompt.thought.text, self._names)
+            prompt.thought, text=space_out_names(prompt.thought.text, self._names)
         )
         whole, first = self._asking(turns, thought, prompt.prefix), self._tokenizer.bos_token
-        added = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
-        return whole.removeprefix(first) if added else whole
+        adds_first = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
+        return whole.removeprefix(first) if adds_first else whole
 
     def _safe_text(self, prompt: Prompt) -> tuple[str, bool]:
         """Return all that a model reads of a prompt, and whether names of special tokens are broken in it."""
-        texts = [self._broken(message.text, message.wording) for message in prompt.messages]
-        prefix = self._broken(prompt.prefix, prompt.prefix_wording)
-        broken = [*texts, prefix] != [*(message.text for message in prompt.messages), prompt.prefix]
+        texts = [self._break_names(message.text, message.wording) for message in prompt.messages]
+        prefix = self._break_names(prompt.prefix, prompt.prefix_wording)
+        has_breaks = [*texts, prefix] != [*(message.text for message in prompt.messages), prompt.prefix]
         roles = [message.role for message in prompt.messages]
         if prompt.plain or not self.chat:
             messages = [Message(role, (Segment(text),)) for role, text in zip(roles, texts, strict=True)]
-            return dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text, broken
+            return dataclasses.replace(prompt, messages=tuple(messages), prefix=prefix).text, has_breaks
         turns = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
         thought = prompt.thought
         if thought is not None:
-            thought = dataclasses.replace(thought, text=self._broken(thought.text, ()))
-        return self._asking(turns, thought, prefix), broken or thought != prompt.thought
+            thought = dataclasses.replace(thought, text=self._break_names(thought.text, ()))
+        return self._asking(turns, thought, prefix), has_breaks or thought != prompt.thought
 
     def _asking(self, turns: Sequence[Turn], thought: Thought | None, prefix: str) -> str:
         """Return a conversation as text, with the beginning of the reply that it asks for."""
         text = self.template.fill(turns, reply=True)
-        return self._begun(text + self.thinking.lead(text, thought), prefix)
+        return self._append_reply(text + self.thinking.lead(text, thought), prefix)
 
     def _ids_apart(self, text: str) -> list[int]:
         return self._ids(text) if self._names.fullmatch(text) else self._literal_ids(text)
@@ -288,15 +288,15 @@ class Renderer:
         """Return the token ids of a text as a model would write it after a prompt."""
         if self._names.fullmatch(text):
             return self._ids(text)
-        before, broken = self._safe_text(prompt)
+        before, has_breaks = self._safe_text(prompt)
         before = last_words(before, self._names)
-        safe_text = self._broken(text, ())
+        safe_text = self._break_names(text, ())
         if not (prompt.plain or prompt.prefix):
-            safe_text = self._begun(before, safe_text)[len(before) :]
-        encode = self._joined_ids if broken or BREAK in safe_text else self._ids
+            safe_text = self._append_reply(before, safe_text)[len(before) :]
+        encode = self._joined_ids if has_breaks or BREAK in safe_text else self._ids
         return continuation_ids(encode, before, safe_text)
 
-    def _begun(self, before: str, reply: str) -> str:
+    def _append_reply(self, before: str, reply: str) -> str:
         """Return a text with a reply behind it, and between them the blank with which a model begins one."""
         if not reply or reply[0].isspace():
             return before + reply
@@ -311,12 +311,12 @@ class Renderer:
         """Whether a text by itself is read with a blank before it."""
         return self._ids("a") != continuation_ids(self._ids, "\n", "a")
 
-    def _broken(self, text: str, wording: Spans) -> str:
+    def _break_names(self, text: str, wording: Spans) -> str:
         return broken_at_names(text, wording, self._names, BREAK)
 
     def _literal_ids(self, text: str) -> list[int]:
-        broken = self._broken(text, ())
-        return self._ids(text) if broken == text else self._joined_ids(broken)
+        safe_text = self._break_names(text, ())
+        return self._ids(text) if safe_text == text else self._joined_ids(safe_text)
 
     def _joined_ids(self, text: str, *, special: bool = False) -> list[int]:
         """Return the token ids of what stands between the breaks: no token reaches over one."""

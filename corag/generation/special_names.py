@@ -36,22 +36,22 @@ def broken_at_names(text: str, wording: Spans, names: re.Pattern[str], sign: str
     return sign.join(parts)
 
 
-def spaced(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:
+def space_out_names(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:
     """Return a text for a server that would read the name of a special token as that token.
 
     So each name gets a space, but for those that stand in the wording.
 
-    >>> spaced("It ends.<|im_end|>", COMMON_NAMES)
+    >>> space_out_names("It ends.<|im_end|>", COMMON_NAMES)
     'It ends.< |im_end|>'
     """
     return broken_at_names(text, wording, names, " ")
 
 
 def spaced_prompt(prompt: Prompt, names: re.Pattern[str]) -> Prompt:
-    """Return a prompt whose texts are all :func:`spaced`."""
+    """Return a prompt with :func:`space_out_names` of all its texts."""
     messages = tuple(
-        Message(message.role, (Segment(spaced(message.text, names, message.wording)),))
+        Message(message.role, (Segment(space_out_names(message.text, names, message.wording)),))
         for message in prompt.messages
     )
-    prefix = spaced(prompt.prefix, names, prompt.prefix_wording)
+    prefix = space_out_names(prompt.prefix, names, prompt.prefix_wording)
     return dataclasses.replace(prompt, messages=messages, prefix=prefix, prefix_wording=())

@@ -56,12 +56,12 @@ class ThoughtForm:
         None without a thought. The end alone will do, for a prompt may have opened the thought.
         """
         start = len(text) - len(text.lstrip())
-        begun = text.startswith(self.begin, start)
+        begins = text.startswith(self.begin, start)
         end = text.find(self.closing.strip(), start)
         end, mark = (end, self.closing.strip()) if end >= 0 else (text.find(self.end, start), self.end)
         if end < 0:
-            return len(text) if begun else None
-        if not begun and self.end == "<|end|>":  # of a turn, in other families
+            return len(text) if begins else None
+        if not begins and self.end == "<|end|>":  # of a turn, in other families
             return None
         end += len(mark)
         return end + len(text[end:]) - len(text[end:].lstrip())
@@ -182,17 +182,17 @@ class Thinking:
             "thoughts. With --model.thinking off it has none."
         )
 
-    def lead(self, rendered: str, thought: Thought | None) -> str:
+    def lead(self, conversation: str, thought: Thought | None) -> str:
         """Return what stands between a rendered conversation and the reply's first words.
 
-        ``rendered``: with its generation prompt. ``thought``: what was thought; None for nothing.
+        ``conversation``: with its generation prompt. ``thought``: what was thought; None for nothing.
         """
         form = self.form or THINK
         if thought is None and not self.closes:
             return ""
-        tail = rendered.rstrip()
-        for unfinished, rest in _UNFINISHED.items():
-            if tail.endswith(unfinished):
+        tail = conversation.rstrip()
+        for beginning, rest in _UNFINISHED.items():
+            if tail.endswith(beginning):
                 return rest
         if tail.endswith(form.end):  # the template has closed it
             return self.gap or ""
@@ -205,7 +205,7 @@ class Thinking:
             return opening + thought.text
         text = "" if thought is None else thought.text.rstrip()
         # "<think>\n\n" is closed by no further line: it is as empty as "<think>\n\n</think>".
-        closing = form.closing.lstrip() if not text and rendered.endswith("\n\n") else form.closing
+        closing = form.closing.lstrip() if not text and conversation.endswith("\n\n") else form.closing
         return opening + text + closing
 
 
@@ -237,37 +237,39 @@ def resolve_thinking(
     switches = variables & SWITCHES.keys()
     mode = _mode(options, form, bool(switches), prompt)
     position = {"off": 0, "strip": 1}.get(mode)
-    chosen = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
-    args = chosen | dict(options.template_args)
+    switch_values = {} if position is None else {name: SWITCHES[name][position] for name in sorted(switches)}
+    args = switch_values | dict(options.template_args)
     if form is None:
         return Thinking(mode, args)
     off = {name: SWITCHES[name][0] for name in switches} | dict(options.template_args)
-    shown, closed = _before_reply(args, render), _before_reply(off, render)
+    before_reply, before_off = _before_reply(args, render), _before_reply(off, render)
     return Thinking(
         mode,
         args,
         form,
-        none=shown[1] if shown and (form.end in shown[1] or form.none in shown[1]) else None,
-        gap=closed[1] if closed and closed[0].rstrip().endswith(form.end) else None,
+        none=before_reply[1]
+        if before_reply and (form.end in before_reply[1] or form.none in before_reply[1])
+        else None,
+        gap=before_off[1] if before_off and before_off[0].rstrip().endswith(form.end) else None,
     )
 
 
 def _check_arguments(args: Mapping[str, Any], variables: frozenset[str]) -> None:
-    if unknown := sorted(args.keys() - variables - {"date"}):
-        known = sorted(variables - _NOT_TO_BE_SET)
+    if unknown_names := sorted(args.keys() - variables - {"date"}):
+        names = sorted(variables - _NOT_TO_BE_SET)
         raise ConfigError(
-            f"the model's chat template has no argument {', '.join(unknown)}, which --model.template_args "
-            f"gives it: it has {', '.join(known) or 'none'}."
+            f"the model's chat template has no argument {', '.join(unknown_names)}, which "
+            f"--model.template_args gives it: it has {', '.join(names) or 'none'}."
         )
 
 
-def _mode(options: ThinkingOptions, form: ThoughtForm | None, switched: bool, prompt: str) -> Mode:
+def _mode(options: ThinkingOptions, form: ThoughtForm | None, has_switches: bool, prompt: str) -> Mode:
     if options.mode != "auto":
         return "watch" if options.mode == "strip" and form is None else options.mode
-    stated = [value for name, value in options.template_args.items() if name in SWITCHES]
-    if stated:
-        return "strip" if any(stated) and form is not None else "off"
-    if switched or (form is not None and form.optional):
+    values = [value for name, value in options.template_args.items() if name in SWITCHES]
+    if values:
+        return "strip" if any(values) and form is not None else "off"
+    if has_switches or (form is not None and form.optional):
         return "off"
     thinks = form is not None and (form.always or prompt.rstrip().endswith(form.begin))
     return "strip" if thinks else "watch"
@@ -314,14 +316,14 @@ def thought_in(text: str) -> int:
     return next((start for start in starts if start is not None), 0)
 
 
-def closing_of(rendered: str) -> str:
+def closing_of(conversation: str) -> str:
     """Return what closes the thought that a rendered conversation ends in, "" if it opens none.
 
     For a template of which only that is known.
     """
-    tail = rendered.rstrip()
+    tail = conversation.rstrip()
     form = next((form for form in FORMS if tail.endswith(form.begin)), None)
-    return Thinking("off", form=form).lead(rendered, None) if form else ""
+    return Thinking("off", form=form).lead(conversation, None) if form else ""
 
 
 def is_cut(text: str) -> bool:

@@ -56,7 +56,7 @@ class _ThoughtfulSample:
     shortening: Shortening
     thinking: TokenUsage
     thought: str
-    cut: bool
+    is_cut: bool
 
 
 class ThinkingGenerator:
@@ -100,14 +100,16 @@ class ThinkingGenerator:
         if request.prompt.plain:
             return await self._inner.generate(request)
         if self._thinking.generates:
-            return _joined(await gather(self._think(request, number) for number in range(request.sampling.n)))
+            return _join_samples(
+                await gather(self._think(request, number) for number in range(request.sampling.n))
+            )
         reply = await self._inner.generate(request)
         if not any(thought_in(completion.text) for completion in reply.completions):
             return reply
         # Thoughts that nothing announced, so they were no longer than a reply may be. One that met the end of
         # the reply's tokens, or a stop string, is closed and the reply asked for again.
         samples = [self._without_thought(reply, number) for number in range(request.sampling.n)]
-        return _joined(
+        return _join_samples(
             await gather(
                 self._reply(request, number, sample) if self._is_cut(reply, number) else _as_it_is(sample)
                 for number, sample in enumerate(samples)
@@ -127,16 +129,16 @@ class ThinkingGenerator:
         thought = completion.text[:start]
         usage = _share(reply.usage, 1, len(reply.completions))
         tokens = min(usage.generated, self.count_tokens(thought)) if start else 0
-        computed = min(usage.computed_generated, tokens)
+        computed_tokens = min(usage.computed_generated, tokens)
         usage = replace(
             reply.usage,
             generated=usage.generated - tokens,
-            computed_generated=usage.computed_generated - computed,
+            computed_generated=usage.computed_generated - computed_tokens,
             estimated=usage.estimated,
         )
-        thinking = TokenUsage(generated=tokens, computed_generated=computed)
-        kept, cut = without_thought(completion, start), is_cut(completion.text)
-        return _ThoughtfulSample(kept, usage, reply.shortening, thinking, thought, cut)
+        thinking = TokenUsage(generated=tokens, computed_generated=computed_tokens)
+        rest, thought_cut = without_thought(completion, start), is_cut(completion.text)
+        return _ThoughtfulSample(rest, usage, reply.shortening, thinking, thought, thought_cut)
 
     async def _think(self, request: GenerateRequest, number: int) -> _ThoughtfulSample:
         """Generate sample ``number``: a thought, ended where its budget ends, then the reply."""
@@ -187,8 +189,8 @@ class ThinkingGenerator:
             generated=before.usage.generated, computed_generated=before.usage.computed_generated
         )
         thinking = before.thinking + given_up + last.thinking
-        cut = before.cut or last.cut
-        return _ThoughtfulSample(last.completion, usage, reply.shortening, thinking, text, cut)
+        thought_cut = before.is_cut or last.is_cut
+        return _ThoughtfulSample(last.completion, usage, reply.shortening, thinking, text, thought_cut)
 
 
 async def _as_it_is(sample: _ThoughtfulSample) -> _ThoughtfulSample:
@@ -203,13 +205,13 @@ def _sample(sampling: Sampling, number: int) -> Sampling:
 
 def _share(usage: TokenUsage, parts: int, of: int) -> TokenUsage:
     """Return the generated tokens of some of a request's samples, about: only their sum is known."""
-    generated, computed, estimated = (
+    generated_tokens, computed_tokens, estimated_tokens = (
         tokens * parts // of for tokens in (usage.generated, usage.computed_generated, usage.estimated)
     )
-    return TokenUsage(0, 0, generated, 0, computed, estimated)
+    return TokenUsage(0, 0, generated_tokens, 0, computed_tokens, estimated_tokens)
 
 
-def _joined(samples: Sequence[_ThoughtfulSample]) -> Generation:
+def _join_samples(samples: Sequence[_ThoughtfulSample]) -> Generation:
     """Return the samples of one request: its prompt counts once."""
     usages = [sample.usage for sample in samples]
     usage = replace(
@@ -225,5 +227,5 @@ def _joined(samples: Sequence[_ThoughtfulSample]) -> Generation:
         samples[0].shortening,
         sum((sample.thinking for sample in samples), TokenUsage()),
         tuple(sample.thought for sample in samples),
-        sum(sample.cut for sample in samples),
+        sum(sample.is_cut for sample in samples),
     )

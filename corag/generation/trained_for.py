@@ -24,11 +24,11 @@ def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
     ``adapter`` and ``model``: as ``--model.adapter`` and ``--model.name`` name them.
     """
     folders = [folder for folder in (model, adapter_folder(adapter)) if folder not in ("", "default")]
-    noted = []
+    results = []
     for folder, name in itertools.product(folders, (TRAINING, MERGED_TRAINING)):
         with suppress(DataError):  # a file of that name that is not ours
-            noted.append((read_manifest(Path(folder), name) or {}).get("result") or {})
-    return joined_prompts([result.get("trained_for", {}) for result in noted])
+            results.append((read_manifest(Path(folder), name) or {}).get("result") or {})
+    return joined_prompts([result.get("trained_for", {}) for result in results])
 
 
 def joined_prompts(parts: Sequence[Prompts]) -> dict[str, list[str]]:

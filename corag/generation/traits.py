@@ -45,8 +45,8 @@ class Traits:
         """Say it in words."""
         system = {"=": "where the template has it", "merged": "before the first question"}
         yield f"A system prompt goes {system.get(self.with_system, self.with_system)}."
-        emptied = " after an empty one took the place of its own" if self.without_system == "emptied" else ""
-        yield f"The template adds {self.added} tokens to a question without a system prompt{emptied}."
+        note = " after an empty one took the place of its own" if self.without_system == "emptied" else ""
+        yield f"The template adds {self.added} tokens to a question without a system prompt{note}."
         if self.bos is not None:
             yield f"A prompt begins with {self.bos} of the token that begins texts."
         yield f"A reply begins behind {self.before!r} and ends with {self.end}."
@@ -91,9 +91,9 @@ def _compare(renderer: Renderer, turns: Any) -> str:
         own, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
     )
     text += renderer.thinking.lead(text, None) or renderer.template.blank_before_reply
-    expected = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
+    target = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
     try:
         ids = renderer.encode(_prompt(turns))
     except RequestRefusedError as error:
         return str(error)
-    return "=" if ids == list(expected) else f"{len(ids)} tokens, where the tokenizer makes {len(expected)}"
+    return "=" if ids == list(target) else f"{len(ids)} tokens, where the tokenizer makes {len(target)}"

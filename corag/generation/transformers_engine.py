@@ -116,8 +116,9 @@ class TransformersGenerator(RenderingEngine):
         sampling = self._renderer.ending(request.prompt, request.sampling)
         result = await self._submit(GenerateJob(tuple(ids), sampling, self._windows.apart), request.priority)
         completions = cast("tuple[Completion, ...]", result)
-        generated = sum(len(completion.token_ids) for completion in completions)
-        return Generation(completions, TokenUsage(1, len(ids), generated, len(ids), generated), shortening)
+        generated_tokens = sum(len(completion.token_ids) for completion in completions)
+        usage = TokenUsage(1, len(ids), generated_tokens, len(ids), generated_tokens)
+        return Generation(completions, usage, shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, whose tokens count as generated."""
@@ -170,10 +171,10 @@ class TransformersGenerator(RenderingEngine):
         return [results[row] for row in range(len(jobs))]
 
 
-def _dtype(chosen: str, device: str, *, apart: bool) -> str:
+def _dtype(dtype: str, device: str, *, apart: bool) -> str:
     """Return the precision of the weights. ``apart``: of an encoder-decoder."""
-    if chosen != "auto":
-        return chosen
+    if dtype != "auto":
+        return dtype
     native = native_dtype(on_cpu=False) if device.startswith("cuda") else "float32"
     # T5's activations leave the range of float16, which is what GPUs without bfloat16 have.
     return "float32" if apart and native == "float16" else native

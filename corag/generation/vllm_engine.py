@@ -86,12 +86,12 @@ class VllmGenerator(RenderingEngine):
             else:
                 rank = lora_rank(adapter)
         gpus = 0 if on_cpu() else config.engine_kind.count_gpus(config)
-        share, taken = choose_share(config.gpu_memory_utilization, gpus)
+        share, note = choose_share(config.gpu_memory_utilization, gpus)
         config = replace(config, gpu_memory_utilization=share)
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
         return cls(
-            start(config, folder, rank), renderer, weights, adapter, identity(config.engine), (taken, about)
+            start(config, folder, rank), renderer, weights, adapter, identity(config.engine), (note, about)
         )
 
     @property
@@ -109,7 +109,7 @@ class VllmGenerator(RenderingEngine):
         sampling, stop_ids = self._renderer.ending(request.prompt, request.sampling), self._renderer.stop_ids
         outputs = await asyncio.gather(
             *(
-                self._run(ids, _params(sampling, i, stop_ids), request.priority)
+                self._generate_ids(ids, _params(sampling, i, stop_ids), request.priority)
                 for i in range(request.sampling.n)
             )
         )
@@ -117,10 +117,11 @@ class VllmGenerator(RenderingEngine):
         completions = tuple(
             self._renderer.with_token_texts(sample, ids, request.sampling) for sample in samples
         )
-        generated = sum(len(completion.token_ids) for completion in completions)
+        generated_tokens = sum(len(completion.token_ids) for completion in completions)
         # The prompt counts once, so the rest of a block that further samples compute again is left out.
-        computed = len(ids) - min(output.num_cached_tokens or 0 for output in outputs)
-        return Generation(completions, TokenUsage(1, len(ids), generated, computed, generated), shortening)
+        computed_tokens = len(ids) - min(output.num_cached_tokens or 0 for output in outputs)
+        usage = TokenUsage(1, len(ids), generated_tokens, computed_tokens, generated_tokens)
+        return Generation(completions, usage, shortening)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a continuation by forced decoding; its tokens count as generated."""
@@ -140,7 +141,7 @@ class VllmGenerator(RenderingEngine):
             output_kind=RequestOutputKind.FINAL_ONLY,
             **forced_sampling(target, replay=self._replays),
         )
-        output = await self._run(ids, params, request.priority)
+        output = await self._generate_ids(ids, params, request.priority)
         sample = output.outputs[0]
         if list(sample.token_ids) != target:
             raise BackendError(
@@ -170,7 +171,7 @@ class VllmGenerator(RenderingEngine):
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        output = await self._run(ids + target, params, request.priority)
+        output = await self._generate_ids(ids + target, params, request.priority)
         rows = output.prompt_logprobs[-len(target) :]
         logprobs = tuple(row[token].logprob for row, token in zip(rows, target, strict=True))
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
@@ -193,7 +194,7 @@ class VllmGenerator(RenderingEngine):
         # vLLM cleans up again when the engine is collected, and complains if Python is shutting down by then.
         gc.collect()
 
-    async def _run(self, ids: Sequence[int], params: Any, priority: int) -> Any:
+    async def _generate_ids(self, ids: Sequence[int], params: Any, priority: int) -> Any:
         """Put one request through the engine and return its final ``RequestOutput``."""
         from vllm import TokensPrompt
         from vllm.exceptions import VLLMClientError

@@ -84,8 +84,8 @@ def _unguarded_line() -> str:
         if frame.f_back is None:
             return ""
         frame = frame.f_back
-    prepared = spawn.get_preparation_data("engine")  # what multiprocessing itself goes by
-    module, file = prepared.get("init_main_from_name", ""), prepared.get("init_main_from_path", "")
+    preparation = spawn.get_preparation_data("engine")  # what multiprocessing itself goes by
+    module, file = preparation.get("init_main_from_name", ""), preparation.get("init_main_from_path", "")
     if module.rpartition(".")[2] == "__main__" or not (module or file):  # python -m package, a prompt, -c
         return ""
     path = Path(frame.f_code.co_filename)

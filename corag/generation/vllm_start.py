@@ -45,17 +45,18 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     # a program embeds, as this one is, and would take 2,048 tokens. What a CPU takes at once is set here.
     usage = UsageContext.ENGINE_CONTEXT if cpu else UsageContext.LLM_CLASS
     try:
-        settled = AsyncEngineArgs(**arguments).create_engine_config(usage)
+        engine_config = AsyncEngineArgs(**arguments).create_engine_config(usage)
         # vLLM's own way to force tokens needs its second model runner, thus Triton and a GPU; which runner
         # it takes is only known now.
-        if not cpu and settled.use_v2_model_runner and hasattr(settled.model_config, TRACE_REPLAY):
-            settled.model_config.enable_trace_replay = True
-        return AsyncLLM.from_vllm_config(settled, usage_context=usage, disable_log_stats=True)
+        model_config = engine_config.model_config
+        if not cpu and engine_config.use_v2_model_runner and hasattr(model_config, TRACE_REPLAY):
+            model_config.enable_trace_replay = True
+        return AsyncLLM.from_vllm_config(engine_config, usage_context=usage, disable_log_stats=True)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError, TypeError) as error:
-        passed = ", --model.engine has what it refuses" if config.engine else ""
+        advice = ", --model.engine has what it refuses" if config.engine else ""
         raise BackendError(
             f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
-            f"short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context){passed} or vLLM "
+            f"short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context){advice} or vLLM "
             "does not know the architecture (choose --model.backend transformers)."
         ) from error
 
@@ -168,7 +169,7 @@ def _set_environment() -> None:
 def lora_rank(adapter: str) -> int:
     """Return the smallest rank that vLLM offers for this adapter, which it has to serve."""
     rank = check_for_vllm(adapter)
-    fitting = [offered for offered in _LORA_RANKS if offered >= rank]
+    fitting = [offered_rank for offered_rank in _LORA_RANKS if offered_rank >= rank]
     if rank < 1 or not fitting:
         raise ConfigError(
             f"the adapter '{adapter}' has rank {rank}; vLLM takes ranks from 1 to {_LORA_RANKS[-1]}. "

@@ -27,17 +27,17 @@ class Admission:
         self._per_caller = per_caller
         self._free = asyncio.Semaphore(places)
         self._of_caller: Counter[str] = Counter()
-        self._taken_s = _FIRST_GUESS_S
+        self._mean_place_s = _FIRST_GUESS_S
         self._empty = asyncio.Event()
         self._empty.set()
         self.closed = False
-        self.admitted = 0
+        self.claims = 0
         self.answering = 0
 
     @property
     def waiting(self) -> int:
         """Questions that wait for a place."""
-        return self.admitted - self.answering
+        return self.claims - self.answering
 
     def enter(self, caller: str) -> Ticket:
         """Admit a question of a caller, who must use the ticket or leave.
@@ -53,14 +53,14 @@ class Admission:
                 "too_many_of_key",
                 retry_after=self._retry_after(),
             )
-        if self.admitted >= self._places + self._queue:
+        if self.claims >= self._places + self._queue:
             raise CallError(
                 429,
                 f"{self.answering} {self._what} are worked on and {self.waiting} wait: come again later.",
                 "overloaded",
                 retry_after=self._retry_after(),
             )
-        self.admitted += 1
+        self.claims += 1
         self._of_caller[caller] += 1
         self._empty.clear()
         return Ticket(self, caller)
@@ -78,18 +78,18 @@ class Admission:
         if place_s is not None:
             self.answering -= 1
             self._free.release()
-            self._taken_s += 0.1 * (place_s - self._taken_s)
-        self.admitted -= 1
+            self._mean_place_s += 0.1 * (place_s - self._mean_place_s)
+        self.claims -= 1
         self._of_caller[caller] -= 1
         if not self._of_caller[caller]:
             del self._of_caller[caller]
-        if not self.admitted:
+        if not self.claims:
             self._empty.set()
 
     def _retry_after(self) -> int:
         """Estimate the seconds until half of the queue has been answered."""
         turns = 1 + self.waiting / (2 * self._places)
-        return max(1, min(_LONGEST_RETRY_S, math.ceil(turns * self._taken_s)))
+        return max(1, min(_LONGEST_RETRY_S, math.ceil(turns * self._mean_place_s)))
 
 
 class Ticket:
@@ -102,9 +102,9 @@ class Ticket:
         self._admission = admission
         self.caller = caller
         self.key = secrets.token_urlsafe(12)  # nobody guesses the link to another's answer
-        self._began: float | None = None
-        self._entered = time.perf_counter()
-        self._released = False
+        self._start: float | None = None
+        self._entry = time.perf_counter()
+        self._is_released = False
         self.waited_s = 0.0
 
     async def __aenter__(self) -> Self:
@@ -113,8 +113,8 @@ class Ticket:
         except BaseException:  # it gave up waiting
             self.leave()
             raise
-        self._began = time.perf_counter()
-        self.waited_s = self._began - self._entered
+        self._start = time.perf_counter()
+        self.waited_s = self._start - self._entry
         return self
 
     async def __aexit__(
@@ -125,11 +125,11 @@ class Ticket:
     @property
     def had_place(self) -> bool:
         """Whether it had its turn."""
-        return self._began is not None
+        return self._start is not None
 
     def leave(self) -> None:
         """Release the claim; do nothing if it is released already."""
-        if not self._released:
-            self._released = True
-            place_s = None if self._began is None else time.perf_counter() - self._began
+        if not self._is_released:
+            self._is_released = True
+            place_s = None if self._start is None else time.perf_counter() - self._start
             self._admission._leave(self.caller, place_s)

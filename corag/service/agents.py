@@ -185,9 +185,9 @@ async def _progress(ctx: Context[Any, Any]) -> AsyncIterator[Any]:
     steps: asyncio.Queue[Step | None] = asyncio.Queue()
 
     async def send() -> None:
-        number, rendered = 0, Reasoning()
+        number, reasoning = 0, Reasoning()
         while (step := await steps.get()) is not None:
-            if line := rendered.line(step).strip():
+            if line := reasoning.line(step).strip():
                 number += 1
                 await ctx.report_progress(number, None, line)
 
@@ -226,7 +226,7 @@ def _sources(result: AnswerResult) -> list[FoundPassage]:
     sources = result.record["sources"]
     steps = [step for step in result.row.steps if isinstance(step, SearchStep)]
     texts = {hit.passage.id: hit.passage.text for step in steps for hit in step.hits}
-    cited = {source["id"] for source in cited_sources(sources)}
+    cited_ids = {source["id"] for source in cited_sources(sources)}
     return [
         FoundPassage(
             id=source["id"],
@@ -234,7 +234,7 @@ def _sources(result: AnswerResult) -> list[FoundPassage]:
             uri=PASSAGES + quote(source["id"]),
             file=source.get("source", ""),
             page=source.get("page") or None,
-            text=texts.get(source["id"], "") if source["id"] in cited else "",
+            text=texts.get(source["id"], "") if source["id"] in cited_ids else "",
             score=None,
             read=source["read"],
         )
@@ -256,8 +256,10 @@ class JsonReplies:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, in JSON alone if it accepts nothing else."""
         headers = MutableHeaders(raw=list(scope.get("headers", ())))
-        accepted = {each.partition(";")[0].strip().lower() for each in headers.get("accept", "").split(",")}
-        if scope.get("method") != "POST" or not accepted <= {"", "application/json", "application/*"}:
+        accepted_types = {
+            each.partition(";")[0].strip().lower() for each in headers.get("accept", "").split(",")
+        }
+        if scope.get("method") != "POST" or not accepted_types <= {"", "application/json", "application/*"}:
             await self._app(scope, receive, send)
             return
         headers["accept"] = "application/json, text/event-stream"

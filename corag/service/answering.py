@@ -34,7 +34,7 @@ from corag.service.conversation import (
 from corag.service.errors import CallError, error_from_row, invalid, unavailable
 from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
-from corag.service.options import Preset, Served
+from corag.service.options import Preset, ServiceOptions
 from corag.service.records import Records, public_record
 from corag.service.searched import IndexWatch, SearchedIndex
 from eval.experiment.collector import Send, no_spans
@@ -65,7 +65,7 @@ class AnswerService:
 
     def __init__(
         self,
-        options: Served,
+        options: ServiceOptions,
         presets: Mapping[str, Preset],
         generator: Generator,
         retriever: Retriever | None,
@@ -136,8 +136,8 @@ class AnswerService:
         ignored: dict[str, str] = {}
         shortened: dict[str, Any] = {}
         if request.job:
-            messages, cut = cut_job(request.messages, limits.conversation_chars)
-            shortened |= {"job": cut} if cut else {}
+            messages, counts = cut_job(request.messages, limits.conversation_chars)
+            shortened |= {"job": counts} if counts else {}
             return AdaptedRequest(replace(request, messages=messages), ignored, shortened)
         if request.temperature is not None and (reason := self._unusable_temperature(request)):
             ignored["temperature"] = reason
@@ -176,7 +176,7 @@ class AnswerService:
                 raise unavailable()
             return self.admission.enter(caller)
         except CallError as error:
-            self.metrics.outcome(preset, "refused")
+            self.metrics.count_outcome(preset, "refused")
             self.log("refused", key=caller or None, preset=preset, code=error.code)
             raise
 
@@ -216,13 +216,13 @@ class AnswerService:
 
         Chains of one question, and questions at the same time, share them; that is where equal requests are.
         """
-        if self.options.model.urls and not self.admission.admitted:
+        if self.options.model.urls and not self.admission.claims:
             getattr(self._generator, "forget", lambda: None)()
 
     def _record_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""
         if not ticket.had_place:
-            self.metrics.outcome(request.preset, outcome)
+            self.metrics.count_outcome(request.preset, outcome)
             self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=request.preset, calls=0)
 
     async def _answer(self, request: AnswerRequest, ticket: Ticket, watch: Watch | None) -> AnswerResult:
@@ -269,7 +269,7 @@ class AnswerService:
             raise
         except BackendError as error:
             record(_abandoned_row(question, tools, GONE))
-            self._failed(error)
+            self._suspend(error)
             raise unavailable() from None
         except ConfigError as error:  # such as a method that searches where there is no index
             record(_abandoned_row(question, tools, f"ConfigError: {error}"))
@@ -293,8 +293,8 @@ class AnswerService:
             return options
         if "temperature" in {each.name for each in fields(options)}:
             try:
-                changed: Any = options
-                return replace(changed, temperature=request.temperature)
+                target: Any = options
+                return replace(target, temperature=request.temperature)
             except CoragError:
                 raise invalid("this temperature cannot be used here.", "temperature") from None
         if request.temperature == 0:
@@ -311,8 +311,8 @@ class AnswerService:
         """Count, log and save the result of a question. A job is none, so it is not saved."""
         outcomes = {"": "answered", LEFT: "left", TIMED_OUT: "timed_out"}
         outcome = outcomes.get(row.error, "failed")
-        self.metrics.outcome(preset.name, outcome)
-        self.metrics.answered(row, ticket.waited_s)
+        self.metrics.count_outcome(preset.name, outcome)
+        self.metrics.count_answer(row, ticket.waited_s)
         self._send(request.job or preset.name, row, request.traceparent)
         usage = row.total_usage
         self.log(
@@ -362,7 +362,7 @@ class AnswerService:
             outcome = "left"
             raise
         finally:
-            self.metrics.searched(outcome)
+            self.metrics.count_search(outcome)
 
     async def _search(self, query: str, k: int, ticket: Ticket) -> Sequence[Hit]:
         try:
@@ -372,7 +372,7 @@ class AnswerService:
         except TimeoutError:
             raise CallError(504, "the search took too long: try again.", "timeout", retry_after=1) from None
         except BackendError as error:
-            self._failed(error)
+            self._suspend(error)
             raise unavailable() from None
         except CoragError:
             raise _search_failed() from None
@@ -385,7 +385,7 @@ class AnswerService:
             with self.index.in_use() as index:
                 passages = await index.retriever.passages([key]) if index.retriever is not None else ()
         except BackendError as error:
-            self._failed(error)
+            self._suspend(error)
             raise unavailable() from None
         except CoragError:
             raise _search_failed() from None
@@ -417,7 +417,7 @@ class AnswerService:
         """Whether questions are taken."""
         return self._broken_since is None and not self.failed and not self.admission.closed
 
-    def _failed(self, error: BaseException) -> None:
+    def _suspend(self, error: BaseException) -> None:
         """Refuse questions until model and index reply again."""
         if self._broken_since is None:
             self._broken_since = unix_time()

@@ -80,26 +80,26 @@ def cut_front(text: str, most: int) -> str:
     """
     if len(text) <= most:
         return text
-    kept = text[-most:]
-    if text[-most - 1].isspace() or kept[:1].isspace():
-        return kept.lstrip()
-    _, blank, rest = kept.partition(" ")
+    end = text[-most:]
+    if text[-most - 1].isspace() or end[:1].isspace():
+        return end.lstrip()
+    _, blank, rest = end.partition(" ")
     # Of a text without blanks, such as Chinese, no word can be seen.
-    return rest.lstrip() if blank and len(rest) >= most // 2 else kept
+    return rest.lstrip() if blank and len(rest) >= most // 2 else end
 
 
 def cut_conversation(turns: tuple[Turn, ...], most: int) -> tuple[Turn, ...]:
     """Return the latest turns that have ``most`` characters together; of the latest the end, if need be."""
-    kept: list[Turn] = []
-    left = most
+    latest: list[Turn] = []
+    room = most
     for turn in reversed(turns):
-        if len(turn.text) > left:
-            if not kept:
-                kept.append(replace(turn, text=cut_front(turn.text, most)))
+        if len(turn.text) > room:
+            if not latest:
+                latest.append(replace(turn, text=cut_front(turn.text, most)))
             break
-        kept.append(turn)
-        left -= len(turn.text)
-    return tuple(reversed(kept))
+        latest.append(turn)
+        room -= len(turn.text)
+    return tuple(reversed(latest))
 
 
 def cut_job(turns: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], dict[str, int]]:
@@ -113,8 +113,8 @@ def cut_job(turns: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], dict[
     longest = max(range(len(turns)), key=lambda place: len(turns[place].text))
     text = turns[longest].text
     half = max(0, len(text) - (size - most)) // 2
-    cut = replace(turns[longest], text=f"{text[:half]}\n...\n{text[len(text) - half :]}")
-    cut_turns = (*turns[:longest], cut, *turns[longest + 1 :])
+    shorter = replace(turns[longest], text=f"{text[:half]}\n...\n{text[len(text) - half :]}")
+    cut_turns = (*turns[:longest], shorter, *turns[longest + 1 :])
     if sum(len(turn.text) for turn in cut_turns) > most + len("\n...\n"):  # many long messages: the latest
         cut_turns = (*(turn for turn in turns[:1] if turn.role == "system"), *cut_conversation(turns, most))
     return cut_turns, {"characters": size, "kept_characters": sum(len(turn.text) for turn in cut_turns)}
@@ -157,7 +157,7 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> Standalon
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
     transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
     prompt = template.render({"conversation": transcript, "question": request.text})
-    joined = joined_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
+    fallback = joined_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)
     try:
@@ -165,15 +165,15 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> Standalon
             prompt, role="standalone_question", max_tokens=most, path="standalone question"
         )
     except BudgetExhaustedError:
-        return StandaloneQuestion(joined, _NOT_REWRITTEN.format("the budget allows no rewrite"))
+        return StandaloneQuestion(fallback, _NOT_REWRITTEN.format("the budget allows no rewrite"))
     first, *more = reply.text.strip().splitlines() or [""]
     text = first.strip()
     if (
         text.count('"') == 2 and text.startswith('"') and text.endswith('"')
     ):  # models like to quote their rewrite
         text = text[1:-1].strip()
-    cut = not more and reply.completions[0].finish_reason == "length"
-    if cut or has_lost(text, request.text, [turn.text for turn in request.earlier]):
-        reason = "the rewrite was cut" if cut else "the rewrite lost the question"
-        return StandaloneQuestion(joined, _NOT_REWRITTEN.format(reason))
+    is_cut = not more and reply.completions[0].finish_reason == "length"
+    if is_cut or has_lost(text, request.text, [turn.text for turn in request.earlier]):
+        reason = "the rewrite was cut" if is_cut else "the rewrite lost the question"
+        return StandaloneQuestion(fallback, _NOT_REWRITTEN.format(reason))
     return StandaloneQuestion(text)

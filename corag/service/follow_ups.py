@@ -33,13 +33,13 @@ def has_lost(rewrite: str, question: str, earlier: Sequence[str]) -> bool:
     >>> has_lost("Who leads the Petrel team?", "and who leads it?", ["Who makes it?", "The Petrel team"])
     False
     """
-    words, typed = normalize_answer(rewrite).split(), normalize_answer(question).split()
-    if len(words) < min(_FEWEST_WORDS, len(typed)):
+    rewrite_words, question_words = normalize_answer(rewrite).split(), normalize_answer(question).split()
+    if len(rewrite_words) < min(_FEWEST_WORDS, len(question_words)):
         return True
-    if set(words) <= set(typed):
+    if set(rewrite_words) <= set(question_words):
         return _depends(rewrite)
-    known = {*typed, *(word for text in earlier for word in normalize_answer(text).split())}
-    return not known & _content_words(rewrite)
+    known_words = {*question_words, *(word for text in earlier for word in normalize_answer(text).split())}
+    return not known_words & _content_words(rewrite)
 
 
 def joined_question(question: str, earlier: Sequence[str]) -> str:

@@ -60,8 +60,8 @@ class Keys:
         digest = _digest(key.strip()) if scheme.lower() == "bearer" else b""
         caller = None
         # All are compared, each in constant time: the time tells neither which key it was nor how near.
-        for name, stored in self.digests:
-            if hmac.compare_digest(stored, digest):
+        for name, stored_digest in self.digests:
+            if hmac.compare_digest(stored_digest, digest):
                 caller = name
         return caller
 

@@ -74,20 +74,20 @@ class Metrics:
         """Count an HTTP request. ``route``: one of a fixed few, never what a caller wrote."""
         self._requests.labels(route, str(status)).inc()
 
-    def adapted(self, **kinds: bool) -> None:
+    def count_adaptation(self, **kinds: bool) -> None:
         """Count a request that was not taken as it stands, once for each kind that is true."""
         for kind in (kind for kind, true in kinds.items() if true):
             self._adapted.labels(kind).inc()
 
-    def outcome(self, preset: str, outcome: str) -> None:
+    def count_outcome(self, preset: str, outcome: str) -> None:
         """Count a question by its outcome."""
         self._questions.labels(preset, outcome).inc()
 
-    def searched(self, outcome: str) -> None:
+    def count_search(self, outcome: str) -> None:
         """Count a search request by its outcome."""
         self._searches.labels(outcome).inc()
 
-    def reloaded(self, outcome: str) -> None:
+    def count_reload(self, outcome: str) -> None:
         """Count an index that took the place of the one that was searched, or could not."""
         self._reloads.labels(outcome).inc()
 
@@ -95,7 +95,7 @@ class Metrics:
         """Say whether the index on disk is the one that is searched."""
         self._current.set(int(same))
 
-    def answered(self, row: Row, waited_s: float) -> None:
+    def count_answer(self, row: Row, waited_s: float) -> None:
         """Add a question's tokens and seconds, whatever its outcome."""
         for role, usage in row.usage.items():
             self._tokens.labels(role, "prompt").inc(usage.prompt)
@@ -106,7 +106,7 @@ class Metrics:
         self._seconds.labels("queue").observe(waited_s)
         self._seconds.labels("answer").observe(row.seconds)
 
-    def exposed(self, ready: bool) -> bytes:
+    def render(self, ready: bool) -> bytes:
         """Return all figures as Prometheus reads them."""
         self._ready.set(int(ready))
         return generate_latest(self.registry)

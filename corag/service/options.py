@@ -58,7 +58,7 @@ class Limits(Options):
 
 
 @dataclass(frozen=True)
-class Served(Setup):
+class ServiceOptions(Setup):
     """Options of everything that serves answers.
 
     Attributes:
@@ -149,7 +149,7 @@ class Preset:
         return self.config.find_method(self.method).summary
 
 
-def read_presets(options: Served) -> dict[str, Preset]:
+def read_presets(options: ServiceOptions) -> dict[str, Preset]:
     """Return the presets by name, in the order in which they stand in the options.
 
     Raises :class:`ConfigError` for one that cannot be, or changes what all of them share.

@@ -37,8 +37,8 @@ class Reasoning:
 
 def reasoning(steps: Iterable[Step]) -> list[str]:
     """Return the lines of all steps of an answer, without line breaks."""
-    rendered = Reasoning()
-    return [line.strip() for step in steps if (line := rendered.line(step))]
+    lines = Reasoning()
+    return [line.strip() for step in steps if (line := lines.line(step))]
 
 
 def _lines(step: Step) -> str:
@@ -49,8 +49,8 @@ def _lines(step: Step) -> str:
         titles = list(dict.fromkeys(hit.passage.title or hit.passage.id for hit in step.hits))
         more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
         note = f"  {step.note}\n" if step.note else ""
-        found = "; ".join(titles[:_MOST_TITLES]) or "nothing"
-        return f"{place}searched: {step.query}\n{note}  found: {found}{more}\n"
+        listing = "; ".join(titles[:_MOST_TITLES]) or "nothing"
+        return f"{place}searched: {step.query}\n{note}  found: {listing}{more}\n"
     if isinstance(step, GenerateStep):
         role = step.role.replace("_", " ")
         return "".join(f"{place}{role}: {' '.join(text.split())}\n" for text in step.texts if text.strip())

@@ -20,7 +20,7 @@ from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import TRACES, RunFolder, read_lines, writable_folder
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.rows import Row, collect_sources
-from corag.service.options import Preset, Served
+from corag.service.options import Preset, ServiceOptions
 from eval.experiment.run import folder_name, run_environment, run_settings, settings_digest
 
 _PRESET = "preset"  # in a start of a served run: which one it is of
@@ -29,8 +29,8 @@ _PRESET = "preset"  # in a start of a served run: which one it is of
 class ServedRuns:
     """The run folders of the answers from one index, by preset. They are locked until they are closed."""
 
-    def __init__(self, folders: Mapping[str, RunFolder], opened: ExitStack) -> None:
-        self._folders, self._opened = folders, opened
+    def __init__(self, folders: Mapping[str, RunFolder], locks: ExitStack) -> None:
+        self._folders, self._locks = folders, locks
 
     def append(self, preset: str, row: Row) -> None:
         """Write a row, if answers are kept on disk. Raises :class:`DataError` if it cannot be written."""
@@ -39,7 +39,7 @@ class ServedRuns:
 
     def close(self) -> None:
         """Close the folders. Safe to call twice."""
-        self._opened.close()
+        self._locks.close()
 
 
 class Records:
@@ -54,7 +54,7 @@ class Records:
 
     def __init__(
         self,
-        options: Served,
+        options: ServiceOptions,
         presets: Mapping[str, Preset],
         generator: Generator,
         retriever: Retriever | None,
@@ -124,25 +124,25 @@ def _open_run(preset: Preset, generator: Generator, retriever: Retriever | None)
 
 
 def _latest_answers(out: Path, most: int) -> list[tuple[float, str, str, bytes]]:
-    """Return the last answers of all served runs, oldest first, as :func:`_answered` yields them."""
+    """Return the last answers of all served runs, oldest first, as :func:`_read_answers` yields them."""
     answers: list[tuple[float, str, str, bytes]] = []
     if not most:
         return answers
     runs = [path.parent for path in out.glob(f"*/{MANIFEST}") if (path.parent / TRACES).is_file()]
-    written = {run: (run / TRACES).stat().st_mtime for run in runs}
-    for run in sorted(runs, key=written.__getitem__, reverse=True):
-        if len(answers) >= most and written[run] < answers[-most][0]:
+    mtimes = {run: (run / TRACES).stat().st_mtime for run in runs}
+    for run in sorted(runs, key=mtimes.__getitem__, reverse=True):
+        if len(answers) >= most and mtimes[run] < answers[-most][0]:
             break  # this run, and all that are left, ended before the oldest answer that is kept was begun
         try:
             preset = Manifest.read(run).last.record.get(_PRESET)
         except DataError:  # another program's folder, or a damaged one
             continue
         if preset:
-            answers = sorted([*answers, *_answered(run, preset)])
+            answers = sorted([*answers, *_read_answers(run, preset)])
     return answers[-most:]
 
 
-def _answered(path: Path, preset: str) -> Iterator[tuple[float, str, str, bytes]]:
+def _read_answers(path: Path, preset: str) -> Iterator[tuple[float, str, str, bytes]]:
     """Yield when each answer of a run folder was begun, its id, preset and line; of failures nothing."""
     for key, line in read_lines(path).items():
         if not line.failed:

@@ -41,8 +41,8 @@ class SearchedIndex:
         self.retriever, self.runs = retriever, runs
         self.since = unix_time()
         self._users = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
+        self._no_users = asyncio.Event()
+        self._no_users.set()
 
     @property
     def fingerprint(self) -> str:
@@ -53,18 +53,18 @@ class SearchedIndex:
     def in_use(self) -> Iterator[SearchedIndex]:
         """Keep it open for the length of a block."""
         self._users += 1
-        self._unused.clear()
+        self._no_users.clear()
         try:
             yield self
         finally:
             self._users -= 1
             if not self._users:
-                self._unused.set()
+                self._no_users.set()
 
     async def close_unused(self) -> None:
         """Close it once nobody uses it any more."""
         try:
-            await self._unused.wait()
+            await self._no_users.wait()
         finally:
             self.runs.close()
             if self.retriever is not None:
@@ -88,13 +88,13 @@ class IndexWatch:
         config: RetrieverConfig,
         *,
         reload: bool,
-        opened: Places,
+        places: Places,
         open_index: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever,
     ) -> None:
-        """``opened``: what :func:`find_places` returned before the index was opened."""
+        """``places``: what :func:`find_places` returned before the index was opened."""
         self._service, self._config, self._reload = service, config, reload
         self._open_index = open_index
-        self._places = self._seen = opened
+        self._places = self._last_places = places
         self._try_again = 0.0
         self.on_disk = "same"
 
@@ -117,9 +117,9 @@ class IndexWatch:
         places = await asyncio.to_thread(find_places, self._config.index)
         if places == self._places:
             self._note("same")
-            self._seen = places
+            self._last_places = places
             return
-        is_new, self._seen = places != self._seen, places
+        is_new, self._last_places = places != self._last_places, places
         if any(any(before) and not any(now) for before, now in zip(self._places, places, strict=True)):
             self._note("missing")  # what was no folder before, such as an own retriever, is none now
         elif not self._reload:
@@ -130,7 +130,7 @@ class IndexWatch:
     async def _take(self, places: Places) -> None:
         """Open what is in the folders, and answer from it."""
         self._note("changed")
-        started, log = time.monotonic(), self._service.log
+        start, log = time.monotonic(), self._service.log
         retriever: Retriever | None = None
         try:
             retriever = await self._open_index(self._config)
@@ -150,16 +150,16 @@ class IndexWatch:
                     await retriever.close()
             self._try_again = time.monotonic() + _TRY_AGAIN_S
             self._note("unusable", str(error) if isinstance(error, CoragError) else where(error))
-            self._service.metrics.reloaded("failed")
+            self._service.metrics.count_reload("failed")
             return
         self._places = places
         log(
             "index_taken",
             fingerprint=retriever.fingerprint,
             before=before.fingerprint,
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(time.monotonic() - start, 3),
         )
-        self._service.metrics.reloaded("taken")
+        self._service.metrics.count_reload("taken")
         self._note("same")
         await before.close_unused()
         log("index_closed", fingerprint=before.fingerprint)

@@ -22,7 +22,7 @@ from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules, allowed_hosts, check_host, check_origin
 from corag.service.keys import Keys
 from corag.service.log import Log, log_line
-from corag.service.options import Preset, Served, read_presets
+from corag.service.options import Preset, ServiceOptions, read_presets
 from corag.service.records import Records
 from corag.service.searched import IndexWatch, Places, find_places
 from eval.experiment.backends import open_backends, print_training_mismatch, require_abilities
@@ -41,7 +41,7 @@ LOST_ENGINE = "the engine has ended, so nothing can be answered any more: start 
 
 
 @dataclass(frozen=True)
-class AnswersOptions(Served):
+class AnswersOptions(ServiceOptions):
     """Options of 'corag serve answers'.
 
     Attributes:
@@ -73,24 +73,24 @@ class AnswersOptions(Served):
 
 
 @asynccontextmanager
-async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[AnswerService]:
+async def open_service(options: ServiceOptions, log: Log = log_line) -> AsyncIterator[AnswerService]:
     """Open model, index and run folders, and a service over them, for the length of a block.
 
     Raises :class:`ConfigError` and :class:`BackendError` as opening a run does.
     """
     presets = read_presets(options)
-    opened = replace(options, method=list(dict.fromkeys(preset.method for preset in presets.values())))
+    setup = replace(options, method=list(dict.fromkeys(preset.method for preset in presets.values())))
     for preset in presets.values():
         preset.config.of(preset.method).check_files()
-    folders = find_places(opened.retriever.index)
-    async with open_backends(opened) as (generator, retriever):
+    folders = find_places(setup.retriever.index)
+    async with open_backends(setup) as (generator, retriever):
         for name, preset in presets.items():
             require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
             print_training_mismatch(preset.config.of(preset.method), preset.config.model)
-        spans = sending_spans(options.trace, opened.model, generator.fingerprint, opened.retriever)
+        spans = sending_spans(options.trace, setup.model, generator.fingerprint, setup.retriever)
         with Records(options, presets, generator, retriever) as records, spans as send:
             service = AnswerService(options, presets, generator, retriever, records, log, send)
-            async with _watching_index(service, opened.retriever, folders):
+            async with _watching_index(service, setup.retriever, folders):
                 try:
                     yield service
                 finally:
@@ -99,14 +99,14 @@ async def open_service(options: Served, log: Log = log_line) -> AsyncIterator[An
 
 @asynccontextmanager
 async def _watching_index(
-    service: AnswerService, config: RetrieverConfig, opened: Places
+    service: AnswerService, config: RetrieverConfig, places: Places
 ) -> AsyncIterator[None]:
     """Let a service go over to whatever index takes the place of its own, for the length of a block."""
-    if service.index.retriever is None or not opened or not all(map(any, opened)):
+    if service.index.retriever is None or not places or not all(map(any, places)):
         yield  # nothing is searched, or servers, or an index of Pyserini's
         return
     watch = service.index_watch = IndexWatch(
-        service, config, reload=service.options.reload == "auto", opened=opened
+        service, config, reload=service.options.reload == "auto", places=places
     )
     looking = asyncio.create_task(watch.run())
     try:
@@ -184,8 +184,8 @@ async def _watch(service: AnswerService, server: uvicorn.Server, closing: asynci
         await asyncio.sleep(_LOOK_EVERY_S)
         server.should_exit = server.should_exit or service.failed
     service.admission.closed = service.searches.closed = True
-    if held := service.admission.admitted:
-        log_line("ending", questions=held, seconds_at_most=service.options.limits.shutdown_s)
+    if claims := service.admission.claims:
+        log_line("ending", questions=claims, seconds_at_most=service.options.limits.shutdown_s)
     await service.admission.until_empty()
     closing.set()
 

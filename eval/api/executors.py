@@ -61,7 +61,7 @@ async def choose_executor(
 def model_options(model: Model | ModelConfig) -> ModelConfig:
     """Return the options of an open model, or those of one that workers will open."""
     # An open model's options were settled when it was opened: "auto" is no engine that a run could name.
-    return model.settled() if isinstance(model, ModelConfig) else model.options
+    return model.with_engine() if isinstance(model, ModelConfig) else model.options
 
 
 def index_options(index: Index | RetrieverConfig) -> RetrieverConfig:

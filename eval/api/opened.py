@@ -298,7 +298,7 @@ def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
                 f"{describe(name)} is made. Its options here are max_context and remember."
             )
         name_options = {"name": register(name), "backend": "python"}
-    model = Model(_models, with_keywords(ModelConfig(), {**name_options, **options}).settled())
+    model = Model(_models, with_keywords(ModelConfig(), {**name_options, **options}).with_engine())
     model.user_objects = name  # known by its name as long as it lives
     if model.options.engine_kind.spawns_processes:
         refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called

@@ -70,7 +70,7 @@ class Setup(MethodOptions):
 
     def settled_model(self) -> ModelConfig:
         """Return the model's options with an engine in the place of "auto"."""
-        return self.model.settled()
+        return self.model.with_engine()
 
     @property
     def searches(self) -> bool:
@@ -120,7 +120,7 @@ def check_setup(setup: Setup) -> None:
     """Raise :class:`ConfigError` for a file or an index that is missing, before minutes go into an engine."""
     for name in setup.method:
         setup.of(name).check_files()
-    setup.model.settled().engine_kind.check_installed()
+    setup.model.with_engine().engine_kind.check_installed()
     _check_folders(setup.model)
     _try_prompts(setup)
     if setup.searches:
@@ -129,7 +129,7 @@ def check_setup(setup: Setup) -> None:
 
 def _check_folders(model: ModelConfig) -> None:
     """Raise :class:`ConfigError` for a model's or adapter's folder that holds none, or an unfinished one."""
-    model = model.settled()
+    model = model.with_engine()
     if model.engine_kind.takes_urls or model.backend == "python":
         return
     if Path(model.name).is_dir():

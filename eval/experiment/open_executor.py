@@ -69,7 +69,7 @@ async def start_workers(
     """
     async with AsyncExitStack() as stack:
         with quiet("starting workers with Ray", "the workers are ready") as print_line:
-            engine = engine_opener(model.settled(), capacity)
+            engine = engine_opener(model.with_engine(), capacity)
             pool = await stack.enter_async_context(ray_pool(workers, engine, retrievers, in_flight=in_flight))
             for line in pool.about:
                 print_line(f"corag: {line}")

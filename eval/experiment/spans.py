@@ -39,7 +39,7 @@ class RowSpans:
         self._tracer = tracer
         self.made = 0
         self._model = f"{name}+{model.adapter}" if model.adapter else name
-        self._provider = model.settled().backend
+        self._provider = model.with_engine().backend
         self._operation = "text_completion" if "chat=no" in fingerprint else "chat"
         self._source = ",".join(retriever.index or retriever.url)
         self._texts = os.environ.get(CONTENT_VARIABLE, "").strip().lower() in _WITH_CONTENT

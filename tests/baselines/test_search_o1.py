@@ -10,10 +10,10 @@ from corag.baselines.search_o1 import (
     NOTHING_HELPFUL,
     Search,
     SearchO1Config,
-    boxed,
+    final_information,
+    last_box,
     last_query,
-    outlined,
-    refined,
+    outline_reasoning,
     search_o1,
 )
 from corag.core.command_line import parse
@@ -262,7 +262,7 @@ def test_presets_from_the_command_line_and_impossible_options():
     ],
 )
 def test_boxes(text, answer):
-    assert boxed(text) == answer
+    assert last_box(text) == answer
 
 
 texts = st.text("ab {}\\\n", max_size=20)
@@ -270,24 +270,24 @@ texts = st.text("ab {}\\\n", max_size=20)
 
 @given(texts, st.text("ab1_ ", min_size=1).map(str.strip).filter(bool), texts)
 def test_a_box_is_found_in_any_text(before, answer, after):
-    assert boxed(f"{before}\\boxed{{{answer}}}{after}") == answer
+    assert last_box(f"{before}\\boxed{{{answer}}}{after}") == answer
 
 
 @given(st.lists(st.sampled_from(["\\boxed{", "{", "}", "\n", " ", "x", "\\text{"]), max_size=12))
 def test_boxes_are_found_without_fail(pieces):
-    found = boxed("".join(pieces))
+    found = last_box("".join(pieces))
     assert found == found.strip()
 
 
 def test_queries_headers_and_outlines():
     assert last_query("no query") is None
     assert last_query("<|begin_search_query|>a <|begin_search_query|> b ") == "b"
-    assert refined("**Final Information**\nx") == "x", "nothing need stand before the header"
-    assert refined("a\nFinal information: x\n\ny") == "x y"
-    assert refined("Final Information\nold\n### Final Information\n```new```") == "new"
-    assert refined("**Final Information**\n") == refined("nothing") == NOTHING_HELPFUL
+    assert final_information("**Final Information**\nx") == "x", "nothing need stand before the header"
+    assert final_information("a\nFinal information: x\n\ny") == "x y"
+    assert final_information("Final Information\nold\n### Final Information\n```new```") == "new"
+    assert final_information("**Final Information**\n") == final_information("nothing") == NOTHING_HELPFUL
     lines = ["start", "b", "c", "<|begin_search_query|>q", "e", "f", "g", "h", "end"]
-    steps = outlined("\n\n".join(lines)).split("\n\n")
+    steps = outline_reasoning("\n\n".join(lines)).split("\n\n")
     assert [step.rpartition(": ")[2] for step in steps] == [
         "start",
         "...",
@@ -298,4 +298,4 @@ def test_queries_headers_and_outlines():
         "h",
         "end",
     ]
-    assert outlined("") == ""
+    assert outline_reasoning("") == ""

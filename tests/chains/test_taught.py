@@ -29,7 +29,7 @@ def training(config: CoRAGConfig, *tasks: str, adapter: object = "") -> dict[str
 def as_trained(settings: dict[str, Any]) -> CoRAGConfig:
     taught = Taught.read(settings)
     assert taught is not None
-    words = ["--questions", "q.jsonl", "--method", "corag", "--retriever.index", "x", *taught.words()]
+    words = ["--questions", "q.jsonl", "--method", "corag", "--retriever.index", "x", *taught.arguments()]
     return parse(RunConfig, words, "corag run", "").of("corag")
 
 

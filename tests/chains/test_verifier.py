@@ -7,7 +7,7 @@ import pytest
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
-from corag.chains.rank import Candidate, combined, count_votes, log_probability
+from corag.chains.rank import Candidate, combine_scores, count_votes, log_probability
 from corag.core.errors import ConfigError
 from corag.core.protocols import Ability
 from corag.core.tools import Tools
@@ -151,7 +151,7 @@ def test_a_mixture_lacks_a_score_where_a_part_is_missing():
     config = CoRAGConfig(strategy="best_of_n", rank_by="refusal+probability")
     chain = Candidate(None, "chain 1", signals={"refusal": -2.0})
     both = Candidate(None, "chain 2", signals={"refusal": -2.0, "probability": -0.5})
-    scores = [each.score for each in combined([chain, both], config)]
+    scores = [each.score for each in combine_scores([chain, both], config)]
     assert scores == [None, pytest.approx(0.5 - math.log(1 - math.exp(-2)))]
 
 

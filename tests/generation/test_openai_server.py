@@ -32,7 +32,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
-from corag.generation.http.wire import spelled
+from corag.generation.http.wire import split_by_tokens
 from eval.experiment.backends import require_abilities
 from eval.experiment.executor import LocalExecutor
 from eval.experiment.run import RunConfig, answer_with
@@ -495,10 +495,10 @@ async def test_samples_are_seeded_one_by_one_or_one_request() -> None:
 
 
 def test_the_texts_of_tokens_add_up_whatever_a_server_makes_of_them() -> None:
-    assert spelled("a → b", ["a", " ", "\ufffd", "\ufffd", " b"]) == ["a", " ", "", "", "→ b"]
-    assert spelled("yes", [" yes", "<|im_end|>"]) == ["yes", ""]
-    assert spelled("one", ["one", " two", "\n"]) == ["one", "", ""]  # the stop string was " two"
-    assert spelled("on", ["one", " two"]) == ["on", ""]
+    assert split_by_tokens("a → b", ["a", " ", "\ufffd", "\ufffd", " b"]) == ["a", " ", "", "", "→ b"]
+    assert split_by_tokens("yes", [" yes", "<|im_end|>"]) == ["yes", ""]
+    assert split_by_tokens("one", ["one", " two", "\n"]) == ["one", "", ""]  # the stop string was " two"
+    assert split_by_tokens("on", ["one", " two"]) == ["on", ""]
 
 
 async def test_a_reply_of_hidden_reasoning_alone_is_empty_and_null_is_a_fault(hurried: None) -> None:

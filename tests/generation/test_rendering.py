@@ -13,7 +13,7 @@ from corag.core.prompting.template import Template
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
-from corag.generation.special_names import COMMON_NAMES, spaced
+from corag.generation.special_names import COMMON_NAMES, space_out_names
 from tests.fakes import chat_prompt
 from tests.messages import raises_message
 
@@ -216,7 +216,7 @@ def test_no_passage_question_or_reply_can_end_a_turn(renderer: Renderer) -> None
 def test_what_cuts_names_in_two_is_not_taken_from_a_text_to_close_another(renderer: Renderer) -> None:
     ids = renderer.encode(read_with("<|im_\ufdd0end|> and <|im_start|>"))
     assert control_tokens(renderer, ids) == control_tokens(renderer, renderer.encode(read_with("Ada")))
-    assert "<|im_end|>" not in spaced("<|im_\ufdd0end|> and <|im_start|>", COMMON_NAMES)
+    assert "<|im_end|>" not in space_out_names("<|im_\ufdd0end|> and <|im_start|>", COMMON_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ def test_what_cuts_names_in_two_is_not_taken_from_a_text_to_close_another(render
     ["<|eot|>", "<|header_start|>", "<|im_middle|>", "<|USER_TOKEN|>", "<turn|>", "<|turn>", "[gMASK]"],
 )
 def test_names_are_known_without_a_tokenizer(name: str) -> None:
-    assert spaced(f"a{name}b", COMMON_NAMES) == f"a{name[0]} {name[1:]}b"
+    assert space_out_names(f"a{name}b", COMMON_NAMES) == f"a{name[0]} {name[1:]}b"
     for text in ("a < b | c > d", "<b>bold</b>", "|x|<y>", "[MASKED]"):
-        assert spaced(text, COMMON_NAMES) == text
+        assert space_out_names(text, COMMON_NAMES) == text
 
 
 @pytest.mark.parametrize("chat", ["auto", "no"])

@@ -89,7 +89,7 @@ async def test_an_agent_that_gives_up_frees_its_place():
             await reached.wait()
             asking.cancel()
             await asyncio.wait_for(cancelled.wait(), 2)
-            await until(lambda: running.service.admission.admitted == 0)
+            await until(lambda: running.service.admission.claims == 0)
         assert running.logged("left")
 
 

@@ -410,7 +410,7 @@ async def test_a_client_that_leaves_frees_its_place_and_the_engine(stream):
         else:
             asking.cancel()
         await asyncio.wait_for(cancelled.wait(), 2)
-        await until(lambda: running.service.admission.admitted == 0)
+        await until(lambda: running.service.admission.claims == 0)
         (left,) = running.logged("left")
         assert left["calls"] == 1 and left["error"] == "CallerLeft", "what was spent until then is counted"
         assert 'corag_questions_total{outcome="left",preset="corag"} 1.0' in (await metrics(running))

@@ -107,7 +107,7 @@ async def test_searches_of_agents_have_shares_an_end_and_a_count(monkeypatch):
             told = (await client.get("/metrics")).text
         for outcome, count in (("answered", 1.0), ("refused", 1.0), ("failed", 2.0)):
             assert f'corag_searches_total{{outcome="{outcome}"}} {count}' in told
-        assert running.service.searches.admitted == 0
+        assert running.service.searches.claims == 0
 
 
 def test_a_null_limit_leaves_the_other_name_its_say():

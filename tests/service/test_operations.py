@@ -47,7 +47,7 @@ async def test_overload_gives_only_429s_and_finished_answers():
         assert all(1 <= int(reply.headers["retry-after"]) <= 60 for reply in refused)
         assert all(reply.json()["error"]["type"] == "rate_limit_error" for reply in refused)
         admission = running.service.admission
-        assert (admission.admitted, admission.answering) == (0, 0), "nothing is lost or left"
+        assert (admission.claims, admission.answering) == (0, 0), "nothing is lost or left"
         assert (await running.ask("Is it over?", model="plain")).status_code == 200
         assert len(running.logged("answered")) == statuses.count(200) + 1
 

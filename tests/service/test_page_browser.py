@@ -161,7 +161,7 @@ def test_escape_cancels_and_the_place_is_free(page, service):
     page.press(Keys.ESCAPE)
     page.until("return document.querySelector('.lane-head .tag').textContent === 'cancelled'")
     end = time.monotonic() + 30
-    while running.service.admission.admitted:
+    while running.service.admission.claims:
         assert time.monotonic() < end
         time.sleep(0.02)
     held.free.set()

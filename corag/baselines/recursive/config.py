@@ -112,12 +112,12 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
 
     def prompt(self, name: PromptName) -> Template:
         """Load one of the prompts."""
-        shipped = f"recursive_{name}"
+        shipped_name = f"recursive_{name}"
         if name == "plan":
-            return load_prompt(self.plan_prompt, shipped, PROMPTS)
+            return load_prompt(self.plan_prompt, shipped_name, PROMPTS)
         if name == "combine" and self.answer == "whole":
-            shipped = "recursive_long_combine"
-        return load_prompt(shipped, shipped, PROMPTS)
+            shipped_name = "recursive_long_combine"
+        return load_prompt(shipped_name, shipped_name, PROMPTS)
 
     def qa_template(self) -> Template:
         """Load the reader's prompt; the one for long answers stands beside recursive RAG's own."""

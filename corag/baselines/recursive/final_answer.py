@@ -57,8 +57,8 @@ def short_answer(reply: str) -> tuple[str, str]:
     ('Oslo', '')
     """
     lines = [line for line in reply.splitlines() if line.strip()]
-    cut = len(lines) > 1 and all(stated_answer(line) is None for line in lines)
-    return extract_answer(reply), f"the first of {len(lines)} lines of the reply" if cut else ""
+    has_only_first = len(lines) > 1 and all(stated_answer(line) is None for line in lines)
+    return extract_answer(reply), f"the first of {len(lines)} lines of the reply" if has_only_first else ""
 
 
 def final_prompt(question: Question, trail: Trail) -> Prompt:

@@ -48,7 +48,7 @@ from corag.baselines.recursive.replies import (
     parse_mode,
     parse_plan,
 )
-from corag.baselines.recursive.trail import AnsweredSubQuestion, Outcome, Reference, Searched, Trail, Why
+from corag.baselines.recursive.trail import AnsweredSubQuestion, Outcome, PathSearch, Reference, Trail, Why
 from corag.core.errors import BudgetExhaustedError
 from corag.core.gather import gather
 from corag.core.method import Method
@@ -97,7 +97,7 @@ class RecursiveAnswer(Answer):
     fallbacks: int = 0
     repeats: int = 0
     left_out: int = 0
-    retrieval_path: tuple[Searched, ...] = ()
+    retrieval_path: tuple[PathSearch, ...] = ()
     references_found: tuple[Reference, ...] = ()
     depth: int = 0
     context_length: int = 0
@@ -115,13 +115,13 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
     match mode:
         case "simple":
             await trail.search([question.text], config.k, "question")
-            stopped = "read"
+            stop_reason = "read"
         case "recursive":
-            stopped = await follow_references(question.text, trail, k=config.k)
+            stop_reason = await follow_references(question.text, trail, k=config.k)
         case "multi_hop" | "self_query":
-            stopped = await search_in_rounds(mode, question, trail)
+            stop_reason = await search_in_rounds(mode, question, trail)
         case "decompose":
-            stopped = await answer_sub_questions(question, trail)
+            stop_reason = await answer_sub_questions(question, trail)
 
     # 3. Read what was found.
     reading = await final_answer(question, trail)
@@ -129,7 +129,7 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
         text=reading.text,
         passage_ids=tuple(passage.id for passage in trail.passages),
         steps=trail.steps,
-        stopped=stopped if reading.affordable else "budget",
+        stopped=stop_reason if reading.affordable else "budget",
         mode=mode,
         queries=tuple(trail.queries),
         findings=tuple(trail.findings),
@@ -310,12 +310,12 @@ async def answer_sub_questions(question: Question, trail: Trail) -> str:
     with tools.reserve(combine_prompt(question, lines, (), trail), most):
         for wave in plan.waves:
             trail.steps += 1
-            for answered, own_trail in await answer_wave(wave, answers, tools, config):
+            for finding, own_trail in await answer_wave(wave, answers, tools, config):
                 trail.join(own_trail)
-                trail.findings.append(answered)
+                trail.findings.append(finding)
                 # One without an answer is known to later ones by its own words.
-                answers[answered.number] = answered.sub_answer or answered.sub_question
-            if any(answered.status == "budget" for answered in trail.findings):
+                answers[finding.number] = finding.sub_answer or finding.sub_question
+            if any(finding.status == "budget" for finding in trail.findings):
                 return "budget"
     return "plan"
 
@@ -361,15 +361,15 @@ async def answer_wave(
     replies = dict(
         await tools.fan_out_certain(waiting, sub_answer, lambda place: tools.cost(prompts[place], limit))
     )
-    answered = []
+    findings = []
     for place, (sub_question, query, trail) in enumerate(zip(wave, queries, trails, strict=True)):
         answer, note = replies.get(place, ("", ""))
         if place in replies:
             status = "answered" if answer else "unknown"
         else:
             status = "budget" if trail.passages else "nothing_found"
-        answered.append((AnsweredSubQuestion(sub_question.number, query, answer, status, note), trail))
-    return answered
+        findings.append((AnsweredSubQuestion(sub_question.number, query, answer, status, note), trail))
+    return findings
 
 
 async def search_for(query: str, trail: Trail, *, k: int, why: Why) -> None:

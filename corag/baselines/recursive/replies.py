@@ -20,8 +20,8 @@ MARKS = r"[\s>*_`#•·–-]*"  # bullets, quotations, bold type and headings be
 def clean(value: str) -> str:
     """Take off white space, marks and one pair of quotation marks around a value."""
     value = value.strip().strip("*_`").strip()
-    quoted = len(value) >= 2 and value[0] + value[-1] in ('""', "''", "“”")
-    return value[1:-1].strip() if quoted else value
+    has_quotes = len(value) >= 2 and value[0] + value[-1] in ('""', "''", "“”")
+    return value[1:-1].strip() if has_quotes else value
 
 
 # The mode of a question
@@ -162,7 +162,7 @@ class SubQuestion:
         >>> SubQuestion(2, "Where was #1 born?", (1,)).with_answers({1: "Jane Austen"})
         'Where was Jane Austen born?'
         """
-        numbers = set(mentioned(self.text)).intersection(self.needs)
+        numbers = set(mentioned_numbers(self.text)).intersection(self.needs)
         text = _REFERENCE.sub(
             lambda match: answers[int(match[1])] if int(match[1]) in numbers else match[0], self.text
         )
@@ -200,7 +200,7 @@ def parse_plan(reply: str, limit: int) -> Plan:
     """
     parts: dict[int, SubQuestion] = {}
     newest: int | None = None  # the one that a line of dependencies belongs to; None after an ignored one
-    ignored = 0
+    count_ignored = 0
     for line in _PART_WITHIN_A_LINE.sub("\n", reply).splitlines():
         if match := _NEEDS.match(line):
             if newest is not None:
@@ -212,18 +212,20 @@ def parse_plan(reply: str, limit: int) -> Plan:
             number, text = int(match["number"]), clean(match["text"])
             newest = None
             if is_nothing(text) or number in parts or len(parts) >= limit:
-                ignored += 1
+                count_ignored += 1
                 continue
             newest = number
             parts[number] = SubQuestion(number, text)
     complete = []
     for part in parts.values():
-        others = (number for number in mentioned(part.text) if number in parts and number != part.number)
+        others = (
+            number for number in mentioned_numbers(part.text) if number in parts and number != part.number
+        )
         complete.append(replace(part, needs=tuple(dict.fromkeys((*part.needs, *others)))))
-    return replace(in_waves(complete), ignored=ignored)
+    return replace(in_waves(complete), ignored=count_ignored)
 
 
-def mentioned(text: str) -> tuple[int, ...]:
+def mentioned_numbers(text: str) -> tuple[int, ...]:
     """Return the numbers that stand in a text as those of sub-questions do, "#1" or "SUB1"."""
     return tuple(int(number) for number in _REFERENCE.findall(text))
 
@@ -236,15 +238,15 @@ def in_waves(parts: Sequence[SubQuestion]) -> Plan:
     if any(need not in numbers for part in parts for need in part.needs):
         return Plan(problem="unknown_reference")
     waves: list[tuple[SubQuestion, ...]] = []
-    answered: set[int] = set()
+    earlier: set[int] = set()
     waiting = list(parts)
     while waiting:
-        wave = tuple(part for part in waiting if answered.issuperset(part.needs))
+        wave = tuple(part for part in waiting if earlier.issuperset(part.needs))
         if not wave:
             return Plan(problem="cycle")
         waves.append(wave)
-        answered.update(part.number for part in wave)
-        waiting = [part for part in waiting if part.number not in answered]
+        earlier.update(part.number for part in wave)
+        waiting = [part for part in waiting if part.number not in earlier]
     return Plan(tuple(waves))
 
 
@@ -276,7 +278,9 @@ def find_references(text: str) -> list[tuple[str, str]]:
         phrase_text = first_sentence(_BREAK.split(text[phrase.end() :], maxsplit=1)[0])
         if not _LINK.search(phrase_text):
             references.append((phrase.start(), phrase_text, " ".join(phrase[0].lower().split()).rstrip(" :")))
-    cleaned: dict[str, str] = {}
+    references_by_text: dict[str, str] = {}
     for _, reference, words in sorted(references):
-        cleaned.setdefault(" ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?"), words)
-    return [(reference, words) for reference, words in cleaned.items() if len(reference) >= _SHORTEST]
+        references_by_text.setdefault(" ".join(reference.split()).strip(" *_`\"'“”:,").rstrip(".!?"), words)
+    return [
+        (reference, words) for reference, words in references_by_text.items() if len(reference) >= _SHORTEST
+    ]

@@ -38,7 +38,7 @@ Why = Literal["question", "sub_question", "reference", "next_query", "follow_up"
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class PathSearch:
     """A search of the retrieval path.
 
     ``path``: its step in the trace. ``depth``: the round that it belongs to, from 1; each sub-question begins
@@ -98,7 +98,7 @@ class Trail:
         self.fallbacks = 0
         self.repeats = 0
         self.plan_problem = ""
-        self.path: list[Searched] = []
+        self.path: list[PathSearch] = []
         self.references: list[Reference] = []
 
     @property
@@ -151,14 +151,14 @@ class Trail:
         )
         before = len(self.passages)
         for query, path, hits in zip(queries, paths, results, strict=True):
-            self.path.append(Searched(path, self.steps, query, why, self._collect(query, hits)))
+            self.path.append(PathSearch(path, self.steps, query, why, self._collect(query, hits)))
         return self.passages[before:]
 
     def join(self, other: Trail) -> None:
         """Take over what the trail of a sub-question has searched and found."""
-        collected = {passage.id: passage for passage in other.passages}
+        passage_by_id = {passage.id: passage for passage in other.passages}
         for search in other.path:
-            hits = self._collect(search.query, [Hit(collected[name], 0.0) for name in search.found])
+            hits = self._collect(search.query, [Hit(passage_by_id[name], 0.0) for name in search.found])
             self.path.append(replace(search, found=hits))
         self.references += other.references
         self.repeats += other.repeats
@@ -178,9 +178,9 @@ class Trail:
         if not limit:
             return list(self.passages)
         newest_first = self.config.context_policy == "keep_last"
-        ranked = self.passages[::-1] if newest_first else self.passages
-        sizes = accumulate(self.tools.count_tokens(passage.contents) for passage in ranked)
-        fit = ranked[: max(1, sum(size <= limit for size in sizes))]
+        passages = self.passages[::-1] if newest_first else self.passages
+        sizes = accumulate(self.tools.count_tokens(passage.contents) for passage in passages)
+        fit = passages[: max(1, sum(size <= limit for size in sizes))]
         return fit[::-1] if newest_first else fit
 
     def render(self, template: Template, passages: Sequence[Passage]) -> list[Segment]:

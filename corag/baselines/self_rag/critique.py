@@ -69,13 +69,13 @@ class JudgedSegment:
 
 def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]], config: CritiqueConfig) -> float:
     """Weigh a segment (equations 3 and 4). ``tokens``: its tokens with their natural log-probabilities."""
-    weighed = (
+    critique_score = (
         config.w_rel * critique.relevance + config.w_sup * critique.support + config.w_use * critique.utility
     )
     if not config.sequence_score or not tokens:
-        return weighed
+        return critique_score
     # The mean per token, so that a long segment is not worth less for its length.
-    return weighed + math.exp(sum(logprob for _, logprob in tokens) / len(tokens))
+    return critique_score + math.exp(sum(logprob for _, logprob in tokens) / len(tokens))
 
 
 async def from_each(
@@ -102,7 +102,7 @@ async def from_each(
     """
     return await tools.fan_out_certain(
         list(enumerate(openings, 1)),
-        lambda numbered, branch: extend(numbered[1], branch, f"{path}/candidate {numbered[0]}"),
-        lambda numbered: most(numbered[1], tools),
+        lambda entry, branch: extend(entry[1], branch, f"{path}/candidate {entry[0]}"),
+        lambda entry: most(entry[1], tools),
         at_least_one=True,
     )

@@ -205,32 +205,34 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
     """Answer one question with Self-RAG (paper, Algorithm 1 and section 3.3)."""
     beam = pool = [Hypothesis()]
     hits_by_query: dict[str, tuple[Hit, ...]] = {}
-    retrieved, compared, cut_short = False, 0, ""
+    wants_retrieval, comparisons, cut_short = False, 0, ""
     try:
         # Retrieve: predicted first. Later segments begin where the model wanted passages.
-        retrieved = await wants_passages("", tools, config, path="question")
+        wants_retrieval = await wants_passages("", tools, config, path="question")
         while going := [each for each in beam if not each.stopped]:
             number = len(going[0].segments) + 1
             # Passages for each hypothesis; one without any goes on by itself.
             openings: list[tuple[Hypothesis, Hit | None]] = []
             for hypothesis in going:
-                searched = retrieved or hypothesis.segments
-                hits = await passages_for(hypothesis, hits_by_query, tools, config) if searched else ()
+                searches = wants_retrieval or hypothesis.segments
+                hits = await passages_for(hypothesis, hits_by_query, tools, config) if searches else ()
                 openings += [(hypothesis, hit) for hit in hits or (None,)]
             # Generate and Critique: from each opening a continuation, and its judgement.
             go_on, most = partial(extend, config=config), partial(cost_bound, config=config)
-            continued = await from_each(openings, go_on, most, tools, f"segment {number}")
-            compared += len(continued)
+            continuations = await from_each(openings, go_on, most, tools, f"segment {number}")
+            comparisons += len(continuations)
             # Rank: the best are kept.
-            pool = [each for each in beam if each.stopped] + continued
+            pool = [each for each in beam if each.stopped] + continuations
             beam = sorted(pool, key=lambda each: rank_key(each, config), reverse=True)[: config.beam]
     except BudgetExhaustedError:
         cut_short = "budget"
     best = most_voted(pool, config) if config.aggregate == "sum" else beam[0]
     ids = dict.fromkeys(hit.passage.id for hits in hits_by_query.values() for hit in hits)
-    stopped = cut_short or best.stopped
+    stop_reason = cut_short or best.stopped
     text = config.without_reflection_tokens(best.text)
-    return SelfRAGAnswer(text, tuple(ids), len(best.segments), stopped, retrieved, compared, best.segments)
+    return SelfRAGAnswer(
+        text, tuple(ids), len(best.segments), stop_reason, wants_retrieval, comparisons, best.segments
+    )
 
 
 async def passages_for(
@@ -265,16 +267,16 @@ async def extend(
     )
     completion = reply.completions[0]
     # What holds if the budget ends before it is known whether the model wants more passages.
-    end, stopped, critique = len(completion.text), "budget", Critique()
+    end, stop_reason, critique = len(completion.text), "budget", Critique()
     with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
         end, goes_on = await segment_end(before, completion.text, tools, config, last=last, path=path)
-        stopped = "end" if not goes_on else "max_segments" if last else ""
+        stop_reason = "end" if not goes_on else "max_segments" if last else ""
         critique = await criticise(
             before, completion.text[:end], tools, config, with_passage=hit is not None, path=path
         )
     score = segment_score(critique, completion.tokens(end), config)
     segment = JudgedSegment(completion.text[:end], hit.passage.id if hit else "", critique, score)
-    return Hypothesis((*hypothesis.segments, segment), stopped)
+    return Hypothesis((*hypothesis.segments, segment), stop_reason)
 
 
 def rank_key(hypothesis: Hypothesis, config: SelfRAGConfig) -> tuple[bool, float]:
@@ -362,7 +364,7 @@ async def criticise(
 ) -> Critique:
     """Judge a segment: ISREL where it begins, ISSUP and ISUSE where the model wrote such a token, else 0."""
 
-    async def expected(names: Sequence[str], values: Sequence[float], at: int) -> float:
+    async def mean_value(names: Sequence[str], values: Sequence[float], at: int) -> float:
         chances = await reflection_probabilities(
             before + text[:at], names, tools, config, role="critique", path=path
         )
@@ -371,11 +373,11 @@ async def criticise(
     relevance = support = utility = 0.0
     # What has no weight is not asked about: it would cost calls and change nothing.
     if with_passage and config.w_rel:
-        relevance = await expected(config.relevance_tokens, (1.0, 0.0), 0)
+        relevance = await mean_value(config.relevance_tokens, (1.0, 0.0), 0)
     if with_passage and config.w_sup and (at := find_first(config.support_tokens, text)) is not None:
-        support = await expected(config.support_tokens, SUPPORT, at)
+        support = await mean_value(config.support_tokens, SUPPORT, at)
     if config.w_use and (at := find_first(config.utility_tokens, text)) is not None:
-        utility = await expected(config.utility_tokens, UTILITY, at)
+        utility = await mean_value(config.utility_tokens, UTILITY, at)
     return Critique(relevance, support, utility)
 
 

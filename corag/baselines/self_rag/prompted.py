@@ -95,9 +95,9 @@ class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
             "support": self.w_sup,
             "utility": self.w_use,
         }
-        judged = [self.prompt(name) for name, weight in weights.items() if weight]
+        judgements = [self.prompt(name) for name, weight in weights.items() if weight]
         first = [self.prompt("retrieve")] if self.retrieval == "adaptive" else []
-        return (*first, self.prompt("segment"), *judged)
+        return (*first, self.prompt("segment"), *judgements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +118,11 @@ class SelfRAGPromptedAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A sentence to go on with, and its passage; ``ended``: the model wrote nothing after it."""
+    """A sentence to go on with, and its passage; ``is_last``: the model wrote nothing after it."""
 
     segment: JudgedSegment
     source: Hit | None
-    ended: bool
+    is_last: bool
     malformed: int
 
 
@@ -132,15 +132,15 @@ async def self_rag_prompted(
     """Answer one question with Self-RAG's steps (paper, Algorithm 1), each decision asked for."""
     segments: list[JudgedSegment] = []
     passage_ids: dict[str, None] = {}
-    stopped = ""
-    searched = compared = malformed = 0
+    stop_reason = ""
+    searches = comparisons = malformed_replies = 0
     source: Hit | None = None  # what the newest sentence was written from; before the first, the best passage
 
     def final(segments_kept: Sequence[JudgedSegment]) -> Prompt:
         return segment_prompt(question.text, source, cued_text(segments_kept), config)
 
     try:
-        while not stopped:
+        while not stop_reason:
             path = f"segment {len(segments) + 1}"
             before = chain_text(segments)
             # The forced answer reads one sentence more than now.
@@ -150,42 +150,44 @@ async def self_rag_prompted(
                 if config.retrieval == "adaptive":
                     values = {"query": question.text, "written": before}
                     wish = await verdict("retrieve", values, tools, config, path=path)
-                    malformed += wish is None
+                    malformed_replies += wish is None
                 # Passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
                 if wish != 0:  # an unreadable verdict too: a search more costs less than a fact less
                     newest = segments[-1].text.strip() if segments else ""
                     hits = await tools.search(f"{question.text} {newest}".strip(), k=config.k, path=path)
                     passage_ids |= dict.fromkeys(hit.passage.id for hit in hits)
-                    searched += 1
+                    searches += 1
                     if not segments:
                         source = next(iter(hits), None)
                 # Generate and Critique: from each passage a sentence, and its judgement.
                 go_on = partial(write, before=before, config=config)
                 most = partial(cost_bound, before=before, config=config)
-                continued = await from_each(hits or (None,), go_on, most, tools, path)
-            compared += len(continued)
-            malformed += sum(one.malformed for one in continued)
+                continuations = await from_each(hits or (None,), go_on, most, tools, path)
+            comparisons += len(continuations)
+            malformed_replies += sum(one.malformed for one in continuations)
             # Rank: the best is kept.
-            best = max(continued, key=lambda one: (bool(one.segment.text), one.segment.score))
+            best = max(continuations, key=lambda one: (bool(one.segment.text), one.segment.score))
             if not best.segment.text:
-                stopped = "empty_generation"
+                stop_reason = "empty_generation"
                 break
             segments.append(best.segment)
             source = best.source
-            stopped = exit_reason(best, len(segments), config)
+            stop_reason = exit_reason(best, len(segments), config)
     except BudgetExhaustedError:
-        stopped = "budget"
-    answer = await answer_of_chain(final, segments, stopped, tools, config)
-    counts = (searched, compared, malformed)
-    return SelfRAGPromptedAnswer(answer, tuple(passage_ids), len(segments), stopped, *counts, tuple(segments))
+        stop_reason = "budget"
+    answer = await answer_of_chain(final, segments, stop_reason, tools, config)
+    counts = (searches, comparisons, malformed_replies)
+    return SelfRAGPromptedAnswer(
+        answer, tuple(passage_ids), len(segments), stop_reason, *counts, tuple(segments)
+    )
 
 
 def exit_reason(newest: Continuation, count: int, config: SelfRAGPromptedConfig) -> str:
     """Return why the loop ends after the newest of ``count`` sentences, "" if it goes on."""
     if stated_answer(newest.segment.text.strip()) is not None:
         return "answer"
-    if newest.ended:
+    if newest.is_last:
         return "end"
     return "max_segments" if count >= config.max_segments else ""
 
@@ -207,14 +209,14 @@ async def write(
     completion = reply.completions[0]
     end = sentence_end(completion.text)
     text = completion.text[:end]
-    critique, malformed = Critique(), 0
+    critique, malformed_replies = Critique(), 0
     if hit is not None and text:
         with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
-            critique, malformed = await criticise(hit, before, text, tools, config, path=path)
+            critique, malformed_replies = await criticise(hit, before, text, tools, config, path=path)
     score = segment_score(critique, completion.tokens(end), config)
-    ended = completion.finish_reason == "stop" and not completion.text[end:].strip()
+    is_last = completion.finish_reason == "stop" and not completion.text[end:].strip()
     segment = JudgedSegment(text, hit.passage.id if hit else "", critique, score)
-    return Continuation(segment, hit, ended, malformed)
+    return Continuation(segment, hit, is_last, malformed_replies)
 
 
 def cost_bound(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPromptedConfig) -> int:
@@ -274,11 +276,11 @@ def critique_inquiries(
     hit: Hit, before: str, sentence: str, query: str, config: SelfRAGPromptedConfig
 ) -> list[Inquiry]:
     """List what is asked about a sentence that was written from a passage; what has no weight is not."""
-    related = render_source(hit, config.prompt("relevance"), config)
-    supporting = render_source(hit, config.prompt("support"), config)
+    relevance_source = render_source(hit, config.prompt("relevance"), config)
+    support_source = render_source(hit, config.prompt("support"), config)
     inquiries: list[tuple[float, Inquiry]] = [
-        (config.w_rel, ("relevance", {"query": query, "passages": related, "written": before})),
-        (config.w_sup, ("support", {"passages": supporting, "sentence": sentence.strip()})),
+        (config.w_rel, ("relevance", {"query": query, "passages": relevance_source, "written": before})),
+        (config.w_sup, ("support", {"passages": support_source, "sentence": sentence.strip()})),
         (config.w_use, ("utility", {"query": query, "written": (before + sentence).strip()})),
     ]
     return [inquiry for weight, inquiry in inquiries if weight]

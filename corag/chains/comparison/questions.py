@@ -14,12 +14,12 @@ from corag.chains.comparison.values import Date, read_country, read_date, read_n
 class Aspect:
     """What is compared.
 
-    ``asked``: is in a sub-query for it; ``other``: is not. ``read``: takes the value out of a sub-answer,
+    ``pattern``: is in a sub-query for it; ``other``: is not. ``read``: takes the value out of a sub-answer,
     None where it has none.
     """
 
     name: str
-    asked: re.Pattern[str]
+    pattern: re.Pattern[str]
     read: Callable[[str], Any]
     other: re.Pattern[str]
 
@@ -130,16 +130,16 @@ def read_tasks(question: str) -> Iterator[Task]:
         yield from _read_same(match)
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
         stem = match["stem"]
-        wanted = _read_want(stem, match["how"], match["noun"] or "")
+        want = _read_want(stem, match["how"], match["noun"] or "")
         role = next(
             (role for role in ROLES if re.search(rf"\b(?:has|whose|with|of)\b.*\b{role}\b", stem)), ""
         )
         for first, second in _splits(match["pair"], "and" if stem.endswith((" of", "between")) else "or"):
             # One that begins small is a description ("the singer of ..."), and not what the answer is called.
-            if wanted and not (first[:1].islower() or second[:1].islower()):
-                yield Task((first, second), *wanted, role)
-    elif (match := _THAN.fullmatch(text)) and (wanted := _read_want(match["stem"], match["how"], "")):
-        yield Task((match["first"], match["second"]), *wanted, yes_or_no=True)
+            if want and not (first[:1].islower() or second[:1].islower()):
+                yield Task((first, second), *want, role)
+    elif (match := _THAN.fullmatch(text)) and (want := _read_want(match["stem"], match["how"], "")):
+        yield Task((match["first"], match["second"]), *want, yes_or_no=True)
 
 
 def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
@@ -160,19 +160,19 @@ def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
     want = "less" if how.startswith(_LESS) else "more"
     if how == "longer" and re.search(r"\blived?\b", stem):
         return LIFE, want
-    asked = noun or _SIZES[how]
-    return Aspect(noun or how, words_pattern(asked), read_number, _NEVER), want
+    quantity = noun or _SIZES[how]
+    return Aspect(noun or how, words_pattern(quantity), read_number, _NEVER), want
 
 
 def _read_same(match: re.Match[str]) -> Iterator[Task]:
     """Yield the readings of "Are A and B from the same country", one for each "and"."""
-    pair, roles, peeled = match["pair"], list[str](), list[str]()
+    pair, roles, tails = match["pair"], list[str](), list[str]()
     while tail := _TAIL.search(pair):
         roles += [tail["role"].rstrip("s")] if tail["role"] else []
-        peeled.append(tail.group())
+        tails.append(tail.group())
         pair = pair[: tail.start()]
     what = match["what"]
-    aspect = COUNTRY if what[:6] in ("countr", "nation") else _place(what, " ".join(peeled))
+    aspect = COUNTRY if what[:6] in ("countr", "nation") else _place(what, " ".join(tails))
     splits = [(pair, match["second"])] if match["second"] else _splits(pair, "and")
     for sides in splits:
         names = [_peel_front(side, roles) for side in sides]
@@ -182,11 +182,11 @@ def _read_same(match: re.Match[str]) -> Iterator[Task]:
 
 def _place(what: str, tail: str) -> Aspect:
     event = _BORN.pattern if "born" in tail else _DIED.pattern if "die" in tail else ""
-    asked = event or words_pattern(what).pattern
+    pattern = event or words_pattern(what).pattern
     if event and what not in ("place", "city", "town", "village"):
         # Where somebody was born is not in which state: that must be asked for.
-        asked = rf"^(?=.*\b{what}\b).*{event}"
-    return Aspect(what, re.compile(asked, re.IGNORECASE), read_place, _NEVER)
+        pattern = rf"^(?=.*\b{what}\b).*{event}"
+    return Aspect(what, re.compile(pattern, re.IGNORECASE), read_place, _NEVER)
 
 
 def _peel_front(side: str, roles: list[str]) -> str:

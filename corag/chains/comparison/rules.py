@@ -69,14 +69,14 @@ def next_sub_query(question: str, hops: Sequence[Hop]) -> str | None:
     tasks = list(read_tasks(question))
     if len(tasks) != 1:
         return None
-    asked = {plain(hop.sub_query) for hop in hops}
+    earlier = {plain(hop.sub_query) for hop in hops}
     for aspect in (BIRTH, DEATH) if tasks[0].aspect is LIFE else (tasks[0].aspect,):
         first, second = _follow(tasks[0], aspect, hops)
         for one, other in ((first, second), (second, first)):
             if one.value() and not other.values:
-                to_do = one.asked if other.bearers else one.asked_bearer + one.asked
-                swapped = (_swap(step, one, other) for step in to_do)
-                if new := next((each for each in swapped if each and plain(each) not in asked), None):
+                to_do = one.sub_queries if other.bearers else one.bearer_sub_queries + one.sub_queries
+                sub_queries = (_swap(step, one, other) for step in to_do)
+                if new := next((each for each in sub_queries if each and plain(each) not in earlier), None):
                     return new
     return None
 
@@ -85,24 +85,24 @@ def _swap(step: tuple[str, str, bool], one: _Candidate, other: _Candidate) -> st
     """Return a sub-query about one candidate as one about the other, None if that is not possible yet."""
     sub_query, name, by_bearer = step
     to = next(iter(other.bearers), "") if by_bearer else other.names[0]
-    written = next(each for each in (one.bearers if by_bearer else one.names) if plain(each) == name)
-    swapped, count = re.subn(_shape(written), lambda match: to, sub_query, count=1, flags=re.IGNORECASE)
-    return swapped if to and count else None
+    spelling = next(each for each in (one.bearers if by_bearer else one.names) if plain(each) == name)
+    result, count = re.subn(_shape(spelling), lambda match: to, sub_query, count=1, flags=re.IGNORECASE)
+    return result if to and count else None
 
 
 @dataclass
 class _Candidate:
     """A candidate: what it is called, what the bearer of its role is called, and its values so far.
 
-    ``asked``: the sub-queries for the values, with the name in each and whether it is the bearer's;
-    ``asked_bearer``: those for the bearer.
+    ``sub_queries``: the sub-queries for the values, with the name in each and whether it is the bearer's;
+    ``bearer_sub_queries``: those for the bearer.
     """
 
     names: list[str]
     bearers: list[str] = field(default_factory=list)
     values: list[tuple[Any, str]] = field(default_factory=list)
-    asked: list[tuple[str, str, bool]] = field(default_factory=list)
-    asked_bearer: list[tuple[str, str, bool]] = field(default_factory=list)
+    sub_queries: list[tuple[str, str, bool]] = field(default_factory=list)
+    bearer_sub_queries: list[tuple[str, str, bool]] = field(default_factory=list)
 
     def value(self) -> tuple[Any, str] | None:
         """Return what the hops agree on, with the first sub-answer that says it."""
@@ -148,15 +148,15 @@ def _follow(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[_Candidate]
             of_role = bool(role.search(words))
             if _asks_of_another(hop.sub_query, words, candidate, name, aspect, role):
                 continue
-            asked = aspect.asked.search(words) and not aspect.other.search(words)
-            if asked and (by_bearer or of_role if task.role else not of_role):
+            is_about_aspect = aspect.pattern.search(words) and not aspect.other.search(words)
+            if is_about_aspect and (by_bearer or of_role if task.role else not of_role):
                 if (value := aspect.read(_without(task.candidates, hop.sub_answer))) is not None:
                     candidate.values.append((value, hop.sub_answer))
-                    candidate.asked.append((hop.sub_query, name, by_bearer))
+                    candidate.sub_queries.append((hop.sub_query, name, by_bearer))
             elif task.role and of_role and not by_bearer:
                 # "The director of it is Kurt Land." or only the name.
                 candidate.bearers.append(re.split(r"\b(?:is|was|by)\b", hop.sub_answer)[-1].strip(" ."))
-                candidate.asked_bearer.append((hop.sub_query, name, by_bearer))
+                candidate.bearer_sub_queries.append((hop.sub_query, name, by_bearer))
     return candidates
 
 
@@ -164,11 +164,13 @@ def _asks_of_another(
     sub_query: str, words: str, candidate: _Candidate, name: str, aspect: Aspect, role: re.Pattern[str]
 ) -> bool:
     """Whether a sub-query is about somebody or something of a candidate's: "When was A's wife born?"."""
-    if _RELATIVES.search(aspect.asked.sub(" ", words)):
+    if _RELATIVES.search(aspect.pattern.sub(" ", words)):
         return True
-    written = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
-    owned = re.search(rf"{_shape(written)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
-    return owned is not None and not any(each.search(owned[1]) for each in (aspect.asked, _OWN, role))
+    spelling = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
+    possession = re.search(rf"{_shape(spelling)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
+    return possession is not None and not any(
+        each.search(possession[1]) for each in (aspect.pattern, _OWN, role)
+    )
 
 
 def _without(names: Sequence[str], sub_answer: str) -> str:
@@ -196,13 +198,13 @@ def _owners(text: str, candidates: Sequence[_Candidate]) -> list[tuple[_Candidat
     """
     finds = []
     for candidate in candidates:
-        named = [
+        matches = [
             (alike, len(name), name, by_bearer)
             for by_bearer, names in ((False, candidate.names), (True, candidate.bearers))
             for name in map(plain, names)
             if name and (alike := _alike(name, text)) >= ALIKE
         ]
-        finds.append(max(named, default=None))
+        finds.append(max(matches, default=None))
     first, second = finds
     if first is None and second is None:
         return []
@@ -214,9 +216,9 @@ def _owners(text: str, candidates: Sequence[_Candidate]) -> list[tuple[_Candidat
         else:
             return []
     return [
-        (candidate, found[3], found[2], f" {text} ".replace(f" {found[2]} ", " ", 1))
-        for candidate, found in zip(candidates, finds, strict=True)
-        if found
+        (candidate, match[3], match[2], f" {text} ".replace(f" {match[2]} ", " ", 1))
+        for candidate, match in zip(candidates, finds, strict=True)
+        if match
     ]
 
 

@@ -131,8 +131,8 @@ def plain(text: str) -> str:
     'cote divoire us'
     """
     letters = unicodedata.normalize("NFKD", re.sub(r"['’]s\b", "", text.casefold()))
-    kept = "".join(each for each in letters if not unicodedata.combining(each) and each not in ".'’")
-    return " ".join(re.sub(r"[^\w]+", " ", kept).split())
+    base_letters = "".join(each for each in letters if not unicodedata.combining(each) and each not in ".'’")
+    return " ".join(re.sub(r"[^\w]+", " ", base_letters).split())
 
 
 @cache
@@ -157,12 +157,12 @@ def read_country(text: str) -> str | None:
     pattern, names = _countries()
     text = _STATE.sub(" ", text)
     # "us" and "in" are words, too: what is short must be written in capitals.
-    found = {
+    countries = {
         names[match.group()]
         for match in pattern.finditer(plain(text))
         if len(match.group()) > 2 or re.search(rf"\b{'[.]?'.join(match.group().upper())}\b", text)
     } - {""}
-    return found.pop() if len(found) == 1 else None
+    return countries.pop() if len(countries) == 1 else None
 
 
 # "It is in", "She was born in the town of": what a sentence has before the name of a place.
@@ -204,9 +204,9 @@ def _without_country(place: str) -> str:
     """Return a place without its country, in small letters; Georgia stays, which may be a state."""
     pattern, names = _countries()
 
-    def cleared(match: re.Match[str]) -> str:
+    def clear(match: re.Match[str]) -> str:
         name = match.group()
         is_whole = name in ("us", "usa", "uk") or name == plain(names[name])  # not a part: "New South Wales"
         return " " if is_whole and name != "georgia" else name
 
-    return pattern.sub(cleared, place)
+    return pattern.sub(clear, place)

@@ -87,9 +87,9 @@ def sooner_backend(config: AskOptions) -> str:
     Seen on two cores without a GPU, with the default model: transformers starts in 11 s and vLLM in 55. One
     greedy answer takes 19 to 34 s with the former and 76 with the latter; best of four chains 87 and 90.
     """
-    settled = config.model.settled()
-    if settled.backend == "transformers" or missing(["torch"]):
-        return settled.backend
+    model = config.model.with_engine()
+    if model.backend == "transformers" or missing(["torch"]):
+        return model.backend
     wide = any(getattr(config.of(name), "strategy", "greedy") != "greedy" for name in config.method)
     if not config.question or len(config.method) > 1 or wide or _has_gpu():
         return "vllm"

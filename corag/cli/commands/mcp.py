@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 
-from corag.service.options import Served
+from corag.service.options import ServiceOptions
 from corag.service.serve import open_service, preset_lines, report_line
 
 
-def main(config: Served) -> int:
+def main(config: ServiceOptions) -> int:
     """Open model and index and answer until the agent closes standard input."""
     asyncio.run(_serve(config))
     return 0
 
 
-async def _serve(config: Served) -> None:
+async def _serve(config: ServiceOptions) -> None:
     from corag.service.agents import agent_server
     from corag.service.keys import Keys
 

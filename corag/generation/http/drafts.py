@@ -38,5 +38,5 @@ def bodies(model: str) -> list[dict[str, Any]]:
 def is_as_forced(body: dict[str, Any], reply: Any) -> bool:
     """Whether a reply generated what its request forced."""
     ids = list_at(value_at(reply, "choices", 0, kind=dict), "token_ids", kind=int)
-    forced: list[int] = body["vllm_xargs"][FORCED_TOKENS]
-    return list(ids) == forced
+    forced_ids: list[int] = body["vllm_xargs"][FORCED_TOKENS]
+    return list(ids) == forced_ids

@@ -100,12 +100,12 @@ class Endpoints(Generic[Server]):
             BackendError: if every attempt failed.
             RequestRefusedError: if a server refused the request.
         """
-        failed: Server | None = None
+        failed_server: Server | None = None
         waited_in_vain = False
 
         async def attempt(number: int) -> Result:
-            nonlocal failed, waited_in_vain
-            server = failed = self._choose(affinity, avoid=failed)
+            nonlocal failed_server, waited_in_vain
+            server = failed_server = self._choose(affinity, avoid=failed_server)
             self.retried += number > 0
             server.load += 1
             start = time.monotonic()
@@ -216,13 +216,13 @@ async def send_worded(
     if body is None:
         return await send(client, url + route, None, parse, on_reply)
     while True:
-        adapted = wording.adapt(body)
+        adapted_body = wording.adapt(body)
         try:
-            return await send(client, url + route, adapted, parse, on_reply)
+            return await send(client, url + route, adapted_body, parse, on_reply)
         except StatusError as refusal:
             # Another request that was in flight beside this one may have learned it meanwhile.
-            learned = wording.adapt(body) != adapted
-            if not learned and not wording.learn(refusal.status, refusal.reply, body, url):
+            has_learned = wording.adapt(body) != adapted_body
+            if not has_learned and not wording.learn(refusal.status, refusal.reply, body, url):
                 raise
 
 

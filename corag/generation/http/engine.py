@@ -77,7 +77,7 @@ _FILLED = 0.9
 
 Result = TypeVar("Result")
 # log P of each target token, and how many prompt tokens were computed for it.
-_Scored: TypeAlias = tuple[tuple[float, ...], int]
+_Scores: TypeAlias = tuple[tuple[float, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,30 +121,30 @@ class HttpGenerator:
         self._features = shared_features(server.features for server in servers)
         window = min(server.window for server in servers)
         self._room = window if renderer else int(window * _FILLED)
-        rendered = renderer is not None and renderer.chat
-        self._chat = config.chat != "no" and (self._features.chat or rendered)
+        renders_chat = renderer is not None and renderer.chat
+        self._chat = config.chat != "no" and (self._features.chat or renders_chat)
         if not self._chat and not self._features.completions:
             raise ConfigError(f"{servers[0].url} offers chat only: leave --model.chat at 'auto' or 'yes'.")
         self.lacks: frozenset[Ability] = self._features.lacks
         self.about = tuple(server.describe() for server in servers) if describe else ()
         self.about += renderer.about if renderer else ()
         # Where prompts are rendered here, thoughts are generated apart (corag.generation.thinking_generator).
-        renders = rendered and self._features.completions
+        renders = renders_chat and self._features.completions
         self.thinking = renderer.thinking if renderer is not None and renders else None
         self.window = window
         self._thoughts = ServerThoughts.of(config, self._features, window)
         if self.thinking is not None and self.thinking.closes:
             self._thoughts = replace(self._thoughts, budget=0)
         self.thinking_tokens = self._thoughts.budget
-        way = "rendered" if rendered or self._features.template else "asked"
+        way = "rendered" if renders_chat or self._features.template else "asked"
         self.fingerprint = (
             f"{config.backend}:{stable_hash(servers[0].model)}:{tokenizer or 'estimated'}:{window}"
-            f":chat={renderer.way if renderer and rendered else self._chat}:prefix={way}"
+            f":chat={renderer.way if renderer and renders_chat else self._chat}:prefix={way}"
         )
         self.fingerprint += "" if renders else self._thoughts.identity
         # What is not sent does not shape the replies, so it is another generator.
-        if omitted := sorted(set().union(*(server.wording.omitted for server in servers))):
-            self.fingerprint += f":without={'+'.join(omitted)}"
+        if omitted_fields := sorted(set().union(*(server.wording.omitted_fields for server in servers))):
+            self.fingerprint += f":without={'+'.join(omitted_fields)}"
 
     @classmethod
     async def open(
@@ -209,7 +209,7 @@ class HttpGenerator:
         ]  # fmt: skip
         parse = partial(
             read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=returns_ids,
-            kept=self._thoughts.kept,
+            keeps_thoughts=self._thoughts.keeps_thoughts,
         )  # fmt: skip
         if returns_ids:
             call.body["return_token_ids"] = True
@@ -246,8 +246,8 @@ class HttpGenerator:
         room = self._room - len(target) - (0 if way == "forced" else 1)
         ids, shortening = await self._prompt_ids(request.prompt, room, request.affinity)
         ways = {"forced": self._score_forced, "echo": self._score_by_echo, "steps": self._score_in_steps}
-        logprobs, computed = await ways[way](ids, target, request)
-        usage = TokenUsage(1, len(ids), len(target), computed, len(target))
+        logprobs, computed_tokens = await ways[way](ids, target, request)
+        usage = TokenUsage(1, len(ids), len(target), computed_tokens, len(target))
         return Score(tuple(target), logprobs, usage, shortening)
 
     async def close(self) -> None:
@@ -258,13 +258,13 @@ class HttpGenerator:
 
     async def _prepare(self, prompt: Prompt, room: int, affinity: str) -> _Call:
         """Fit a prompt into ``room`` tokens, and return how it is sent."""
-        rendered = self._renderer is not None and self._renderer.chat
+        renders_chat = self._renderer is not None and self._renderer.chat
         plain = prompt.plain or not self._chat
         thinks = self.thinking is not None and (self.thinking.closes or prompt.thought is not None)
         # A server that fills in its own template prints its own date, another one tomorrow.
-        dated = self._renderer is not None and rendered and self._renderer.template.prints_day
-        begin_here = plain or prompt.prefix or thinks or dated or not self._features.chat
-        as_text = self._features.completions and begin_here and (plain or rendered)
+        prints_day = self._renderer is not None and renders_chat and self._renderer.template.prints_day
+        begin_here = plain or prompt.prefix or thinks or prints_day or not self._features.chat
+        as_text = self._features.completions and begin_here and (plain or renders_chat)
         if as_text and self._renderer is not None and self._features.token_ids:
             ids, shortening = await encode_beside(self._renderer, prompt, room)
             return _Call(COMPLETIONS, {"prompt": ids}, prompt, shortening, ids=ids)
@@ -278,25 +278,25 @@ class HttpGenerator:
             messages = [{"role": "user", "content": spaced_out.text}]
             return _Call(CHAT, {"messages": messages} | dict(self._thoughts.settings), prompt, shortening)
         if self._features.completions and begin_here and self._features.template:
-            text = await self._templated(spaced_out, affinity)
+            text = await self._fill_template(spaced_out, affinity)
             return _Call(COMPLETIONS, {"prompt": text}, prompt, shortening)
         messages = messages_body(spaced_out)
-        if self._renderer is not None and rendered:
+        if self._renderer is not None and renders_chat:
             messages = [dict(turn) for turn in self._renderer.template.turns(messages)]
         messages = tell_to_begin(messages, spaced_out.prefix)
         body: dict[str, Any] = {"messages": messages, **self._thoughts.settings}
         return _Call(CHAT, body, prompt, shortening, prefix=spaced_out.prefix)
 
-    async def _templated(self, prompt: Prompt, affinity: str) -> str:
+    async def _fill_template(self, prompt: Prompt, affinity: str) -> str:
         """Let llama.cpp's server fill in its chat template. ``prompt``: spaced out."""
         body: dict[str, Any] = {"messages": messages_body(prompt), **self._thoughts.settings}
         text = await self._endpoints.request(TEMPLATE, lambda _: body, read_template, affinity)
-        return text + ("" if self._thoughts.kept else closing_of(text)) + prompt.prefix
+        return text + ("" if self._thoughts.keeps_thoughts else closing_of(text)) + prompt.prefix
 
     async def _whole_text(self, prompt: Prompt, affinity: str) -> str:
         """Return all that a model reads of a prompt. ``prompt``: spaced out."""
         chat = self._chat and not prompt.plain
-        return await self._templated(prompt, affinity) if chat else prompt.text
+        return await self._fill_template(prompt, affinity) if chat else prompt.text
 
     async def _prompt_ids(self, prompt: Prompt, room: int, affinity: str) -> tuple[list[int], Shortening]:
         """Return at most ``room`` token ids of a prompt, and what was left out for that."""
@@ -351,7 +351,9 @@ class HttpGenerator:
             Ability.SAMPLING: (sampling.temperature > 0 and sampling.top_k > 0)
             or sampling.repetition_penalty != 1,
         }
-        for ability in (ability for ability, needed in needs.items() if needed and ability in self.lacks):
+        for ability in (
+            ability for ability, is_needed in needs.items() if is_needed and ability in self.lacks
+        ):
             raise RequestRefusedError(
                 f"{self._endpoints.servers[0].url} does not offer {ability}: choose options that do without."
             )
@@ -364,30 +366,32 @@ class HttpGenerator:
 
     def _usage(self, call: _Call, replies: Sequence[Reply]) -> TokenUsage:
         """Count a request's tokens by what the servers report, else by the tokenizer, else by an estimate."""
-        estimated = 0
+        estimated_tokens = 0
         prompt = replies[0].prompt_tokens
         if not prompt:
             prompt = self._counter.size(call.prompt) if call.ids is None else len(call.ids)
-            estimated += prompt
-        generated = 0
+            estimated_tokens += prompt
+        generated_tokens = 0
         for reply in replies:
             tokens = reply.generated_tokens
             if tokens is None:
                 tokens = sum(
                     len(each.token_ids) or self._counter.count(each.text) for each in reply.completions
                 )
-                estimated += tokens
-            generated += tokens
-        cached = min(min(reply.cached for reply in replies), prompt)
+                estimated_tokens += tokens
+            generated_tokens += tokens
+        cached_tokens = min(min(reply.cached_tokens for reply in replies), prompt)
         if self._renderer is not None:
-            estimated = 0
-        return TokenUsage(1, prompt, generated, prompt - cached, generated, estimated)
+            estimated_tokens = 0
+        return TokenUsage(
+            1, prompt, generated_tokens, prompt - cached_tokens, generated_tokens, estimated_tokens
+        )
 
     # Scores
 
     async def _score_forced(
         self, ids: Sequence[int], target: Sequence[int], request: ScoreRequest
-    ) -> _Scored:
+    ) -> _Scores:
         """Let vLLM's server generate the target: the prompt comes out of its cache."""
         sampling = Sampling(len(target), logprobs=True)
         body = forced_reply_body(ids, target) | {"return_token_ids": True}
@@ -398,11 +402,11 @@ class HttpGenerator:
             raise BackendError(
                 "a server did not generate the tokens that it was forced to: restart it with the plug-in."
             )
-        return completion.logprobs, len(ids) - min(reply.cached, len(ids))
+        return completion.logprobs, len(ids) - min(reply.cached_tokens, len(ids))
 
     async def _score_by_echo(
         self, ids: Sequence[int], target: Sequence[int], request: ScoreRequest
-    ) -> _Scored:
+    ) -> _Scores:
         """Let the server read prompt and target, and return the log-probabilities of what it read.
 
         It computes the whole prompt for that, past its prefix cache.
@@ -412,12 +416,12 @@ class HttpGenerator:
 
     async def _score_in_steps(
         self, ids: Sequence[int], target: Sequence[int], request: ScoreRequest
-    ) -> _Scored:
+    ) -> _Scores:
         """Force token after token, each in a request of its own, as llama.cpp's server cannot force several.
 
         Its cache has the prompt after the first; a log-probability is from before the token was forced.
         """
-        logprobs, computed = [], 0
+        logprobs, computed_tokens = [], 0
         for position, token in enumerate(target):
             before = [*ids, *target[:position]]
             reply = await self._request(NATIVE, forced_token_body(before, token), read_forced_token, request)
@@ -425,12 +429,13 @@ class HttpGenerator:
                 parse = partial(read_from_distribution, token=token)
                 logprob, count = await self._request(NATIVE, distribution_body(before), parse, request)
             else:
-                generated, logprob, count = reply
-                if generated != token:
+                generated_token, logprob, count = reply
+                if generated_token != token:
                     raise BackendError(
                         "a server did not generate the token that it was forced to: is it llama.cpp's, and "
                         "of one version with the others?"
                     )
             logprobs.append(logprob)
-            computed = computed or count  # of the first request: the others find the prompt in the cache
-        return tuple(logprobs), min(computed, len(ids))
+            # Of the first request: the others find the prompt in the cache.
+            computed_tokens = computed_tokens or count
+        return tuple(logprobs), min(computed_tokens, len(ids))

@@ -124,9 +124,10 @@ async def _probe_vllm(probe: Probe, model: str) -> dict[str, bool]:
         except StatusError as refusal:
             probe.refusal = str(refusal)
         else:
-            forced = ids == tokens and await _forces_beside_drafts(probe, model)
+            forces_tokens = ids == tokens and await _forces_beside_drafts(probe, model)
             return {
-                "returns_ids": ids is not None, "logprobs": raw, "priorities": priorities, "forced": forced
+                "returns_ids": ids is not None, "logprobs": raw, "priorities": priorities,
+                "forced": forces_tokens,
             }  # fmt: skip
     return {}
 
@@ -170,12 +171,12 @@ async def _probe_routes(probe: Probe, base: dict[str, Any]) -> Features:
             f"{probe.url} refuses to continue a text as '{base['model']}' ({probe.refusal}): look at its "
             "log, or name another model with --model.name."
         )
-    templated = text is not None and await _applies_template(probe, base)
+    applies_template = text is not None and await _applies_template(probe, base)
     thinks = chat is not None and chat.thinks
     switch = await _probe_switches(probe, base) if thinks and probe.config.thinking in ("auto", "off") else {}
     return Features(
-        completions=text is not None and not (templated and chat is not None),
-        templated=templated,
+        completions=text is not None and not (applies_template and chat is not None),
+        templated=applies_template,
         chat=chat is not None,
         logprobs=all(route.logprobs for route in routes),
         settings=all(route.settings for route in routes),
@@ -252,7 +253,7 @@ async def _probe_sampling(probe: Probe, base: dict[str, Any], features: Features
 
     # One after another: what is computed together may differ in a last digit.
     draws = [await probe.attempt(route, body | {"seed": seed}, texts) for seed in (11, 11, 12, 13)]
-    obeyed = None not in draws and draws[0] == draws[1] and not draws[0] == draws[2] == draws[3]
+    obeys_seeds = None not in draws and draws[0] == draws[1] and not draws[0] == draws[2] == draws[3]
     several = await probe.attempt(route, body | {"n": 2, "max_tokens": 1}, texts)
     # Of the likeliest token alone every sample is the same, however hot.
     hot = body | {"temperature": 2.0, **extra_settings(1, 1.0)}
@@ -262,7 +263,7 @@ async def _probe_sampling(probe: Probe, base: dict[str, Any], features: Features
     # Texts that are all empty, where a model only thought, show nothing.
     alike = [text for text in attempts if text is not None and any(text)]
     return {
-        "seeds": obeyed,
+        "seeds": obeys_seeds,
         "samples": several is not None and len(several) == 2,
         "sampling": len(alike) == 3 and alike[0] == alike[1] == alike[2],
     }

@@ -71,13 +71,13 @@ class Features:
     @property
     def lacks(self) -> frozenset[Ability]:
         """What methods may need and these servers do not support."""
-        supported = {
+        support = {
             Ability.LOGPROBS: self.logprobs,
             Ability.SCORES: bool(self.scores),
             Ability.SPECIAL_TOKENS: self.special_tokens,
             Ability.SAMPLING: self.sampling,
         }
-        return frozenset(ability for ability, works in supported.items() if not works)
+        return frozenset(ability for ability, works in support.items() if not works)
 
 
 # What a vLLM server supports without being probed; log-probabilities, forced replies and priorities depend on
@@ -125,7 +125,7 @@ class Server(Endpoint):
         scores = {
             "forced": "yes (forced)", "echo": "yes (echo)", "steps": "yes (a request per token)", "": "no"
         }[features.scores]  # fmt: skip
-        supported = {
+        support = {
             "chat": features.chat,
             "completions": "no (it puts its chat template around them)"
             if features.templated
@@ -140,14 +140,14 @@ class Server(Endpoint):
         }
         parts = ", ".join(
             f"{name} {value if isinstance(value, str) else 'yes' if value else 'no'}"
-            for name, value in supported.items()
+            for name, value in support.items()
         )
-        switched = features.switched_by_template or features.switched_by_effort
+        switches_off = features.switched_by_template or features.switched_by_effort
         thinks = "; it thinks before it replies" if features.thinks else ""
-        thinks = "; it replies without thoughts, as it was told" if switched else thinks
+        thinks = "; it replies without thoughts, as it was told" if switches_off else thinks
         kind = f" ({self.kind})" if self.kind else ""
-        omitted = ", ".join(sorted(self.wording.omitted))
-        omits = f"; it takes no {omitted}, so its own holds" if omitted else ""
+        omitted_fields = ", ".join(sorted(self.wording.omitted_fields))
+        omits = f"; it takes no {omitted_fields}, so its own holds" if omitted_fields else ""
         return (
             f"{self.url}{kind} serves '{self.model}': {parts}; context {self.window} tokens "
             f"({self.window_source}){thinks}{omits}"

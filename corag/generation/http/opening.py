@@ -62,7 +62,7 @@ async def _probe_server(probe: Probe, renderer: Renderer | None) -> Server:
     return Server(
         probe.url, model, exact,
         kind=kind, features=await probe_features(probe, model, kind, renderer),
-        window=window, window_source=source, adapters=len(models) > 1, wording=probe.wording.opened(),
+        window=window, window_source=source, adapters=len(models) > 1, wording=probe.wording.after_opening(),
     )  # fmt: skip
 
 
@@ -110,9 +110,9 @@ def _choose_model(models: Sequence[Mapping[str, Any]], probe: Probe) -> tuple[st
             f"the server {probe.url} does not list its models: correct --model.urls, or name the model with "
             "--model.name."
         )
-    listed = ", ".join(writers[:_MAX_NAMES]) + (" and others" if len(writers) > _MAX_NAMES else "")
+    listing = ", ".join(writers[:_MAX_NAMES]) + (" and others" if len(writers) > _MAX_NAMES else "")
     raise ConfigError(
-        f"the server {probe.url} serves {listed or 'no model that writes'}, but not '{name}': name one of "
+        f"the server {probe.url} serves {listing or 'no model that writes'}, but not '{name}': name one of "
         f"its models with --model.{'adapter' if config.adapter else 'name'}."
     )
 

@@ -36,7 +36,7 @@ class ServerThoughts:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     budget: int = 0
-    kept: bool = False
+    keeps_thoughts: bool = False
 
     @classmethod
     def of(cls, config: ModelConfig, features: Features, window: int) -> ServerThoughts:
@@ -49,15 +49,19 @@ class ServerThoughts:
             settings |= BY_EFFORT
         if arguments:
             settings["chat_template_kwargs"] = arguments
-        kept = config.thinking == "keep"
-        budget = thinking_budget(config.max_thinking_tokens, window) if features.thinks and not kept else 0
-        return cls(settings, budget, kept)
+        keeps_thoughts = config.thinking == "keep"
+        budget = (
+            thinking_budget(config.max_thinking_tokens, window)
+            if features.thinks and not keeps_thoughts
+            else 0
+        )
+        return cls(settings, budget, keeps_thoughts)
 
     @property
     def identity(self) -> str:
         """What tells it from a model that never thinks, "" for such a one."""
         parts = [f"{name}={value}" for name, value in sorted(self.settings.items())]
-        parts += [f"budget={self.budget}"] * (self.budget > 0) + ["kept"] * self.kept
+        parts += [f"budget={self.budget}"] * (self.budget > 0) + ["kept"] * self.keeps_thoughts
         return f":thinking={','.join(parts)}" if parts else ""
 
     def widen(self, sampling: Sampling) -> Sampling:
@@ -76,20 +80,20 @@ class ServerThoughts:
         ``sampling``: as it was requested, not widened; ``count``: of a text's tokens.
         """
         thoughts = tuple(thought for reply in replies for thought in reply.thoughts)
-        if not any(thoughts) or self.kept:
+        if not any(thoughts) or self.keeps_thoughts:
             return generation
         usage = generation.usage
-        reported = [reply.thought_tokens for reply in replies]
+        counts = [reply.thought_tokens for reply in replies]
         tokens = (
-            sum(each for each in reported if each is not None)
-            if None not in reported
+            sum(each for each in counts if each is not None)
+            if None not in counts
             else sum(count(thought) for thought in thoughts)
         )
         tokens = min(tokens, usage.generated)
         return replace(
             generation,
             completions=tuple(
-                _held(each, sampling, count) if thought else each
+                _limit_completion(each, sampling, count) if thought else each
                 for each, thought in zip(generation.completions, thoughts, strict=True)
             ),
             usage=replace(
@@ -103,7 +107,7 @@ class ServerThoughts:
         )
 
 
-def _held(completion: Completion, sampling: Sampling, count: Callable[[str], int]) -> Completion:
+def _limit_completion(completion: Completion, sampling: Sampling, count: Callable[[str], int]) -> Completion:
     """Return a completion of at most its own tokens: what thoughts left over of their room is not for it."""
     text, limit = completion.text, sampling.max_tokens
     if completion.logprobs is not None or count(text) <= limit:

@@ -19,7 +19,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Completion, Sampling
 from corag.core.replies import MalformedReplyError, list_at, value_at
 from corag.generation.forced import FORCED_TOKENS
-from corag.generation.prefixes import repeated
+from corag.generation.prefixes import repeated_length
 from corag.generation.thinking import inner_text, thought_in
 
 MODELS, CHAT, COMPLETIONS = "/v1/models", "/v1/chat/completions", "/v1/completions"
@@ -45,7 +45,7 @@ class Reply:
     completions: tuple[Completion, ...]
     prompt_tokens: int | None
     generated_tokens: int | None
-    cached: int
+    cached_tokens: int
     thoughts: tuple[str, ...] = ()
     thoughts_cut: int = 0
     thought_tokens: int | None = None
@@ -132,17 +132,17 @@ def forced_reply_body(prompt: Sequence[int], target: Sequence[int]) -> dict[str,
     }
 
 
-def forced_token_body(prompt: str | Sequence[int], token: int, listed: int = 1) -> dict[str, Any]:
+def forced_token_body(prompt: str | Sequence[int], token: int, candidates: int = 1) -> dict[str, Any]:
     """Make llama.cpp's server generate this one token, and request its log-probability from before.
 
-    ``listed``: of how many of the likeliest tokens the log-probability is returned as well.
+    ``candidates``: of how many of the likeliest tokens the log-probability is returned as well.
     """
     return {
         "prompt": prompt,
         "n_predict": 1,
         "temperature": 0,
         "logit_bias": [[token, 1e6]],
-        "n_probs": listed,
+        "n_probs": candidates,
         "post_sampling_probs": False,
         "cache_prompt": True,
     }
@@ -173,7 +173,7 @@ def read_forced_token(reply: Any) -> tuple[int, float, int] | None:
     if held_back and not reply.get("completion_probabilities"):
         return None
     token = value_at(reply, "completion_probabilities", 0, kind=dict)
-    return value_at(token, "id", kind=int), value_at(token, "logprob", kind=float), _computed(reply)
+    return value_at(token, "id", kind=int), value_at(token, "logprob", kind=float), _computed_tokens(reply)
 
 
 def read_from_distribution(reply: Any, token: int) -> tuple[float, int]:
@@ -181,7 +181,7 @@ def read_from_distribution(reply: Any, token: int) -> tuple[float, int]:
     entries = list_at(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
     for entry in entries:
         if entry.get("id") == token:
-            return value_at(entry, "logprob", kind=float), _computed(reply)
+            return value_at(entry, "logprob", kind=float), _computed_tokens(reply)
     raise MalformedReplyError(f"a reply that tells of {len(entries)} tokens, but not of token {token}")
 
 
@@ -193,7 +193,7 @@ def number_at(reply: Any, *path: str) -> int:
         return 0
 
 
-def _computed(reply: Any) -> int:
+def _computed_tokens(reply: Any) -> int:
     """Return how many prompt tokens llama.cpp's server computed, rather than took from its cache."""
     # Without timings the whole prompt stands in for it, which is never too few.
     return number_at(reply, "timings", "prompt_n") or number_at(reply, "tokens_evaluated")
@@ -291,12 +291,12 @@ def read_reply(
     chat: bool,
     prefix: str = "",
     token_ids: bool = False,
-    kept: bool = False,
+    keeps_thoughts: bool = False,
 ) -> Reply:
     """Read ``n`` samples.
 
     ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
-    returns ids; ``kept``: thoughts are left in the samples. Raises :class:`MalformedReplyError`.
+    returns ids; ``keeps_thoughts``: thoughts are left in the samples. Raises :class:`MalformedReplyError`.
     """
     choices = list_at(reply, "choices", kind=dict)
     if len(choices) != n:
@@ -304,25 +304,25 @@ def read_reply(
     usage = reply.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    strips = chat and not kept
+    cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else 0
+    strips = chat and not keeps_thoughts
     completions = tuple(
         _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids, strips=strips)
         for choice in choices
     )
     thoughts = tuple(_thought(choice) if strips else "" for choice in choices)
-    written = usage.get("completion_tokens_details")
+    reply_details = usage.get("completion_tokens_details")
     return Reply(
         completions,
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
-        _count(cached) or 0,
+        _count(cached_tokens) or 0,
         thoughts,
         sum(
             bool(thought) and not each.text.strip() and each.finish_reason == "length"
             for thought, each in zip(thoughts, completions, strict=True)
         ),
-        _count(written.get("reasoning_tokens")) or None if isinstance(written, dict) else None,
+        _count(reply_details.get("reasoning_tokens")) or None if isinstance(reply_details, dict) else None,
     )
 
 
@@ -343,7 +343,7 @@ def _completion(
     """Read one sample, without what it was told to begin with and what it was told to end at."""
     whole = choice_text(choice, chat=chat)
     start = thought_in(whole) if strips else 0
-    start += repeated(whole[start:], prefix)
+    start += repeated_length(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
     end = min((place for place in stops if place >= 0), default=len(whole))
@@ -359,7 +359,7 @@ def _completion(
     if not sampling.logprobs:
         return Completion(whole[start:end], (), finish)
     pieces, logprobs = _logprobs(choice, empty=not whole)
-    spans = pairwise([*accumulate(map(len, spelled(whole, pieces)), initial=0)])
+    spans = pairwise([*accumulate(map(len, split_by_tokens(whole, pieces)), initial=0)])
     texts = tuple(whole[max(first, start) : min(last, end)] for first, last in spans)
     return Completion(whole[start:end], (), finish, logprobs, texts)
 
@@ -401,16 +401,16 @@ def _logprobs(choice: dict[str, Any], *, empty: bool) -> tuple[list[str], tuple[
         raise MalformedReplyError("a reply with tokens that are no bytes") from None
 
 
-def spelled(text: str, pieces: Sequence[str]) -> list[str]:
+def split_by_tokens(text: str, pieces: Sequence[str]) -> list[str]:
     r"""Return what each token adds to a text, so that joined they are the text.
 
     Tokens that the text leaves out (the end of a turn, a stop string) add nothing. A character spelled by
     several tokens, each of which then reads "\ufffd", belongs to the one behind them.
 
-    >>> spelled("yes, sir", [" yes", ",", " sir", "<end>"])
+    >>> split_by_tokens("yes, sir", [" yes", ",", " sir", "<end>"])
     ['yes', ',', ' sir', '']
     """
-    added, at, pending = [], 0, False
+    parts, at, pending = [], 0, False
     for piece in pieces:
         rest = text[at:]
         # What stands before this piece was spelled by the pending tokens. Farther away it is another place.
@@ -423,11 +423,11 @@ def spelled(text: str, pieces: Sequence[str]) -> list[str]:
         else:
             length = 0 if "\ufffd" in piece else _common_prefix(rest, piece)
         pending = (pending or "\ufffd" in piece) and not length
-        added.append(rest[:length])
+        parts.append(rest[:length])
         at += length
-    if added:
-        added[-1] += text[at:]
-    return added
+    if parts:
+        parts[-1] += text[at:]
+    return parts
 
 
 def _common_prefix(one: str, other: str) -> int:

@@ -44,24 +44,26 @@ class Wording:
         least_tokens: fewest tokens that such a request has; 0 for as few as it asks for.
     """
 
-    renamed: dict[str, str] = field(default_factory=dict)
-    omitted: set[str] = field(default_factory=set)
+    new_names: dict[str, str] = field(default_factory=dict)
+    omitted_fields: set[str] = field(default_factory=set)
     opening: bool = False
     least_tokens: int = 0
 
-    def opened(self) -> Wording:
+    def after_opening(self) -> Wording:
         """Return what was learned while the server was opened, for all requests from then on."""
-        return Wording(self.renamed, self.omitted)
+        return Wording(self.new_names, self.omitted_fields)
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return a body as the server wants it."""
-        adapted = {
-            self.renamed.get(name, name): value for name, value in body.items() if name not in self.omitted
+        adapted_body = {
+            self.new_names.get(name, name): value
+            for name, value in body.items()
+            if name not in self.omitted_fields
         }
-        limit = self.renamed.get("max_tokens", "max_tokens")
-        if limit in adapted:
-            adapted[limit] = max(adapted[limit], self.least_tokens)
-        return adapted
+        limit = self.new_names.get("max_tokens", "max_tokens")
+        if limit in adapted_body:
+            adapted_body[limit] = max(adapted_body[limit], self.least_tokens)
+        return adapted_body
 
     def learn(self, status: int, error: Any, body: Mapping[str, Any], url: str) -> bool:
         """Note what a refusal is about. Return whether the request is worth another attempt.
@@ -75,8 +77,8 @@ class Wording:
         if status not in REFUSALS:
             return False
         parameters, message = read_refusal(error)
-        if "max_tokens" in body and "max_tokens" not in self.renamed and _NEWER_LIMIT in message:
-            self.renamed["max_tokens"] = _NEWER_LIMIT
+        if "max_tokens" in body and "max_tokens" not in self.new_names and _NEWER_LIMIT in message:
+            self.new_names["max_tokens"] = _NEWER_LIMIT
             return True
         if self.opening and not self.least_tokens and "max_tokens" in body and _TOO_FEW.search(message):
             self.least_tokens = _OPENING_TOKENS
@@ -84,17 +86,18 @@ class Wording:
         if not _REFUSES.search(message):  # a value out of bounds, say
             return False
         may_go = _MAY_GO_OPENING if self.opening else _MAY_GO
-        sent = [name for name in may_go if name in body]
-        named = [name for name in sent if name in parameters]
-        if not named:
-            named = [name for name in sent if re.search(rf"\b{name}\b", message)]
-            if {"temperature", "top_p"} <= set(named):  # "cannot both be specified": the temperature matters
-                named = ["top_p"]
-        named = [name for name in named if name not in self.omitted]
-        for name in named:
-            self.omitted.add(name)
+        names_in_body = [name for name in may_go if name in body]
+        refused_names = [name for name in names_in_body if name in parameters]
+        if not refused_names:
+            refused_names = [name for name in names_in_body if re.search(rf"\b{name}\b", message)]
+            # "cannot both be specified": the temperature matters.
+            if {"temperature", "top_p"} <= set(refused_names):
+                refused_names = ["top_p"]
+        refused_names = [name for name in refused_names if name not in self.omitted_fields]
+        for name in refused_names:
+            self.omitted_fields.add(name)
             _notify(f"{url} takes no {name} for this model, so its own holds.")
-        return bool(named)
+        return bool(refused_names)
 
 
 def read_refusal(error: Any) -> tuple[frozenset[str], str]:

@@ -39,10 +39,10 @@ def allowed_methods(path: str) -> str:
     >>> allowed_methods("/v1/models/corag"), allowed_methods("/v1/chat/completions"), allowed_methods("/v2")
     ('GET, HEAD, OPTIONS', 'POST, HEAD, OPTIONS', '')
     """
-    known = next((each for each in _WITH_ID if path.startswith(f"{each}/")), path.rstrip("/"))
-    if known not in ADDRESSES:
+    address = next((each for each in _WITH_ID if path.startswith(f"{each}/")), path.rstrip("/"))
+    if address not in ADDRESSES:
         return ""
-    return f"{ADDRESSES[known]}, HEAD, OPTIONS"
+    return f"{ADDRESSES[address]}, HEAD, OPTIONS"
 
 
 def wrong_address(path: str) -> str:
@@ -52,16 +52,16 @@ def wrong_address(path: str) -> str:
     'there is nothing at this address: write /v1/chat/completions (a base address ends in one /v1).'
     """
     parts = [part for part in path.lower().split("/") if part]
-    for known in sorted(ADDRESSES, key=len, reverse=True):
-        words = known.removeprefix("/v1").strip("/").split("/")
+    for address in sorted(ADDRESSES, key=len, reverse=True):
+        words = address.removeprefix("/v1").strip("/").split("/")
         if words == [""]:
             continue
         for end in range(len(parts), len(words) - 1, -1):
             # An id may stand behind some of them, but nothing behind the others.
-            if parts[end - len(words) : end] == words and (end == len(parts) or known in _WITH_ID):
-                behind = "/ID" if end < len(parts) or known in _ID_ALONE else ""
-                base = " (a base address ends in one /v1)" if known.startswith("/v1") else ""
-                return f"there is nothing at this address: write {known}{behind}{base}."
+            if parts[end - len(words) : end] == words and (end == len(parts) or address in _WITH_ID):
+                behind = "/ID" if end < len(parts) or address in _ID_ALONE else ""
+                base = " (a base address ends in one /v1)" if address.startswith("/v1") else ""
+                return f"there is nothing at this address: write {address}{behind}{base}."
     tail = "/".join(parts)
     for ending, sentence in _ELSEWHERE.items():
         if tail.endswith(ending):

@@ -169,7 +169,7 @@ class _Handlers:
             return chat
         adapted = self._service.adapt(chat.question)
         ignored = {**chat.ignored, **adapted.ignored}
-        self._service.metrics.adapted(
+        self._service.metrics.count_adaptation(
             ignored=bool(ignored), shortened=bool(adapted.shortened), job=bool(chat.question.job)
         )
         return replace(chat, question=adapted.request, ignored=ignored, shortened=adapted.shortened)
@@ -268,7 +268,7 @@ class _Handlers:
 
     async def metrics(self, _: Request) -> Response:
         """Return the figures."""
-        return Response(self._service.metrics.exposed(self._service.ready), media_type=CONTENT_TYPE)
+        return Response(self._service.metrics.render(self._service.ready), media_type=CONTENT_TYPE)
 
 
 async def read_json_body(request: Request) -> Any:

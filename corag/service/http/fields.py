@@ -86,10 +86,10 @@ class FieldReader:
         else:
             self.ignored["(others)"] = "further fields that are not listed"
 
-    def check(self, honoured: frozenset[str]) -> None:
+    def check(self, honoured_names: frozenset[str]) -> None:
         """Pass over or refuse every field that is not among the honoured ones."""
         for name, value in self.body.items():
-            if name in honoured or value is None:
+            if name in honoured_names or value is None:
                 continue
             if name in _WITHOUT_EFFECT:
                 # Even a strict service takes these: they ask for nothing that an answer could lack.
@@ -196,8 +196,8 @@ def _leaves_open(choice: Any) -> bool:
     """Whether a choice of tools lets the model call none, in OpenAI's form of a list of allowed tools."""
     if not isinstance(choice, dict):
         return False
-    allowed = choice.get("allowed_tools") if choice.get("type") == "allowed_tools" else None
-    mode = (allowed if isinstance(allowed, dict) else choice).get("mode", choice.get("type"))
+    allowed_tools = choice.get("allowed_tools") if choice.get("type") == "allowed_tools" else None
+    mode = (allowed_tools if isinstance(allowed_tools, dict) else choice).get("mode", choice.get("type"))
     return mode in ("auto", "none")
 
 

@@ -60,19 +60,19 @@ class AccessRules:
     origins: frozenset[str] = frozenset()
 
 
-def allowed_hosts(bound: str, extra_hosts: Sequence[str]) -> frozenset[str]:
+def allowed_hosts(host: str, extra_hosts: Sequence[str]) -> frozenset[str]:
     """Return the Host headers that a service on an address accepts; none for any.
 
     A web page can let its own name resolve to 127.0.0.1 and then read what a local service replies (DNS
     rebinding). So a service that listens on this machine alone accepts this machine's names alone.
     """
-    local = bound in _LOCAL
+    local = host in _LOCAL
     if not local and not extra_hosts:
         try:
-            local = ipaddress.ip_address(bound).is_loopback
+            local = ipaddress.ip_address(host).is_loopback
         except ValueError:
             local = False
-    names = {name.lower() for name in (*_LOCAL, bound, *extra_hosts)}  # as browsers write them, and urlsplit
+    names = {name.lower() for name in (*_LOCAL, host, *extra_hosts)}  # as browsers write them, and urlsplit
     return frozenset(names) if local or extra_hosts else frozenset()
 
 
@@ -143,7 +143,7 @@ class Gate:
         if scope["type"] != "http":  # no route speaks WebSocket
             await send({"type": "websocket.close", "code": 1000})
             return
-        started, status, complete = time.perf_counter(), 0, False
+        start, status, complete = time.perf_counter(), 0, False
 
         async def send_safely(message: Message) -> None:
             nonlocal status, complete
@@ -167,16 +167,16 @@ class Gate:
                 with suppress(RuntimeError):  # fewer bytes than its header promised
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001 - its text may name paths and prompts, so the caller gets a sentence of ours
-            refused = error_from_exception(error)
+            refusal = error_from_exception(error)
             if not isinstance(error, CallError):
                 self._log("defect", error=where(error))
             if not status:
-                await reply(refused)(scope, receive, send_safely)
+                await reply(refusal)(scope, receive, send_safely)
         finally:
             route = match_route(scope["path"])
             self._metrics.request(route, status or 500)
             if not route.startswith(_QUIET):
-                seconds = round(time.perf_counter() - started, 3)
+                seconds = round(time.perf_counter() - start, 3)
                 self._log("request", method=scope["method"], route=route, status=status, seconds=seconds)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,9 +186,9 @@ class Gate:
             await preflight(scope, receive, send)
             return
         # Clients look whether an address is there before they send anything, some of them without a key.
-        allowed = allowed_methods(scope["path"])
-        if allowed and (scope["method"] == "OPTIONS" or (scope["method"] == "HEAD" and "GET" not in allowed)):
-            await Response(status_code=204, headers={"allow": allowed})(scope, receive, send)
+        methods = allowed_methods(scope["path"])
+        if methods and (scope["method"] == "OPTIONS" or (scope["method"] == "HEAD" and "GET" not in methods)):
+            await Response(status_code=204, headers={"allow": methods})(scope, receive, send)
             return
         if scope["path"].startswith(_WITH_KEY):
             caller = self._doors.keys.caller(headers.get("authorization", ""))
@@ -200,9 +200,9 @@ class Gate:
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self._body_bytes:
             raise self._too_long()
-        await self._app(scope, self._limited(receive), send)
+        await self._app(scope, self._limit_body(receive), send)
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limit_body(self, receive: Receive) -> Receive:
         """Count what arrives, and give up on what arrives too slowly."""
         deadline = time.monotonic() + self._body_s
         size, whole = 0, False
@@ -251,8 +251,10 @@ class Gate:
         if origin and origin in self._doors.origins:
             headers["access-control-allow-origin"] = origin
             headers["access-control-allow-methods"] = "GET, POST, DELETE"
-            requested = Headers(scope=scope).get("access-control-request-headers", "").lower()
-            headers["access-control-allow-headers"] = ", ".join([_ALLOWED, *_OF_CLIENTS.findall(requested)])
+            requested_headers = Headers(scope=scope).get("access-control-request-headers", "").lower()
+            headers["access-control-allow-headers"] = ", ".join(
+                [_ALLOWED, *_OF_CLIENTS.findall(requested_headers)]
+            )
             headers["access-control-expose-headers"] = "mcp-session-id, retry-after, x-should-retry"
             headers["cross-origin-resource-policy"] = "cross-origin"
 

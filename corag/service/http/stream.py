@@ -36,14 +36,14 @@ async def until_gone(receive: Receive, work: Awaitable[Result]) -> Result:
     Raises :class:`CallerGoneError` then.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.create_task(_left(receive))
+    leaving = asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         raise CallerGoneError
     finally:
-        await _ended(working, leaving)
+        await _cancel(working, leaving)
 
 
 class EventStream(Response):
@@ -67,7 +67,7 @@ class EventStream(Response):
         self._events = events
         self._on_end = on_end
         self._last_events = last_events
-        self._started = False
+        self._has_started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end or the caller leaves."""
@@ -75,7 +75,7 @@ class EventStream(Response):
             with suppress(CallerGoneError):  # the status is sent already, so there is no error to reply with
                 await until_gone(receive, self._send(send))
         except asyncio.CancelledError:  # the service ends
-            if not self._started:
+            if not self._has_started:
                 raise  # it can still be refused with a status
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_EVENTS_S):
@@ -85,7 +85,7 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         start: Message = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        self._started = True
+        self._has_started = True
         await send(start)
         async with aclosing(_with_beats(self._events)) as events:
             async for piece in events:
@@ -110,25 +110,25 @@ async def _with_beats(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[byt
                 if not following.done():
                     yield _BEAT
                     continue
-                finished, following = following, None
-                if (piece := finished.result()) == b"":
+                task, following = following, None
+                if (piece := task.result()) == b"":
                     return
                 yield piece
         finally:
             if following is not None:
-                await _ended(following)
+                await _cancel(following)
 
 
 async def _next(events: AsyncGenerator[bytes, None]) -> bytes:
     return await anext(events, b"")
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _ended(*tasks: asyncio.Future[Any]) -> None:
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait until they have ended: the place of a question is free then."""
     for task in tasks:
         task.cancel()
