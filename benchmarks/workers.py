@@ -19,7 +19,7 @@ from corag.core.runs.folder import RunFolder
 from corag.core.types import Question
 from eval.experiment.executor import AnswerTask, Executor, LocalExecutor
 from eval.experiment.loop import answer_into
-from eval.experiment.workers.cluster import connected
+from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import ray_workers
 from eval.experiment.workers.ray_pool import ray_pool
 
@@ -40,7 +40,7 @@ async def main(latency: float = 0.5, most: int = COUNTS[-1]) -> dict[str, float]
         alone, _ = await _run(Path(folder, "here"), here, 1)
         rates: dict[int, float] = {}
         cores = 0.0
-        with connected(ray_workers(count=1)):
+        with connect(ray_workers(count=1)):
             for count in (each for each in COUNTS if each <= most):
                 started = time.perf_counter()
                 async with ray_pool(ray_workers(count=count), engine, in_flight=SLOTS) as pool:

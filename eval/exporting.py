@@ -92,26 +92,26 @@ class ExportConfig(Options):
 
 
 @dataclass(frozen=True)
-class Exported:
+class Export:
     """What was written.
 
     Attributes:
-        questions: how many the file has, ``failed`` ones among them.
+        questions: how many the file has, ``failure_count`` failed ones among them.
         notes: what the file lacks for the official script.
-        scored: how many of them have a gold answer at hand.
+        gold_count: how many of them have a gold answer at hand.
         scores: the official measures over those as fractions, None if there are none.
         left_out: parts of the official score that the question file has no gold for.
     """
 
     questions: int
-    failed: int
+    failure_count: int
     notes: Sequence[str]
-    scored: int
+    gold_count: int
     scores: dict[str, float] | None
     left_out: Sequence[str]
 
 
-def export_run(config: ExportConfig) -> Exported:
+def export_run(config: ExportConfig) -> Export:
     """Write the file and score it.
 
     Raises :class:`ConfigError` for a run that is not finished at all, or whose dataset has no such file;
@@ -126,11 +126,11 @@ def export_run(config: ExportConfig) -> Exported:
     write(config, manifest, rows, records)
     gold = [each for each in records if require_id(each, "questions") in rows and has_answer(each)]
     scores = official_scores(config, gold) if gold else None
-    return Exported(
+    return Export(
         questions=len(rows),
-        failed=sum(row.answer is None for row in rows.values()),
+        failure_count=sum(row.answer is None for row in rows.values()),
         notes=notes(config, manifest, rows, records),
-        scored=len(gold),
+        gold_count=len(gold),
         scores=scores,
         left_out=[
             part for part in _PARTS.get(config.to, ()) if scores is not None and f"{part}_em" not in scores
@@ -153,21 +153,23 @@ def gold_records(config: ExportConfig, manifest: Manifest) -> list[Record]:
 
     There are none if their file is gone or has changed, and no other was named.
     """
-    answered, source = manifest.questions, manifest.last.questions
+    description, source = manifest.questions, manifest.last.questions
     if config.questions:
         # Questions of our own format may be those of any dataset; the file that is named is the dataset's.
-        dataset = config.to if answered["dataset"] == "jsonl" else answered["dataset"]
+        dataset = config.to if description["dataset"] == "jsonl" else description["dataset"]
         return list(read_question_records(config.questions, "kilt_nq" if dataset == "kilt" else dataset))
-    if answered["split"]:
+    if description["split"]:
         try:
             return list(
-                read_question_records(source, answered["dataset"], answered["split"], answered["subset"])
+                read_question_records(
+                    source, description["dataset"], description["split"], description["subset"]
+                )
             )
         except DataError:  # it was loaded on another machine; the answers can be written all the same
             return []
-    if answered["dataset"] == "jsonl" or file_digest(source) != answered["source"]:
+    if description["dataset"] == "jsonl" or file_digest(source) != description["source"]:
         return []
-    return list(read_question_records(source, answered["dataset"]))
+    return list(read_question_records(source, description["dataset"]))
 
 
 def has_answer(record: Record) -> bool:

@@ -142,8 +142,10 @@ def statements(row: SavedRow, *, by_reader: bool) -> tuple[str, ...]:
     ``by_reader``: the reader's reply is the chain, as in the paper's count; else IRCoT's thoughts are.
     """
     if by_reader:
-        read = [step for step in row.steps if isinstance(step, GenerateStep) and step.role == "reader"]
-        sentences = list(split_sentences(read[-1].texts[0])) if read else []
+        reader_steps = [
+            step for step in row.steps if isinstance(step, GenerateStep) and step.role == "reader"
+        ]
+        sentences = list(split_sentences(reader_steps[-1].texts[0])) if reader_steps else []
     else:
         further = row.answer.further if row.answer else {}
         sentences = list(further.get("cot_sentences", ()))
@@ -153,10 +155,10 @@ def statements(row: SavedRow, *, by_reader: bool) -> tuple[str, ...]:
 def _passages(ids: Sequence[str], texts: PassageTexts) -> tuple[Passage, ...] | None:
     """Return passages of an index; None if there are none, or it lacks one."""
     try:
-        read = texts(ids)
+        passage_texts = texts(ids)
     except DataError:
         return None
-    return tuple(Passage(name, "", text) for name, text in zip(ids, read, strict=True)) or None
+    return tuple(Passage(name, "", text) for name, text in zip(ids, passage_texts, strict=True)) or None
 
 
 async def judge_all_chains(runs: Sequence[Run], config: JudgingConfig) -> dict[str, JudgedChains]:
@@ -180,26 +182,26 @@ async def judge_chains(
     task = AnswerTask(partial(judge_thoughts, config=config.judge, reasoning=reasoning))
     questions = [run.rows[name].question for name in reasoning]
     folder, rows = await verdict_rows(run, config, generator, task, questions)
-    judged = [row.answer.further for row in rows if row.answer]
-    failed = Failures.count(row.error for row in rows)
+    verdicts = [row.answer.further for row in rows if row.answer]
+    failures = Failures.count(row.error for row in rows)
     return JudgedChains(
-        by_gold=_count([each["by_gold"] for each in judged]),
-        by_retrieved=_count([each["by_retrieved"] for each in judged]),
+        by_gold=_count([each["by_gold"] for each in verdicts]),
+        by_retrieved=_count([each["by_retrieved"] for each in verdicts]),
         without=len(run.rows) - len(questions),
-        judge_failed=len(rows) - len(judged),
+        judge_failed=len(rows) - len(verdicts),
         asked=len(questions),
         folder=str(folder),
-        reasons=failed.reasons,
+        reasons=failures.reasons,
     )
 
 
 def _count(verdicts: Sequence[Sequence[str]]) -> Borne:
-    known = [each for each in verdicts if each]
-    flat = [verdict for each in known for verdict in each]
-    faulty = [float(any(verdict != "yes" for verdict in each)) for each in known]
+    readable = [each for each in verdicts if each]
+    flat = [verdict for each in readable for verdict in each]
+    faulty = [float(any(verdict != "yes" for verdict in each)) for each in readable]
     return Borne(
         faulty=bootstrap_mean(faulty) if {"yes", "no"} & set(flat) else None,
-        n=len(known),
+        n=len(readable),
         statements=len(flat),
         out=flat.count("yes"),
         unreadable=flat.count("unreadable"),

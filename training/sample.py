@@ -29,7 +29,7 @@ from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import OPENED_ALIASES, Setup, check_setup, require_abilities
-from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
+from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
@@ -158,7 +158,7 @@ class SampleTask(AnswerTask):
 
 
 def chain_settings(
-    config: SampleRunConfig, generator: Fingerprinted, retriever: Fingerprinted
+    config: SampleRunConfig, generator: HasFingerprint, retriever: HasFingerprint
 ) -> dict[str, Any]:
     """Return everything that the chains depend on."""
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one.

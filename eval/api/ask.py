@@ -30,7 +30,7 @@ from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import print_training_mismatch, require_abilities
 from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
-from eval.experiment.registry import METHODS, called, check_names
+from eval.experiment.registry import METHODS, canonical_name, check_names
 from eval.report.traces import computed_by
 from retrieval.config import RetrieverConfig
 
@@ -193,7 +193,7 @@ def entry_of(method: AnyMethod) -> tuple[str, Method]:
     if isinstance(method, str):
         if is_own(method):
             return short_name(method), load_method(method)
-        name = called(method)
+        name = canonical_name(method)
         check_names([name])
         return name, METHODS[name]
     for name, entry in METHODS.items():

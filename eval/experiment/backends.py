@@ -24,10 +24,10 @@ from corag.generation.adapters import adapter_folder, read_training, require_ada
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder
 from eval.experiment.collector import check_trace
-from eval.experiment.executor import Fingerprinted
+from eval.experiment.executor import HasFingerprint
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
-from eval.experiment.registry import MethodOptions, called, check_names, methods_of
+from eval.experiment.registry import MethodOptions, canonical_name, check_names, methods_of
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
 
@@ -62,7 +62,9 @@ class Setup(MethodOptions):
         object.__setattr__(self, "model", self.settled_model())
         # A method of the user's own is named by its file; from here on it has a short name, as others have.
         entries = methods_of(type(self))
-        object.__setattr__(self, "method", [called(short_name(name), entries) for name in self.method])
+        object.__setattr__(
+            self, "method", [canonical_name(short_name(name), entries) for name in self.method]
+        )
         check_names(self.method, entries)
         if self.budget < 0:
             raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
@@ -159,7 +161,7 @@ def _try_prompts(setup: Setup) -> None:
             raise ConfigError(f"the prompt '{template.name}': {error}") from None
 
 
-def require_abilities(what: str, needs: Mapping[Ability, str], generator: Fingerprinted) -> None:
+def require_abilities(what: str, needs: Mapping[Ability, str], generator: HasFingerprint) -> None:
     """Raise :class:`ConfigError` if a model lacks an ability, before the first request.
 
     ``what``: what needs it. ``needs``: as :meth:`corag.core.method.MethodConfig.needs` returns them.

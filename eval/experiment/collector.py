@@ -97,8 +97,8 @@ def sending_spans(
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     address = endpoint(trace)
-    told = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"} & os.environ.keys()
-    timeout = None if told else _TIMEOUT_S
+    user_timeouts = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"} & os.environ.keys()
+    timeout = None if user_timeouts else _TIMEOUT_S
     provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
     with _library_log() as messages:
         exporter = _Exporter(OTLPSpanExporter(endpoint=address, timeout=timeout), address, messages)
@@ -111,7 +111,7 @@ def sending_spans(
             yield spans.send
         finally:
             provider.shutdown()
-            exporter.tell_lost(spans.made)
+            exporter.report_lost(spans.span_count)
 
 
 def no_spans(workflow: str, row: Row, parent: str = "") -> None:
@@ -122,10 +122,10 @@ def _resource() -> Any:
     """Return what the spans are of: "corag", unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name it."""
     from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 
-    told = Resource.create()
-    if not str(told.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        return told
-    return told.merge(Resource({SERVICE_NAME: "corag", SERVICE_VERSION: installed_version("corag")}))
+    resource = Resource.create()
+    if not str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource
+    return resource.merge(Resource({SERVICE_NAME: "corag", SERVICE_VERSION: installed_version("corag")}))
 
 
 class _LastMessages(logging.Handler):
@@ -171,15 +171,15 @@ class _Exporter:
 
     def __init__(self, exporter: Any, address: str, messages: _LastMessages) -> None:
         self._exporter, self._address, self._messages = exporter, address, messages
-        self._again = 0.0
-        self._told = False
-        self._taken = 0
+        self._retry_time = 0.0
+        self._has_warned = False
+        self._sent_count = 0
 
     def export(self, spans: Sequence[Any]) -> Any:
         """Send some spans."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
-        if time.monotonic() < self._again:
+        if time.monotonic() < self._retry_time:
             return SpanExportResult.FAILURE
         try:
             result = self._exporter.export(spans)
@@ -187,23 +187,24 @@ class _Exporter:
             self._messages.reason = f"{type(error).__name__}, {reason(error)}"
             result = SpanExportResult.FAILURE
         if result is SpanExportResult.SUCCESS:
-            self._taken += len(spans)
+            self._sent_count += len(spans)
         else:
-            self._again = time.monotonic() + _PAUSE_S
-            self._tell()
+            self._retry_time = time.monotonic() + _PAUSE_S
+            self._warn_once()
         return result
 
-    def tell_lost(self, made: int) -> None:
+    def report_lost(self, span_count: int) -> None:
         """Print how many of the spans that were made no collector has, if any."""
-        if lost := made - self._taken:
+        if lost_count := span_count - self._sent_count:
             sys.stderr.write(
-                f"corag: {lost:,} of {made:,} spans were lost: {self._address} did not take them.\n"
+                f"corag: {lost_count:,} of {span_count:,} spans were lost: {self._address} did not take "
+                "them.\n"
             )
 
-    def _tell(self) -> None:
-        if self._told:
+    def _warn_once(self) -> None:
+        if self._has_warned:
             return
-        self._told = True
+        self._has_warned = True
         grpc = f" ({_GRPC_PORT} is usually gRPC's port, and {_PORT} that of OTLP over HTTP)"
         sys.stderr.write(
             f"corag: the collector at {self._address} took no spans: {self._messages.reason}"

@@ -20,7 +20,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.models import context_window, model_folder
 from corag.generation.rendering import Renderer
 
-FIXED = ("closed_book", "one_step", "ircot", "iter_retgen", "corag")
+FIXED_METHODS = ("closed_book", "one_step", "ircot", "iter_retgen", "corag")
 """Methods whose number of steps no reply but an early end changes."""
 
 _YES = -20.0  # the log-likelihood of a judge's "Yes", which would end a chain
@@ -29,10 +29,10 @@ _ANY = -1.0  # that of all else
 
 def check_fixed(methods: Sequence[str]) -> None:
     """Raise :class:`ConfigError` for a method of which only a pilot can tell what it asks for."""
-    if others := [name for name in methods if name not in FIXED]:
+    if others := [name for name in methods if name not in FIXED_METHODS]:
         raise ConfigError(
             f"what {others[0]} asks for depends on what the model replies, so there is no dry plan of it: "
-            f"leave --dry out, or name other methods ({', '.join(FIXED)})."
+            f"leave --dry out, or name other methods ({', '.join(FIXED_METHODS)})."
         )
 
 
@@ -52,16 +52,16 @@ class DryModel:
         sampling = request.sampling
         ids, shortening = self._renderer.encode_within(request.prompt, self._window - sampling.max_tokens)
         completions = tuple(self._reply(request, ids, number) for number in range(sampling.n))
-        generated = sampling.max_tokens * sampling.n
-        usage = TokenUsage(1, len(ids), generated, len(ids), generated)
+        generated_tokens = sampling.max_tokens * sampling.n
+        usage = TokenUsage(1, len(ids), generated_tokens, len(ids), generated_tokens)
         return Generation(completions, usage, shortening)
 
     def _reply(self, request: GenerateRequest, prompt: Sequence[int], number: int) -> Completion:
         sampling, words = request.sampling, request.prompt.text.split() or ["word"]
-        drawn = derive_seed(request.prompt.text, sampling.seed or 0, number)
-        start = drawn % len(words)
+        seed = derive_seed(request.prompt.text, sampling.seed or 0, number)
+        start = seed % len(words)
         # A number first: no two sub-queries are the same, for that would end a chain or spare a search.
-        text = " ".join([str(drawn), *words[start:], *words[:start]][: sampling.max_tokens])
+        text = " ".join([str(seed), *words[start:], *words[:start]][: sampling.max_tokens])
         ids = self._renderer.text_ids(text)[: sampling.max_tokens]
         text = self._renderer.continuation((), ids)
         logprobs = (_ANY,) * len(ids) if sampling.logprobs else None

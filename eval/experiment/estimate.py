@@ -30,17 +30,17 @@ class RunEstimate:
         questions: how many.
         judged_by: the answered questions that it is judged by.
         tokens: prompt and generated.
-        computed: those of them that the engine computes: they were neither in its cache nor remembered.
+        computed_tokens: those that the engine computes: they were neither in its cache nor remembered.
         searches: that an index answers: repeats that were remembered are not among them.
         seconds: with the engine and the index open; None if the answered ones tell no pace.
         bytes: of their lines in ``traces.jsonl``.
-        error: half the width of the 95% interval of ``computed``, as a share of it.
+        error: half the width of the 95% interval of ``computed_tokens``, as a share of it.
     """
 
     questions: int
     judged_by: int
     tokens: int
-    computed: int
+    computed_tokens: int
     searches: int
     seconds: float | None
     bytes: int
@@ -50,8 +50,8 @@ class RunEstimate:
         """Write it in a line."""
         time_ = "" if self.seconds is None else f"{clock(self.seconds)}, "
         return (
-            f"{time_}{short(self.computed)} computed tokens (±{self.error:.0%}) of {short(self.tokens)}, "
-            f"{self.searches:,} searches, {self.bytes / 1e6:,.1f} MB of traces"
+            f"{time_}{short(self.computed_tokens)} computed tokens (±{self.error:.0%}) of "
+            f"{short(self.tokens)}, {self.searches:,} searches, {self.bytes / 1e6:,.1f} MB of traces"
         )
 
 
@@ -59,29 +59,31 @@ class RunEstimate:
 class RunCost:
     """What a start of a run has taken so far, from its making on."""
 
-    computed: int = 0
-    began: float = field(default_factory=time.monotonic)
+    computed_tokens: int = 0
+    start: float = field(default_factory=time.monotonic)
 
     def add(self, row: Row) -> None:
         """Count a finished question."""
-        self.computed += sum(each.computed for each in row.usage.values())
+        self.computed_tokens += sum(each.computed for each in row.usage.values())
 
-    def beside(self, planned: RunEstimate) -> str:
+    def compare(self, forecast: RunEstimate) -> str:
         """Return a sentence that compares it with what was expected."""
-        seconds = time.monotonic() - self.began
-        ratios = [f"{self.computed / planned.computed:.2f}"] if planned.computed else []
-        ratios = [f"{seconds / planned.seconds:.2f}", *ratios] if planned.seconds else ratios
+        seconds = time.monotonic() - self.start
+        ratios = (
+            [f"{self.computed_tokens / forecast.computed_tokens:.2f}"] if forecast.computed_tokens else []
+        )
+        ratios = [f"{seconds / forecast.seconds:.2f}", *ratios] if forecast.seconds else ratios
         return (
-            f"it took {clock(seconds)} and {short(self.computed)} computed tokens, {' and '.join(ratios)} "
-            "times what was expected"
+            f"it took {clock(seconds)} and {short(self.computed_tokens)} computed tokens, "
+            f"{' and '.join(ratios)} times what was expected"
         )
 
 
-def estimate(folder: Path, questions: int, answered: int) -> RunEstimate | None:
+def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate | None:
     """Judge what ``questions`` more will take by those that a run folder has answered.
 
-    ``answered``: how many these are, of whatever questions. None if these are fewer than :data:`FEWEST`.
-    Raises :class:`DataError` if they cannot be read.
+    ``answered_count``: how many these are, of whatever questions. None if these are fewer than
+    :data:`FEWEST`. Raises :class:`DataError` if they cannot be read.
     """
     attempts = islice(read_attempts(folder), _MOST)
     rows = [*{row.question.id: row for row in attempts if not row.error}.values()]
@@ -96,10 +98,10 @@ def estimate(folder: Path, questions: int, answered: int) -> RunEstimate | None:
         questions=questions,
         judged_by=len(rows),
         tokens=round(share * usage.total),
-        computed=round(share * usage.computed),
+        computed_tokens=round(share * usage.computed),
         searches=round(share * sum(row.searches - row.remembered_searches for row in rows)),
         seconds=questions / pace if pace else None,
-        bytes=round(questions / answered * (folder / TRACES).stat().st_size),
+        bytes=round(questions / answered_count * (folder / TRACES).stat().st_size),
         error=1.96 * deviation / math.sqrt(len(rows)),
     )
 
@@ -114,16 +116,16 @@ def questions_per_second(rows: Iterable[SavedRow]) -> float:
     starts: dict[float, list[SavedRow]] = {}
     for row in rows:
         starts.setdefault(row.opened, []).append(row)
-    done = elapsed = 0.0
+    finished_work = seconds = 0.0
     for group in starts.values():
         first = min(row.begun for row in group)
         ends = sorted(row.begun + row.seconds for row in group)
         until = ends[min(len(ends) - 1, round(_AT_WORK * len(ends)))]
-        done += sum(
+        finished_work += sum(
             min(1.0, max(0.0, until - row.begun) / row.seconds) if row.seconds else 1.0 for row in group
         )
-        elapsed += until - first
-    return done / elapsed if elapsed > 0 else 0.0
+        seconds += until - first
+    return finished_work / seconds if seconds > 0 else 0.0
 
 
 def short(number: int) -> str:

@@ -26,7 +26,7 @@ from eval.experiment.progress import Work
 Reply = TypeVar("Reply", Generation, Score)
 
 
-class Fingerprinted(Protocol):
+class HasFingerprint(Protocol):
     """A model or an index, open here or elsewhere, as far as a run's settings name it."""
 
     @property
@@ -136,12 +136,12 @@ class Executor(Protocol):
     """Runs a task for each question, with a model and an index that are open."""
 
     @property
-    def model(self) -> Fingerprinted:
+    def model(self) -> HasFingerprint:
         """The model that tasks are given."""
         ...
 
     @property
-    def index(self) -> Fingerprinted | None:
+    def index(self) -> HasFingerprint | None:
         """The index that tasks are given, None if nothing is searched."""
         ...
 

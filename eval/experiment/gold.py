@@ -19,7 +19,7 @@ from corag.core.own_objects import is_user_object
 from corag.core.types import Passage, Question
 from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_names
 from eval.datasets.same import same_words
-from eval.experiment.executor import Fingerprinted
+from eval.experiment.executor import HasFingerprint
 from eval.experiment.lookup import open_lookup
 from retrieval.aliases import Aliases, load_aliases
 from retrieval.index_building import open_unchanged
@@ -29,7 +29,7 @@ _MOST_NAMED = 3_000_000  # passages of an index whose files and titles are read:
 
 
 async def match_gold(
-    questions: Sequence[Question], index: Fingerprinted | None, folders: Sequence[str]
+    questions: Sequence[Question], index: HasFingerprint | None, folders: Sequence[str]
 ) -> list[Question]:
     """Return the questions with gold passages as the index has them; print what was done to how many.
 
@@ -47,62 +47,64 @@ async def match_gold(
         DataError: for a gold passage by a name that several files have.
     """
     # A retriever of the user's own knows passages by searching only.
-    own, folders = (
+    user_retrievers, folders = (
         list(filter(is_user_object, folders)),
         [each for each in folders if not is_user_object(each)],
     )
     if index is None:
         return list(questions)
-    if own and not folders:
+    if user_retrievers and not folders:
         return [each if each.supporting else _by_title(each) for each in questions]
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
         async with open_lookup(index, folders) as look_up:
             if look_up is None:
                 return list(questions)
-            known = set(await look_up.passages(ids))
+            known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
-            titled = {each.id: each for each in questions if not own and _wants_titles(each, known)}
-            titles = dict.fromkeys(title for each in titled.values() for title in each.titles)
+            by_title = {
+                each.id: each for each in questions if not user_retrievers and _wants_titles(each, known_ids)
+            }
+            titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
     # Their ids are hashes, and no names of files.
-    hashes = {id_ for each in titled.values() for id_ in each.supporting}
-    by_name = find_names([id_ for id_ in ids if id_ not in known | hashes], folders)
-    _tell_other_folders(by_name)
-    known.update(by_name)
-    missing = [id_ for id_ in ids if id_ not in known | hashes]
-    if own:  # which may have them
-        known.update(missing)
-    matched = []
+    hashes = {id_ for each in by_title.values() for id_ in each.supporting}
+    by_name = find_names([id_ for id_ in ids if id_ not in known_ids | hashes], folders)
+    _print_other_folders(by_name)
+    known_ids.update(by_name)
+    missing = [id_ for id_ in ids if id_ not in known_ids | hashes]
+    if user_retrievers:  # which may have them
+        known_ids.update(missing)
+    results = []
     for each in questions:
-        if each.id in titled:
+        if each.id in by_title:
             each = _by_title(each) if present.issuperset(each.titles) else replace(each, supporting=())
-        elif not each.pages and not known.issuperset(each.supporting):
+        elif not each.pages and not known_ids.issuperset(each.supporting):
             each = replace(each, supporting=())
-        matched.append(each)
-    matched = _name(_rename(matched, load_aliases(folders)), by_name)
-    _tell_titles(list(titled.values()), present, len(questions))
+        results.append(each)
+    results = _name(_rename(results, load_aliases(folders)), by_name)
+    _print_titles(list(by_title.values()), present, len(questions))
     if missing:
         lacking = f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}'"
         _print(
-            f"{', '.join(folders)} has not {lacking}: they count if {', '.join(own)} finds them, as ids, "
-            "titles or files."
-            if own
-            else f"the index lacks {lacking}: the {_count_lost(questions, matched, titled):,} of "
+            f"{', '.join(folders)} has not {lacking}: they count if {', '.join(user_retrievers)} finds them, "
+            "as ids, titles or files."
+            if user_retrievers
+            else f"the index lacks {lacking}: the {_count_lost(questions, results, by_title):,} of "
             f"{len(questions):,} questions that they belong to have no recall."
         )
-    _tell_passages(questions, themselves)
-    return matched
+    _print_passages(questions, themselves)
+    return results
 
 
-def _wants_titles(question: Question, known: Collection[str]) -> bool:
+def _wants_titles(question: Question, known_ids: Collection[str]) -> bool:
     """Whether a question's gold passages are known by title, but not by ids that the index has."""
     if question.pages or not question.titles:
         return False
-    return not question.supporting or any(id_ not in known for id_ in question.supporting)
+    return not question.supporting or any(id_ not in known_ids for id_ in question.supporting)
 
 
 def _by_title(question: Question) -> Question:
@@ -112,36 +114,41 @@ def _by_title(question: Question) -> Question:
     return replace(question, supporting=tuple(f"{TITLE}{title}" for title in question.titles))
 
 
-def _tell_titles(titled: Sequence[Question], present: Collection[str], total: int) -> None:
+def _print_titles(questions: Sequence[Question], present: Collection[str], total: int) -> None:
     """Print how many questions have gold passages by title, and how many have none of them whole."""
-    matched = [each for each in titled if all(title in present for title in each.titles)]
-    if matched:
+    with_titles = [each for each in questions if all(title in present for title in each.titles)]
+    if with_titles:
         _print(
-            f"the gold passages of {len(matched):,} of {total:,} questions have other ids in the index, or "
-            f"none: they count by title, such as '{matched[0].titles[0]}', with any passage of that title."
+            f"the gold passages of {len(with_titles):,} of {total:,} questions have other ids in the index, "
+            f"or none: they count by title, such as '{with_titles[0].titles[0]}', with any passage of that "
+            "title."
         )
-    lost = [each for each in titled if not all(title in present for title in each.titles)]
-    if lost:
-        lacking = next(title for title in lost[0].titles if title not in present)
+    without_titles = [each for each in questions if not all(title in present for title in each.titles)]
+    if without_titles:
+        lacking = next(title for title in without_titles[0].titles if title not in present)
         _print(
-            f"the index has neither the ids nor all titles of the gold passages of {len(lost):,} of "
-            f"{total:,} questions, such as '{lacking}': they have no recall."
+            f"the index has neither the ids nor all titles of the gold passages of {len(without_titles):,} "
+            f"of {total:,} questions, such as '{lacking}': they have no recall."
         )
 
 
-def _count_lost(questions: Sequence[Question], matched: Sequence[Question], titled: Collection[str]) -> int:
+def _count_lost(questions: Sequence[Question], results: Sequence[Question], by_title: Collection[str]) -> int:
     """Return how many questions have lost their gold passages, but for those with titles."""
-    pairs = zip(questions, matched, strict=True)
-    return sum(bool(one.supporting) > bool(other.supporting) for one, other in pairs if one.id not in titled)
+    pairs = zip(questions, results, strict=True)
+    return sum(
+        bool(one.supporting) > bool(other.supporting) for one, other in pairs if one.id not in by_title
+    )
 
 
-def _tell_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:
+def _print_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:
     """Print how many questions are passages of the index; ``themselves``: its passages of their ids."""
-    same = [each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])]
-    if same:
+    passage_ids = [
+        each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])
+    ]
+    if passage_ids:
         _print(
-            f"{len(same):,} of {len(questions):,} questions are passages of the index, such as '{same[0]}': "
-            "leave_out_self keeps a question from finding itself."
+            f"{len(passage_ids):,} of {len(questions):,} questions are passages of the index, such as "
+            f"'{passage_ids[0]}': leave_out_self keeps a question from finding itself."
         )
 
 
@@ -176,18 +183,18 @@ def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
     return {each: name for each in gold if (name := find_name(each, names))}
 
 
-def _tell_other_folders(names: Mapping[str, str]) -> None:
+def _print_other_folders(names: Mapping[str, str]) -> None:
     """Print how many gold passages are given with folders that the index lacks, as of another year."""
     longer = {
-        given: name.removeprefix(FILE)
-        for given, name in names.items()
-        if given.endswith(f"/{name.removeprefix(FILE)}") and name.startswith(FILE)
+        gold_name: name.removeprefix(FILE)
+        for gold_name, name in names.items()
+        if gold_name.endswith(f"/{name.removeprefix(FILE)}") and name.startswith(FILE)
     }
     if longer:
-        given, file = next(iter(longer.items()))
+        gold_name, file = next(iter(longer.items()))
         _print(
             f"{len(longer):,} gold passages are given with more folders than the index has, such as "
-            f"'{given}', which is taken for its '{file}': check that they are the same files."
+            f"'{gold_name}', which is taken for its '{file}': check that they are the same files."
         )
 
 

@@ -16,7 +16,7 @@ _SEQUENCES, _SEQUENCES_LARGE = 256, 1024
 _LARGE_MIB = 70 * 1024
 
 
-def questions_in_flight(stated: int, model: ModelConfig) -> int:
+def questions_in_flight(batch_size: int, model: ModelConfig) -> int:
     """Return how many questions an engine gets at once.
 
     A quarter of the sequences that the engine works on at once, since a question often has several (chains,
@@ -24,16 +24,18 @@ def questions_in_flight(stated: int, model: ModelConfig) -> int:
     Several servers of vLLM (``backend`` "server") get 64 each.
 
     Args:
-        stated: what the user says, 0 for nothing.
+        batch_size: what the user says, 0 for nothing.
         model: which engine it is.
 
     Raises:
         ConfigError: for a number below 0.
     """
-    if stated < 0:
-        raise ConfigError(f"batch_size cannot be negative, but it is {stated}: 0 follows the engine's size.")
-    if stated:
-        return stated
+    if batch_size < 0:
+        raise ConfigError(
+            f"batch_size cannot be negative, but it is {batch_size}: 0 follows the engine's size."
+        )
+    if batch_size:
+        return batch_size
     if model.backend == "server":
         return USUAL * len(model.urls)
     if model.backend != "vllm":

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from corag.core.errors import CoragError
 from corag.core.protocols import Retriever
 from corag.core.types import Passage
-from eval.experiment.executor import Fingerprinted
+from eval.experiment.executor import HasFingerprint
 from retrieval.dense.search import PassageSource
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.places import open_passages
@@ -37,7 +37,7 @@ class Lookup(Protocol):
 
 
 @asynccontextmanager
-async def open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIterator[Lookup | None]:
+async def open_lookup(index: HasFingerprint, folders: Sequence[str]) -> AsyncIterator[Lookup | None]:
     """Yield what looks passages up, None if there is no way to; close what it reads at the end.
 
     Args:
@@ -46,13 +46,13 @@ async def open_lookup(index: Fingerprinted, folders: Sequence[str]) -> AsyncIter
     """
     with ExitStack() as stack:
         # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
-        stored = bool(folders) and all(has_store(Path(folder)) for folder in folders)
-        if not stored and hasattr(index, "passages"):
+        has_stores = bool(folders) and all(has_store(Path(folder)) for folder in folders)
+        if not has_stores and hasattr(index, "passages"):
             yield _OpenIndex(cast(Retriever, index))
             return
         sources: list[PassageSource] = []
         # Without a store it may be on another machine; with one, what is wrong with it is told.
-        with nullcontext() if stored else suppress(CoragError):
+        with nullcontext() if has_stores else suppress(CoragError):
             for folder in folders:
                 if source := open_passages(folder):
                     stack.callback(source.close)
@@ -93,13 +93,13 @@ class _Sources:
         }
 
     async def titles(self, titles: Collection[str]) -> set[str]:
-        wanted, present = set(titles), set[str]()
+        wanted_titles, present = set(titles), set[str]()
         for source in self._sources:
-            for passage in _with_titles(source, wanted - present):
+            for passage in _with_titles(source, wanted_titles - present):
                 present.add(passage.title)
-                if len(present) >= len(wanted):
+                if len(present) >= len(wanted_titles):
                     break
-        return present & wanted
+        return present & wanted_titles
 
 
 def _with_titles(source: PassageSource, titles: Collection[str]) -> Iterable[Passage]:

@@ -47,7 +47,7 @@ async def answer_into(
     if shard:
         write_questions(run.path, [question.id for question in questions])
     waiting = [question for question in questions if question.id not in run.answered_ids]
-    answered = len(questions) - len(waiting)
+    answered_count = len(questions) - len(waiting)
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
@@ -55,7 +55,7 @@ async def answer_into(
     with RunProgress(
         title,
         total=len(questions),
-        answered=answered,
+        answered_count=answered_count,
         in_flight=in_flight,
         work=work,
         rate=rate,
@@ -78,14 +78,14 @@ async def answer_into(
 class _Foresight:
     """Says what a start's questions will take, and at its end how far off that was.
 
-    That is before the first of them if the folder has answers to judge by, else once ``enough`` are answered.
+    That is before the first of them if the folder has answers to judge by, else once ``fewest`` are answered.
     """
 
     run: RunFolder
     title: str
-    left: int
-    enough: int
-    planned: RunEstimate | None = None
+    questions_left: int
+    fewest: int
+    forecast: RunEstimate | None = None
     cost: RunCost = field(default_factory=RunCost)
 
     def __post_init__(self) -> None:
@@ -95,22 +95,22 @@ class _Foresight:
     def add(self, row: Row) -> None:
         """Count a finished question, which is in the folder already."""
         self.cost.add(row)
-        self.left -= 1
-        if self.planned is None and len(self.run.answered_ids) == self.enough:
+        self.questions_left -= 1
+        if self.forecast is None and len(self.run.answered_ids) == self.fewest:
             self._judge()
 
     def compare(self) -> None:
         """Print what it took, if something was expected."""
-        if self.planned:
-            print_progress(f"{self.title}: {self.cost.beside(self.planned)}")
+        if self.forecast:
+            print_progress(f"{self.title}: {self.cost.compare(self.forecast)}")
 
     def _judge(self) -> None:
-        if self.left < FEWEST or not (
-            planned := estimate(self.run.path, self.left, len(self.run.answered_ids))
+        if self.questions_left < FEWEST or not (
+            forecast := estimate(self.run.path, self.questions_left, len(self.run.answered_ids))
         ):
             return
-        self.planned, self.cost = planned, RunCost()
+        self.forecast, self.cost = forecast, RunCost()
         print_progress(
-            f"{self.title}: about {planned} for {self.left:,} questions, judged by "
-            f"{planned.judged_by:,} that are answered"
+            f"{self.title}: about {forecast} for {self.questions_left:,} questions, judged by "
+            f"{forecast.judged_by:,} that are answered"
         )

@@ -31,8 +31,8 @@ async def open_executor(
 
     ``in_flight``: questions that each worker has at once, of so many ``questions`` in all.
     """
-    searched = setup.retriever if setup.searches else None
-    retrievers = [] if searched is None else [searched]
+    retriever_config = setup.retriever if setup.searches else None
+    retrievers = [] if retriever_config is None else [retriever_config]
     workers = choose_workers(workers, setup.model, retrievers, questions)
     if not workers.enabled:
         async with open_backends(setup) as (generator, retriever):
@@ -40,7 +40,7 @@ async def open_executor(
         return
     check_setup(setup)
     async with start_workers(workers, setup.model, retrievers, in_flight) as pool:
-        executor = pool.executor(searched)
+        executor = pool.executor(retriever_config)
         for name in setup.method:
             require_abilities(name, setup.of(name).needs(), executor.model)
         yield executor

@@ -49,7 +49,7 @@ ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other fil
 # like the cause.
 _ALWAYS_LOGGED = re.compile("WARNING: Using incubator modules")
 _LAST_LINES = 12
-_told: set[str] = set()  # what models have said of themselves
+_printed_lines: set[str] = set()  # what models have said of themselves
 _LATE_S = 5.0  # what takes longer is printed where there is no spinner
 _AGAIN_S = 30.0  # and then again this often, with the last line of the log
 _LOG_CHARS = 100  # of that line
@@ -60,16 +60,17 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
     """Open a model as :func:`corag.generation.open.open_generator` does; what is printed goes to the log."""
     where = ", ".join(config.urls) or config.backend
     name = f"model {config.name}{f' with adapter {config.adapter}' if config.adapter else ''} ({where})"
-    own = config.backend == "python"  # open at once, and perhaps for each question anew
-    with quiet(f"opening {name}", "" if own else f"{name} is open") as print_line:
-        here = config.backend in ("vllm", "transformers") and not config.device.startswith("cpu")
-        if here and (note := cpu_build_note()) and note not in _told:  # before hours go by on the CPU
-            _told.add(note)
+    is_user_model = config.backend == "python"  # open at once, and perhaps for each question anew
+    with quiet(f"opening {name}", "" if is_user_model else f"{name} is open") as print_line:
+        is_gpu_engine = config.backend in ("vllm", "transformers") and not config.device.startswith("cpu")
+        # Before hours go by on the CPU.
+        if is_gpu_engine and (note := cpu_build_note()) and note not in _printed_lines:
+            _printed_lines.add(note)
             print_line(f"corag: {note}")
         generator = await open_generator(config, capacity)
         for line in getattr(generator, "about", ()):
-            if not (own and line in _told):
-                _told.add(line)
+            if not (is_user_model and line in _printed_lines):
+                _printed_lines.add(line)
                 print_line(f"corag: {line}")
         return generator
 
@@ -77,8 +78,8 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
 async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
-    own = bool(config.index) and all(map(is_user_object, config.index))
-    with quiet(f"opening {name}", "" if own else f"{name} is open"):
+    is_user_index = bool(config.index) and all(map(is_user_object, config.index))
+    with quiet(f"opening {name}", "" if is_user_index else f"{name} is open"):
         return await open_retriever(config, part_alone=part_alone)
 
 
@@ -90,7 +91,7 @@ def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
     seconds, if there is one. An error that nobody foresaw, and one of an engine, carry the log's last lines
     as a note.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     with _output_log.redirect() as lines, lines.show(what):
         try:
             yield lines.print
@@ -102,7 +103,7 @@ def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
                 error.add_note(note)
             raise
         if message:  # printed here, where it is seen even if something else is still opening
-            lines.print(f"corag: {message} ({time.monotonic() - started:.1f} s)")
+            lines.print(f"corag: {message} ({time.monotonic() - start:.1f} s)")
 
 
 def log_to(path: Path) -> None:
@@ -149,26 +150,26 @@ class _Lines:
         """
         task = self._spinning.add_task(what, total=None) if self._spinning else None
         try:
-            with in_thread(partial(self._tell, what, task)):
+            with in_thread(partial(self._print_progress, what, task)):
                 yield
         finally:
             if self._spinning and task is not None:
                 self._spinning.remove_task(task)
 
-    def _tell(self, what: str, task: TaskID | None, ended: threading.Event) -> None:
+    def _print_progress(self, what: str, task: TaskID | None, end_event: threading.Event) -> None:
         """Say now and then that something still opens, until it does not."""
-        started = time.monotonic()
+        start = time.monotonic()
         if task is None:
-            if ended.wait(_LATE_S):
+            if end_event.wait(_LATE_S):
                 return
             self.print(f"corag: {what} ...")
-        while not ended.wait(_AGAIN_S):
+        while not end_event.wait(_AGAIN_S):
             last = _output_log.last_line()
             doing = f"; last in the log: {last}" if last else ""
             if self._spinning and task is not None:
                 self._spinning.update(task, description=f"{what}{doing}")
             else:
-                self.print(f"corag: still {what} ({time.monotonic() - started:.0f} s){doing}")
+                self.print(f"corag: still {what} ({time.monotonic() - start:.0f} s){doing}")
 
     def print(self, line: str) -> None:
         """Print a line, above those with a spinner."""
@@ -261,8 +262,8 @@ class _OutputLog:
         for number in copies:
             os.dup2(log.fileno(), number)
         # A notebook, or a test, has streams that write elsewhere: they still do.
-        own = _descriptor(sys.stderr) != _ERROR
-        terminal = sys.stderr if own else os.fdopen(os.dup(copies[_ERROR]), "w", buffering=1)
+        writes_elsewhere = _descriptor(sys.stderr) != _ERROR
+        terminal = sys.stderr if writes_elsewhere else os.fdopen(os.dup(copies[_ERROR]), "w", buffering=1)
         sys.stdout = sys.stderr = log
         return _Redirection(streams, copies, _Lines(terminal))
 
@@ -288,8 +289,10 @@ class _OutputLog:
             return deque()
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             lines.seek(self.start)
-            own = (line.rstrip() for line in lines if line.strip() and not _ALWAYS_LOGGED.search(line))
-            return deque(own, most)
+            message_lines = (
+                line.rstrip() for line in lines if line.strip() and not _ALWAYS_LOGGED.search(line)
+            )
+            return deque(message_lines, most)
 
     def last_words(self) -> str:
         """Return the last lines that this process logged, and keep the log."""

@@ -53,8 +53,8 @@ def explain_pipeline(data: Mapping[str, Any], methods: Mapping[str, Method]) -> 
     if not target:
         return ""
     # Modules are called as the methods: autorag_research.pipelines.generation.ircot.IRCoTPipelineConfig.
-    words = set(target.lower().split("."))
-    name = next((here for here, each in methods.items() if words & {here, *each.also_called}), "")
+    target_parts = set(target.lower().split("."))
+    name = next((key for key, each in methods.items() if target_parts & {key, *each.also_called}), "")
     if not name:
         return f"configures '{target}', which is none of the methods here: 'corag list' has them."
     ours: dict[str, Any] = {"method": [name]}

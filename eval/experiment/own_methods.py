@@ -68,44 +68,44 @@ def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -
     ``where``: what to call it in messages. Raises :class:`ConfigError` for other parameters than a method's,
     and for options that cannot be.
     """
-    described = method if isinstance(method, Method) else Method(method)
-    function = described.function
+    entry = method if isinstance(method, Method) else Method(method)
+    function = entry.function
     parameters = list(inspect.signature(function).parameters)
     if parameters not in PARAMETERS:
         raise ConfigError(
             f"'{where}' takes ({', '.join(parameters)}), but a method takes (question, tools) or (question, "
             f"tools, config): see {PAGE}."
         )
-    summary = described.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
-    code, called = source_digest(function), getattr(function, "__name__", where)
+    summary = entry.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
+    code, name = source_digest(function), getattr(function, "__name__", where)
     if len(parameters) == 2:
-        forgiving = _Forgiving(function, called, takes_config=False)
-        return replace(described, function=forgiving, summary=summary, code=code)
+        forgiving = _Forgiving(function, name, takes_config=False)
+        return replace(entry, function=forgiving, summary=summary, code=code)
     config = _find_config(function, where)
     _check_defaults(config, where)
-    forgiving = _Forgiving(function, called, takes_config=True)
-    return replace(described, function=forgiving, config=config, summary=summary, code=code)
+    forgiving = _Forgiving(function, name, takes_config=True)
+    return replace(entry, function=forgiving, config=config, summary=summary, code=code)
 
 
 @dataclass(frozen=True, slots=True)
 class _Forgiving:
     """A method of the user's, which may return a plain text. Two of one function are equal.
 
-    ``called``: its name. ``takes_config``: whether it has options.
+    ``name``: its name. ``takes_config``: whether it has options.
     """
 
     function: Callable[..., Awaitable[Any]]
-    called: str
+    name: str
     takes_config: bool
 
     async def __call__(self, question: Question, tools: Tools, config: MethodConfig) -> Answer:
         """Answer a question. Raises :class:`DataError` for what is no answer."""
         options = (config,) if self.takes_config else ()
-        return as_answer(await self.function(question, tools, *options), tools, self.called)
+        return as_answer(await self.function(question, tools, *options), tools, self.name)
 
 
-def as_answer(value: Any, tools: Tools, called: str) -> Answer:
-    """Return what a method named ``called`` returned as an answer.
+def as_answer(value: Any, tools: Tools, name: str) -> Answer:
+    """Return what a method named ``name`` returned as an answer.
 
     A text is one: what the method collected is then all that it searched for. Raises :class:`DataError` for
     anything else.
@@ -117,11 +117,9 @@ def as_answer(value: Any, tools: Tools, called: str) -> Answer:
         ids = dict.fromkeys(hit.passage.id for step in searches for hit in step.hits)
         return Answer(value, tuple(ids), steps=len(searches))
     if not isinstance(value, Answer):
-        raise DataError(
-            f"{called} returned {value!r:.80}: return a text, or corag.Answer(text, passage_ids)."
-        )
+        raise DataError(f"{name} returned {value!r:.80}: return a text, or corag.Answer(text, passage_ids).")
     if not isinstance(cast("object", value.text), str):
-        raise DataError(f"{called} returned an Answer whose text is {value.text!r:.80}: give it a text.")
+        raise DataError(f"{name} returned an Answer whose text is {value.text!r:.80}: give it a text.")
     return replace(value, passage_ids=tuple(map(_id_of, value.passage_ids)))
 
 

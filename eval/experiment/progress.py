@@ -59,19 +59,19 @@ class RunProgress:
         title: str,
         *,
         total: int,
-        answered: int = 0,
+        answered_count: int = 0,
         in_flight: int = 1,
         work: Work | None = None,
         rate: Rate | None = None,
         status: Callable[[], str] = str,
     ) -> None:
-        self._title, self._total, self._answered, self._rate = title, total, answered, rate
+        self._title, self._total, self._answered_count, self._rate = title, total, answered_count, rate
         self._status = status
         self._in_flight, self._work = in_flight, work
-        self._new = self._tokens = self._counted = self._failed = 0
-        self._started = self._first = time.monotonic()
-        self._ended = threading.Event()
-        self._telling = threading.Thread(target=self._tell, name="progress", daemon=True)
+        self._new = self._tokens = self._rate_count = self._failure_count = 0
+        self._start_time = self._first = time.monotonic()
+        self._end_event = threading.Event()
+        self._refresher = threading.Thread(target=self._refresh, name="progress", daemon=True)
         self._line_time, self._line_count = 0.0, -1  # of the last line: when, and how many were finished
         self._console = Console(stderr=True, highlight=False)
         terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
@@ -83,8 +83,8 @@ class RunProgress:
         self._new += 1
         # Tokens that the engine computed: replies from the request cache are no measure of its speed.
         self._tokens += row.total_usage.computed
-        self._failed += bool(row.error)
-        self._counted += self._rate.count(row) if self._rate else 0
+        self._failure_count += bool(row.error)
+        self._rate_count += self._rate.count(row) if self._rate else 0
         if self._bar:
             self._bar.update(self._task, advance=1, text=escape(self._text()))
         elif time.monotonic() - self._line_time >= LINE_SECONDS:
@@ -93,28 +93,28 @@ class RunProgress:
     def _text(self) -> str:
         """Render counts, rates over the whole start, and the time that is left, once it can be estimated."""
         tokens = max(self._tokens, self._work.tokens if self._work else 0)
-        seconds = max(time.monotonic() - self._started, 1e-6)
-        finished = self._answered + self._new
-        parts = [f"{finished}/{self._total} questions"]
+        seconds = max(time.monotonic() - self._start_time, 1e-6)
+        finished_count = self._answered_count + self._new
+        parts = [f"{finished_count}/{self._total} questions"]
         if self._new:
             parts.append(f"{self._new / seconds:.2f} questions/s")
-            parts += [f"{self._counted / seconds:.2f} {self._rate.name}/s"] if self._rate else []
+            parts += [f"{self._rate_count / seconds:.2f} {self._rate.name}/s"] if self._rate else []
         elif self._work and self._work.calls:
             parts.append(f"{self._work.calls:,} calls, {tokens:,} computed tokens")
         if tokens or self._new:
             parts.append(f"{tokens / seconds:,.0f} computed tokens/s")
         # The first questions come after the engine has warmed up, and are the quickest of those in flight: as
         # many again must have come after the first one.
-        if finished < self._total and self._new > max(FEWEST_FOR_TIME_LEFT, self._in_flight):
+        if finished_count < self._total and self._new > max(FEWEST_FOR_TIME_LEFT, self._in_flight):
             pace = (time.monotonic() - self._first) / (self._new - 1)
-            parts.append(f"{clock((self._total - finished) * pace)} left")
-        parts += [f"{self._failed} failed"] if self._failed else []
+            parts.append(f"{clock((self._total - finished_count) * pace)} left")
+        parts += [f"{self._failure_count} failed"] if self._failure_count else []
         parts += [status] if (status := self._status()) else []
         return ", ".join(parts)
 
-    def _tell(self) -> None:
+    def _refresh(self) -> None:
         """Keep the bar's words up to date, or print a line when there was none for long."""
-        while not self._ended.wait(_BAR_SECONDS if self._bar else QUIET_SECONDS):
+        while not self._end_event.wait(_BAR_SECONDS if self._bar else QUIET_SECONDS):
             if self._bar:
                 self._bar.update(self._task, text=escape(self._text()))
             elif time.monotonic() - self._line_time >= LINE_SECONDS:
@@ -128,16 +128,19 @@ class RunProgress:
         if self._bar:
             self._bar.start()
             self._task = self._bar.add_task(
-                escape(self._title), total=self._total, completed=self._answered, text=escape(self._text())
+                escape(self._title),
+                total=self._total,
+                completed=self._answered_count,
+                text=escape(self._text()),
             )
-        self._telling.start()
+        self._refresher.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._telling.join()
+        self._end_event.set()
+        self._refresher.join()
         if self._bar:
             self._bar.stop()
         elif self._line_count < self._new:  # else the last line has these counts

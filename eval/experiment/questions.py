@@ -27,10 +27,10 @@ def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool 
     ``what``: the command and what it does with them. Raises :class:`ConfigError` if there are none; if
     ``strict``, if some have none.
     """
-    answered = [each for each in questions if each.answers and all(map(str.strip, each.answers))]
-    blank = len(questions) - len(answered)
-    if blank and (strict or not answered):
-        first = next(each.id for each in questions if each not in answered)
+    with_answers = [each for each in questions if each.answers and all(map(str.strip, each.answers))]
+    blank = len(questions) - len(with_answers)
+    if blank and (strict or not with_answers):
+        first = next(each.id for each in questions if each not in with_answers)
         raise ConfigError(
             f"{blank:,} of the {len(questions):,} questions have no gold answers, such as '{first}': {what}, "
             "so leave them out."
@@ -42,14 +42,14 @@ def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool 
             soft_wrap=True,
             markup=False,
         )
-    return answered
+    return with_answers
 
 
 def question_notes(questions: Sequence[Question]) -> dict[str, Any]:
     """Return what a run's start records of its questions: how many, and which of them a program made."""
     makers = dict.fromkeys(each.synthetic for each in questions if each.synthetic)
-    made = sum(bool(each.synthetic) for each in questions)
-    share = "" if made == len(questions) else f" ({made:,} of {len(questions):,})"
+    synthetic_count = sum(bool(each.synthetic) for each in questions)
+    share = "" if synthetic_count == len(questions) else f" ({synthetic_count:,} of {len(questions):,})"
     synthetic = {"synthetic": f"{'; '.join(makers)}{share}"} if makers else {}
     return {"asked": len(questions), **synthetic}
 
@@ -181,11 +181,11 @@ class FurtherQuestions(QuestionFile, call=PARAMETER):
     def beside(self, main: QuestionFile) -> Self:
         """Return them with what they take over from the main questions filled in."""
         dataset = self.dataset or main.dataset
-        alike = dataset == main.dataset
+        is_same_dataset = dataset == main.dataset
         return replace(
             self,
             dataset=dataset,
-            aliases=self.aliases or (main.aliases if alike else ""),
-            columns=self.columns or (main.columns if alike else []),
+            aliases=self.aliases or (main.aliases if is_same_dataset else ""),
+            columns=self.columns or (main.columns if is_same_dataset else []),
             strict=self.strict or main.strict,
         )

@@ -64,7 +64,7 @@ class _MethodOptions(Options):
         methods = methods_of(cls)
         default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
         choice = names or (default() if callable(default) else ())
-        return set(methods) - {called(short_name(name), methods) for name in choice}
+        return set(methods) - {canonical_name(short_name(name), methods) for name in choice}
 
     @classmethod
     def idle(cls, stated: Iterable[str], chosen: Collection[str]) -> list[str]:
@@ -119,10 +119,10 @@ def with_method(options: type[_MethodOptions], name: str, method: Method) -> typ
     # Called as the class that it extends, which is what --help and messages show.
     section = (name, method.config, method_section(method))
     named_alike = {"__doc__": options.__doc__, "__module__": options.__module__}
-    extended = make_dataclass(
+    extension = make_dataclass(
         options.__name__, [section], bases=(options,), frozen=True, namespace=named_alike
     )
-    return cast("type[_MethodOptions]", extended)
+    return cast("type[_MethodOptions]", extension)
 
 
 if TYPE_CHECKING:
@@ -176,15 +176,17 @@ else:
     )
 
 
-def called(name: str, known: Mapping[str, Method] = METHODS) -> str:
+def canonical_name(name: str, methods: Mapping[str, Method] = METHODS) -> str:
     """Return what a method is called here; a name that is nobody's comes back as it is.
 
-    >>> called("basic-rag"), called("self-ask"), called("irct")
+    >>> canonical_name("basic-rag"), canonical_name("self-ask"), canonical_name("irct")
     ('one_step', 'self_ask', 'irct')
     """
     plain = name.replace("-", "_")
-    others = {other: here for here, method in known.items() for other in method.also_called}
-    return next((here for here in (name, plain, others.get(plain, "")) if here in known), name)
+    others = {other: registered for registered, method in methods.items() for other in method.also_called}
+    return next(
+        (registered for registered in (name, plain, others.get(plain, "")) if registered in methods), name
+    )
 
 
 def check_names(names: Sequence[str], methods: Mapping[str, Method] = METHODS) -> None:

@@ -37,7 +37,7 @@ from eval.experiment.backends import (
     require_abilities,
 )
 from eval.experiment.collector import sending_spans
-from eval.experiment.executor import AnswerTask, Executor, Fingerprinted
+from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
 from eval.experiment.gold import match_gold
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
@@ -167,8 +167,8 @@ async def answer_with(
 def open_run(
     config: RunConfig,
     name: str,
-    model: Fingerprinted,
-    index: Fingerprinted | None,
+    model: HasFingerprint,
+    index: HasFingerprint | None,
     *,
     cell: str = "",
     notes: Mapping[str, Any] | None = None,
@@ -204,9 +204,9 @@ def open_run(
 
 def print_changed_code(path: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Print which objects of the user's have other code than before, but the same ``fingerprint``."""
-    if changed := [name for name in now if before.get(name, now[name]) != now[name]]:
+    if names := [name for name in now if before.get(name, now[name]) != now[name]]:
         print_once(
-            f"corag: '{path}' goes on although the code of {' and '.join(changed)} has changed, since its "
+            f"corag: '{path}' goes on although the code of {' and '.join(names)} has changed, since its "
             "`fingerprint` has not: answers of both stand in one run. Give it another fingerprint where the "
             "change matters."
         )
@@ -219,17 +219,19 @@ def _last_own_code(path: Path) -> dict[str, str]:
 
 def _behind_fingerprints(config: RunConfig, name: str) -> dict[str, str]:
     """Return digests of the code of the user's objects, of those that say which version they are."""
-    digests = {_own_name(each): code_behind_fingerprint(each) for each in _own_names(config, name)}
+    digests = {
+        _bare_object_name(each): code_behind_fingerprint(each) for each in _user_object_names(config, name)
+    }
     return {each: digest for each, digest in digests.items() if digest}
 
 
-def _own_names(config: RunConfig, name: str) -> list[str]:
+def _user_object_names(config: RunConfig, name: str) -> list[str]:
     """Return the names of the model and the indexes that a method asks, if they may be the user's."""
     names = [config.model.name] if config.model.backend == "python" else []
     return names + (list(config.retriever.index) if config.find_method(name).searches else [])
 
 
-def _own_name(name: str) -> str:
+def _bare_object_name(name: str) -> str:
     return name.removeprefix("__main__:").partition("#")[0]
 
 
@@ -240,7 +242,7 @@ def is_told_apart(config: RunConfig, name: str) -> bool:
 
 def _known_by_content(config: RunConfig, name: str) -> list[str]:
     """Return the user's objects, of those that a method asks, that do not say which version they are."""
-    return [_own_name(each) for each in _own_names(config, name) if known_by_content(each)]
+    return [_bare_object_name(each) for each in _user_object_names(config, name) if known_by_content(each)]
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +263,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
 
 
 def run_settings(
-    config: RunConfig, name: str, generator: Fingerprinted, retriever: Fingerprinted | None
+    config: RunConfig, name: str, generator: HasFingerprint, retriever: HasFingerprint | None
 ) -> dict[str, Any]:
     """Return everything that the method's results depend on: a folder that holds others is refused.
 
@@ -279,10 +281,10 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
     """Return what the method's results depend on besides model and index, before either is opened."""
     options, entry = config.of(name), config.find_method(name)
     # Only for methods of the user's own: ours are identified by their options and prompts.
-    own: dict[str, Any] = {"code": entry.code} if entry.code else {}
+    extra: dict[str, Any] = {"code": entry.code} if entry.code else {}
     if config.leave_out_self:
-        own["leave_out_self"] = True
-    return own | {
+        extra["leave_out_self"] = True
+    return extra | {
         "method": name,
         "options": identity_of(options),
         "prompts": [template.identity for template in options.templates()],

@@ -32,12 +32,12 @@ _KINDS = {"generate": "LLM", "score": "LLM", "search": "RETRIEVER"}
 
 
 class RowSpans:
-    """Makes the spans of finished questions, with what all of them share. ``made``: how many so far."""
+    """Makes the spans of finished questions, with what all of them share. ``span_count``: how many so far."""
 
     def __init__(self, tracer: Any, model: ModelConfig, fingerprint: str, retriever: RetrieverConfig) -> None:
         name = DEFAULT_MODEL if model.name == "default" else model.name
         self._tracer = tracer
-        self.made = 0
+        self.span_count = 0
         self._model = f"{name}+{model.adapter}" if model.adapter else name
         self._provider = model.with_engine().backend
         self._operation = "text_completion" if "chat=no" in fingerprint else "chat"
@@ -53,30 +53,32 @@ class RowSpans:
             parent: the ``traceparent`` header of whoever asked (W3C Trace Context); "" for a trace of its
                 own.
         """
-        begun = round(row.begun * 1e9)
+        start_ns = round(row.begun * 1e9)
 
         def at(seconds: float) -> int:
             # Nanoseconds since 1970 as a float would be exact to some hundreds of them only.
-            return begun + round(seconds * 1e9)
+            return start_ns + round(seconds * 1e9)
 
         root = self._start(
-            f"invoke_workflow {workflow}", begun, self._of_question(workflow, row), _context_of(parent)
+            f"invoke_workflow {workflow}", start_ns, self._of_question(workflow, row), _context_of(parent)
         )
         spans: dict[tuple[str, ...], Any] = {(): root}
-        for path, (began, ended) in _path_times(row.steps).items():
+        for path, (start, end) in _path_times(row.steps).items():
             attributes = {"openinference.span.kind": "CHAIN", "corag.path": "/".join(path)}
-            spans[path] = self._start(path[-1], at(began), attributes, _below(spans[path[:-1]]))
-            spans[path].end(at(ended))
+            spans[path] = self._start(path[-1], at(start), attributes, _child_context(spans[path[:-1]]))
+            spans[path].end(at(end))
         for step in row.steps:
             name, attributes = self._of_step(step)
-            span = self._start(name, at(step.started), attributes, _below(spans[_parts(step)]), client=True)
+            span = self._start(
+                name, at(step.started), attributes, _child_context(spans[_parts(step)]), client=True
+            )
             span.end(at(step.started + step.seconds))
         if row.error:
             _mark_failed(root, row.error)
         root.end(at(max([row.seconds, *(step.started + step.seconds for step in row.steps)])))
 
     def _start(
-        self, name: str, began: int, attributes: Mapping[str, Any], context: Any, *, client: bool = False
+        self, name: str, start_ns: int, attributes: Mapping[str, Any], context: Any, *, client: bool = False
     ) -> Any:
         from opentelemetry.trace import SpanKind
 
@@ -85,9 +87,10 @@ class RowSpans:
             context=context,
             kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
             attributes=attributes,
-            start_time=began,
+            start_time=start_ns,
         )
-        self.made += span.get_span_context().trace_flags.sampled  # of a trace that is left out none is sent
+        # Of a trace that is left out none is sent.
+        self.span_count += span.get_span_context().trace_flags.sampled
         return span
 
     def _of_question(self, workflow: str, row: Row) -> dict[str, Any]:
@@ -172,12 +175,12 @@ def _path_times(steps: Sequence[Step]) -> dict[tuple[str, ...], tuple[float, flo
     for step in steps:
         parts = _parts(step)
         for length in range(1, len(parts) + 1):
-            began, ended = times.get(parts[:length], (step.started, 0.0))
-            times[parts[:length]] = min(began, step.started), max(ended, step.started + step.seconds)
+            start, end = times.get(parts[:length], (step.started, 0.0))
+            times[parts[:length]] = min(start, step.started), max(end, step.started + step.seconds)
     return dict(sorted(times.items(), key=lambda each: len(each[0])))
 
 
-def _below(span: Any) -> Any:
+def _child_context(span: Any) -> Any:
     """Return the context of what is below a span."""
     from opentelemetry.trace import set_span_in_context
 

@@ -74,8 +74,8 @@ class MadeQuestion(Answer):
 
 def making_templates() -> tuple[Template, ...]:
     """Return the prompts of making and of the filters."""
-    own = tuple(load_prompt(name, name, PROMPTS) for name in ("question", "composed"))
-    return (*own, *OneStepConfig().templates(), *ClosedBookConfig().templates())
+    making_prompts = tuple(load_prompt(name, name, PROMPTS) for name in ("question", "composed"))
+    return (*making_prompts, *OneStepConfig().templates(), *ClosedBookConfig().templates())
 
 
 async def make_question(
@@ -91,8 +91,8 @@ async def make_question(
     pair, others = pairs[question.id]
     best = MadeQuestion("", stopped="no answer")
     for answer in find_answers(pair, derive_seed("answers", question.id))[:_ANSWERS_TRIED]:
-        made = await _attempt(pair, others, answer, tools, compose)
-        best = max(best, made, key=lambda each: _ORDER.index(each.stopped))
+        candidate = await _attempt(pair, others, answer, tools, compose)
+        best = max(best, candidate, key=lambda each: _ORDER.index(each.stopped))
         if best.stopped == KEPT:
             break
     return replace(best, passage_ids=(pair.first.id, pair.second.id), steps=2)
@@ -106,33 +106,33 @@ async def _attempt(
         return MadeQuestion(second, stopped="no question", gold=answer)
     if not await _right(second, [pair.second], answer, tools):
         return MadeQuestion(second, stopped="not answered", gold=answer)
-    made = await _composed(pair, second, answer, tools) if compose == "model" else None
-    made = made or MadeQuestion(
+    candidate = await _compose_by_model(pair, second, answer, tools) if compose == "model" else None
+    candidate = candidate or MadeQuestion(
         compose_by_template(second, pair),
         gold=answer,
         kind="bridge by template",
         hops=(_first_hop(pair, first_question(pair)), GoldHop(second, answer, pair.second.id)),
     )
-    if not made.text or mentions([made.text], [answer, pair.second_name]):
-        return replace(made, stopped="not composed")
-    return replace(made, stopped=await _filter(made.text, pair, others, answer, tools))
+    if not candidate.text or mentions([candidate.text], [answer, pair.second_name]):
+        return replace(candidate, stopped="not composed")
+    return replace(candidate, stopped=await _filter(candidate.text, pair, others, answer, tools))
 
 
 async def _write_question(passage: Passage, answer: str, tools: Tools) -> str:
     """Return a question about a passage with this answer, "" if the model wrote none that leaves it open."""
     template = load_prompt("question", "question", PROMPTS)
-    shown = render_passages([passage], template, _MAX_SHOWN_WORDS, goes_first="last")
+    paragraphs = render_passages([passage], template, _MAX_SHOWN_WORDS, goes_first="last")
     reply = await tools.generate(
-        template.render({"paragraphs": shown, "answer": answer}),
+        template.render({"paragraphs": paragraphs, "answer": answer}),
         role="question",
         max_tokens=_MAX_QUESTION_TOKENS,
         stop=_STOP,
     )
-    written = without_tags(clean_question(reply.text), [passage])
-    return "" if mentions([written], [answer]) else written
+    text = without_tags(clean_question(reply.text), [passage])
+    return "" if mentions([text], [answer]) else text
 
 
-async def _composed(pair: LinkedPair, second: str, answer: str, tools: Tools) -> MadeQuestion | None:
+async def _compose_by_model(pair: LinkedPair, second: str, answer: str, tools: Tools) -> MadeQuestion | None:
     """Return the two hops as the model words them; None where it does not keep to what that takes."""
     first = await _write_question(pair.first, pair.second_name, tools)
     if not first or not mentions([first], [pair.first_name]):
@@ -152,8 +152,8 @@ async def _composed(pair: LinkedPair, second: str, answer: str, tools: Tools) ->
 
 
 def _first_hop(pair: LinkedPair, text: str) -> GoldHop:
-    says = blank_statement(pair).replace("____", pair.second_name)
-    return GoldHop(text, pair.second_name, pair.first.id, says)
+    statement = blank_statement(pair).replace("____", pair.second_name)
+    return GoldHop(text, pair.second_name, pair.first.id, statement)
 
 
 async def _filter(text: str, pair: LinkedPair, others: Sequence[Passage], answer: str, tools: Tools) -> str:
@@ -165,8 +165,8 @@ async def _filter(text: str, pair: LinkedPair, others: Sequence[Passage], answer
     if not await _right(text, [pair.first, pair.second], answer, tools):
         return "not in both"
     # Nothing of the second one alone says that it is meant, but alone it would be all there is to answer by.
-    among = [*others[: len(others) // 2], pair.second, *others[len(others) // 2 :]]
-    return "second alone" if await _right(text, among, answer, tools) else KEPT
+    choices = [*others[: len(others) // 2], pair.second, *others[len(others) // 2 :]]
+    return "second alone" if await _right(text, choices, answer, tools) else KEPT
 
 
 async def _right(text: str, passages: Sequence[Passage], answer: str, tools: Tools) -> bool:

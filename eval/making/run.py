@@ -98,22 +98,23 @@ class MadeQuestions:
     """What came of the pairs that were tried.
 
     Attributes:
-        kept: the questions, at most as many as were asked for.
-        tried: the number of pairs.
+        questions: the questions, at most as many as were asked for.
+        pair_count: the number of pairs.
         left_out: by filter, in the order in which they are applied, how many pairs it left out.
         failures: pairs at which the engine failed.
     """
 
-    kept: Sequence[Question]
-    tried: int
+    questions: Sequence[Question]
+    pair_count: int
     left_out: Mapping[str, int]
     failures: Failures
 
     def lines(self) -> Iterator[str]:
         """Yield the figures as text."""
-        kinds = Counter(each.kind for each in self.kept)
-        shown = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if kinds else ""
-        yield f"{len(self.kept):,} questions kept{shown} of {self.tried:,} pairs of linked passages tried."
+        kinds = Counter(each.kind for each in self.questions)
+        kind_counts = f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})" if kinds else ""
+        pairs = f"{self.pair_count:,} pairs of linked passages"
+        yield f"{len(self.questions):,} questions kept{kind_counts} of {pairs} tried."
         for name, why in FILTERS.items():
             if self.left_out[name]:
                 yield f"  {self.left_out[name]:,} left out: {why}"
@@ -142,62 +143,66 @@ async def make_questions(config: MakingConfig) -> MadeQuestions:
         prepare_output(config.folder)
         generator = await open_model_quietly(config.model)
         try:
-            made = await _make(config, passages, chain([first], pairs), generator)
+            result = await _make(config, passages, chain([first], pairs), generator)
         finally:
             await generator.close()
     finally:
         passages.close()
-    records = (orjson.dumps(question_record(each)).decode() + "\n" for each in made.kept)
+    records = (orjson.dumps(question_record(each)).decode() + "\n" for each in result.questions)
     write_atomically(config.out, "".join(records))
-    return made
+    return result
 
 
 async def _make(
     config: MakingConfig, passages: LinkedPassages, pairs: Iterator[LinkedPair], generator: Generator
 ) -> MadeQuestions:
     """Try batch after batch: which pairs are tried depends on nothing but the settings and the limit."""
-    tried: list[Question] = []
+    pair_questions: list[Question] = []
     texts: dict[str, tuple[LinkedPair, Sequence[Passage]]] = {}
     step, most = max(config.limit, _FEWEST_AT_ONCE), config.limit * PAIRS_PER_QUESTION
-    made = _collect([], config)
+    result = _collect([], config)
     with RunFolder(config.folder, _settings(config, generator), environment() | _notes(config)) as run:
         task = AnswerTask(partial(make_question, compose=config.compose, pairs=texts), config.seed)
         executor = LocalExecutor(generator, None)
-        while batch := list(islice(pairs, min(step, most - len(tried)))):
+        while batch := list(islice(pairs, min(step, most - len(pair_questions)))):
             for pair in batch:
                 name = stable_hash(f"{pair.first.id}\n{pair.second.id}")
                 texts[name] = pair, passages.others(pair, OTHERS, derive_seed("others", name))
                 ids = (pair.first.id, pair.second.id)
-                tried.append(Question(name, f"{pair.first.title} -> {pair.second.title}", supporting=ids))
-            await answer_into(run, tried, task, executor, title="pairs", batch_size=config.batch_size)
+                pair_questions.append(
+                    Question(name, f"{pair.first.title} -> {pair.second.title}", supporting=ids)
+                )
+            await answer_into(
+                run, pair_questions, task, executor, title="pairs", batch_size=config.batch_size
+            )
             rows = read_rows(config.folder)
-            made = _collect([rows[each.id] for each in tried], config)
-            if len(made.kept) >= config.limit:
+            result = _collect([rows[each.id] for each in pair_questions], config)
+            if len(result.questions) >= config.limit:
                 break
-    return made
+    return result
 
 
 def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
     """Count what came of pairs, in their order; the first of equal questions counts."""
     left_out: Counter[str] = Counter()
-    kept: list[Question] = []
-    seen: set[str] = set()
+    questions: list[Question] = []
+    seen_keys: set[str] = set()
     for row in rows:
         outcome = row.answer.stopped if row.answer else ""
-        if outcome == KEPT and len(kept) >= config.limit:
+        if outcome == KEPT and len(questions) >= config.limit:
             left_out[SPARE] += 1
         elif outcome == KEPT:
             question = _question(row, config.made_by)
             second = question.supporting[-1], normalize_as_squad(question.answers[0])
             keys = {normalize_as_squad(question.text), "\n".join(second)}
-            if keys & seen:
+            if keys & seen_keys:
                 left_out[REPEATED] += 1
             else:
-                kept.append(question)
-                seen |= keys
+                questions.append(question)
+                seen_keys |= keys
         elif outcome in FILTERS:
             left_out[outcome] += 1
-    return MadeQuestions(kept, len(rows), left_out, Failures.count(row.error for row in rows))
+    return MadeQuestions(questions, len(rows), left_out, Failures.count(row.error for row in rows))
 
 
 def _question(row: SavedRow, made_by: str) -> Question:

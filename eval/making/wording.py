@@ -50,18 +50,18 @@ def find_answers(pair: LinkedPair, seed: int) -> list[str]:
     """
     titles = {word for title in (pair.first.title, pair.second.title) for word in _words(title)}
     text = pair.second.text
-    found = dict.fromkeys(
+    candidates = dict.fromkeys(
         match[0]
         for match in _ANSWERS.finditer(text)
         if " " in match[0] or match[0][0].isdigit() or not _OPENS.search(text[: match.start()])
     )
     usable = [
         each
-        for each in found
+        for each in candidates
         if not titles.intersection(_words(each))
         and _words(each)[0] not in _PRONOUNS
         and len(each) > 1
-        and not any(each != other and mentions([other], [each]) for other in found)  # a part of it
+        and not any(each != other and mentions([other], [each]) for other in candidates)  # a part of it
         and not mentions([pair.first.contents], [each])
     ]
     random.Random(seed).shuffle(usable)
@@ -98,7 +98,7 @@ def blank_statement(pair: LinkedPair) -> str:
         position = begin + len(sentence)
         if begin <= pair.start and pair.stop <= position:
             before, after = text[begin : pair.start], text[pair.stop : position]
-            return _shortened(_blanked(before, pair), _blanked(after, pair))
+            return _shorten(_blank_name(before, pair), _blank_name(after, pair))
     return ""
 
 
@@ -110,7 +110,7 @@ def compose_by_template(second_question: str, pair: LinkedPair) -> str:
     """
     statement = blank_statement(pair)
     kind = describe_kind(pair.second, pair.second_name)
-    asked = _name_pattern(pair.second_name).sub(
+    question = _name_pattern(pair.second_name).sub(
         f"that {kind}" if kind else "the one left out", second_question
     )
     # "Grönefeld" beside the blank of Anna-Lena Grönefeld: then nobody needs the first passage.
@@ -119,9 +119,9 @@ def compose_by_template(second_question: str, pair: LinkedPair) -> str:
         for word in _words(f"{pair.second_name} {passage_name(pair.second)}")
         if len(word) > _LEAST_TELLING
     }
-    if not statement or asked == second_question or names & set(_words(statement)):
+    if not statement or question == second_question or names & set(_words(statement)):
         return ""
-    return f'"{pair.first_name}" says: "{statement}" {asked[0].upper()}{asked[1:]}'
+    return f'"{pair.first_name}" says: "{statement}" {question[0].upper()}{question[1:]}'
 
 
 def first_question(pair: LinkedPair) -> str:
@@ -152,18 +152,18 @@ def without_tags(question: str, passages: Sequence[Passage]) -> str:
     return question
 
 
-def _blanked(text: str, pair: LinkedPair) -> str:
+def _blank_name(text: str, pair: LinkedPair) -> str:
     return _name_pattern(pair.second_name).sub("____", text)
 
 
-def _shortened(before: str, after: str) -> str:
+def _shorten(before: str, after: str) -> str:
     first, last = before.split(), after.split()
     if len(first) + len(last) > _MOST_WORDS:
-        kept = min(len(first), max(_BEFORE, _MOST_WORDS - len(last)))
-        before = f"... {' '.join(first[-kept:])} " if kept < len(first) else before
-        rest = _MOST_WORDS - kept
-        joined = "" if after[:1] not in (" ", "") else " "
-        after = f"{joined}{' '.join(last[:rest])} ..." if rest < len(last) else after
+        first_count = min(len(first), max(_BEFORE, _MOST_WORDS - len(last)))
+        before = f"... {' '.join(first[-first_count:])} " if first_count < len(first) else before
+        rest = _MOST_WORDS - first_count
+        separator = "" if after[:1] not in (" ", "") else " "
+        after = f"{separator}{' '.join(last[:rest])} ..." if rest < len(last) else after
     return " ".join(f"{before}____{after}".replace('"', "'").split())
 
 

@@ -30,7 +30,7 @@ from corag.cli.main import COMMANDS, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.option_names import options_of, resolve_alias, sections_of
-from eval.experiment.registry import called
+from eval.experiment.registry import canonical_name
 from eval.experiment.run import RunConfig
 from tests.serving import OPTIONS, SERVER
 from training.config import SftConfig
@@ -268,7 +268,7 @@ def test_names_of_others_are_understood_as_their_table_says():
             option, _, value = here.partition(" ")
             section = option.rpartition(".")[0]
             if option == "method":
-                understood = called(name) == value
+                understood = canonical_name(name) == value
             else:
                 tried = [name] if option == name or section == "model" else [f"{section}.{name}"]
                 understood = resolve_alias(tried[0], RunConfig) == option

@@ -17,7 +17,7 @@ from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import Row, SavedRow
 from eval.experiment.run import RunConfig, answer_with
-from eval.experiment.workers.cluster import connected
+from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import ray_workers
 from eval.experiment.workers.ray_pool import RayPool, ray_pool
 from retrieval.config import RetrieverConfig
@@ -73,7 +73,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     """Ray on this machine, for pools one after the other: starting it takes longer than most of them."""
-    with connected(ray_workers(count=1)):
+    with connect(ray_workers(count=1)):
         yield
 
 

@@ -188,7 +188,7 @@ def test_a_made_question_is_read_by_run_with_answer_gold_passages_and_hops(
 ) -> None:
     made = make(tmp_path, "reads", compose=compose)
     (question,) = load_questions(str(tmp_path / "made.jsonl"), strict=True)
-    assert [question] == list(made.kept) and made.tried == 1
+    assert [question] == list(made.questions) and made.pair_count == 1
     assert question.supporting == ("song", "band") and question.hops == 2
     assert question.answers[0] in BAND.text and "Copper Kettle" not in question.text
     assert "Harbour Song" in question.text and question.answers[0] not in question.text
@@ -200,7 +200,7 @@ def test_a_made_question_is_read_by_run_with_answer_gold_passages_and_hops(
 
 
 def test_a_model_that_keeps_the_second_name_is_replaced_by_the_template(tmp_path: Path) -> None:
-    (question,) = make(tmp_path, "keeps the name").kept
+    (question,) = make(tmp_path, "keeps the name").questions
     assert question.kind == "bridge by template" and "Copper Kettle" not in question.text
 
 
@@ -219,7 +219,7 @@ def test_each_filter_leaves_a_question_out_and_says_so(
     mode: str, left_out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make(tmp_path, mode, compose="template")
-    assert (len(made.kept), dict(made.left_out)) == (0, {left_out: 1})
+    assert (len(made.questions), dict(made.left_out)) == (0, {left_out: 1})
     assert any(FILTERS[left_out] in line for line in made.lines())
 
 
@@ -239,7 +239,7 @@ def songs_and_bands(count: int) -> list[Passage]:
 def test_what_has_been_tried_is_not_tried_again_and_the_file_is_the_same(tmp_path: Path) -> None:
     config = config_of(tmp_path, "knows", songs_and_bands(16), limit=16)
     first = asyncio.run(make_questions(config))
-    assert first.tried == 16
+    assert first.pair_count == 16
     written, asked = (tmp_path / "made.jsonl").read_bytes(), (tmp_path / "asked").read_text()
     asyncio.run(make_questions(config))
     assert (tmp_path / "asked").read_text() == asked, "nothing is left to ask"
@@ -311,5 +311,5 @@ def test_every_pair_is_accounted_for_and_what_ended_the_search_is_said(
         for n in range(3)
     ]
     made = making._collect(kept, config)  # type: ignore[arg-type]
-    assert (len(made.kept), made.tried, dict(made.left_out)) == (2, 3, {"spare": 1})
+    assert (len(made.questions), made.pair_count, dict(made.left_out)) == (2, 3, {"spare": 1})
     assert any("1 passed, too, and are not needed" in line for line in made.lines())

@@ -38,7 +38,7 @@ def run(file, monkeypatch, count, **given):
 
 
 def test_a_log_gets_a_line_at_the_first_question_and_at_the_end(monkeypatch):
-    *_, last = lines = run(io.StringIO(), monkeypatch, 5, total=9, answered=4).splitlines()
+    *_, last = lines = run(io.StringIO(), monkeypatch, 5, total=9, answered_count=4).splitlines()
     assert len(lines) == 2 and lines[0].startswith("[ircot]: 5/9 questions, ")
     assert re.fullmatch(r"\[ircot\]: 9/9 questions, [\d.]+ questions/s, [\d,]+ computed tokens/s", last)
 
@@ -48,7 +48,9 @@ def test_a_log_gets_a_line_at_the_first_question_and_at_the_end(monkeypatch):
 )
 def test_the_time_left_is_not_told_by_the_quickest_questions(monkeypatch, in_flight, finished, told):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    lines = run(io.StringIO(), monkeypatch, finished, total=90, answered=5, in_flight=in_flight).splitlines()
+    lines = run(
+        io.StringIO(), monkeypatch, finished, total=90, answered_count=5, in_flight=in_flight
+    ).splitlines()
     assert (" left" in lines[-1]) is told
 
 
@@ -101,20 +103,20 @@ def test_failures_and_other_parts_are_counted(monkeypatch):
 
 
 def test_nothing_to_do_is_one_line_without_rates(monkeypatch):
-    assert run(io.StringIO(), monkeypatch, 0, total=3, answered=3) == "[ircot]: 3/3 questions\n"
+    assert run(io.StringIO(), monkeypatch, 0, total=3, answered_count=3) == "[ircot]: 3/3 questions\n"
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    shown = run(Terminal(), monkeypatch, 14, total=16, answered=1)
+    shown = run(Terminal(), monkeypatch, 14, total=16, answered_count=1)
     assert "━" in shown and "[ircot]" in shown and "15/16 questions" in shown and " left" in shown
 
 
 def test_a_narrow_terminal_is_told_everything(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
-    shown = " ".join(run(Terminal(), monkeypatch, 14, total=16, answered=1).split())
+    shown = " ".join(run(Terminal(), monkeypatch, 14, total=16, answered_count=1).split())
     assert "━" in shown and "15/16 questions" in shown and " left" in shown and "…" not in shown
 
 

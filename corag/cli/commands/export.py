@@ -18,13 +18,15 @@ from eval.exporting import ExportConfig, export_run
 def main(config: ExportConfig) -> CommandResult:
     """Write the file, say what is in it and how it scores."""
     export = export_run(config)
-    print(f"{config.out}: {export.questions} questions of {config.run}, {export.failed} of them failed.")
+    print(
+        f"{config.out}: {export.questions} questions of {config.run}, {export.failure_count} of them failed."
+    )
     for note in export.notes:
         print(note)
     if export.scores is not None:
         figures = ", ".join(f"{name} {100 * value:.1f}" for name, value in export.scores.items())
-        print(f"By the official rule, on {export.scored} questions: {figures}.")
+        print(f"By the official rule, on {export.gold_count} questions: {figures}.")
     if export.left_out:
         print(f"Left out, for the question file has nothing to compare with: {', '.join(export.left_out)}.")
-    record = {"questions": export.questions, "failed": export.failed, "official": export.scores}
+    record = {"questions": export.questions, "failed": export.failure_count, "official": export.scores}
     return CommandResult(0, [{"out": config.out, **record}])

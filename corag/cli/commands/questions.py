@@ -22,9 +22,9 @@ def main(config: MakingConfig) -> CommandResult:
     made = asyncio.run(make_questions(config))
     for line in made.lines():
         print(line)
-    kept = len(made.kept)
+    kept = len(made.questions)
     if kept < config.limit:
-        used_up = made.tried < config.limit * PAIRS_PER_QUESTION
+        used_up = made.pair_count < config.limit * PAIRS_PER_QUESTION
         why = (
             "the pairs are used up"
             if used_up
@@ -32,5 +32,10 @@ def main(config: MakingConfig) -> CommandResult:
         )
         print(f"Fewer than {config.limit}: {why}. A larger model keeps more of them.")
     print(f"Synthetic questions: {config.out}. All pairs, with reasons if left out: {config.folder}")
-    record = {"questions": config.out, "kept": kept, "tried": made.tried, "left_out": dict(made.left_out)}
+    record = {
+        "questions": config.out,
+        "kept": kept,
+        "tried": made.pair_count,
+        "left_out": dict(made.left_out),
+    }
     return CommandResult(int(not kept), [record | {"synthetic": config.made_by}], made.failures)

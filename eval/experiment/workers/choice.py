@@ -40,10 +40,10 @@ def choose_workers(
         return nobody
     names = [model.name, *(name for each in retrievers for name in each.index)]
     if any("#" in name or name.startswith("__main__:") for name in names if is_object_name(name)):
-        print_once(_tell_unused(gpus, per, "objects of this process cannot be opened in others"))
+        print_once(_unused_gpus_note(gpus, per, "objects of this process cannot be opened in others"))
         return nobody
     if missing(["ray"]):
-        print_once(_tell_unused(gpus, per, f"for an engine on each, {how_to_install('ray')}"))
+        print_once(_unused_gpus_note(gpus, per, f"for an engine on each, {how_to_install('ray')}"))
         return nobody
     each = "each" if per == 1 else f"{per} of them each"
     count = f"{engines} engines on {each}"
@@ -64,9 +64,9 @@ def stay_here(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
     per = model.engine_kind.count_gpus(model)
     if per and (gpus := len(visible_gpus())) // per > 1:
         why = "the model is open here. Give its options (ModelConfig) for an engine on each"
-        print_once(_tell_unused(gpus, per, why))
+        print_once(_unused_gpus_note(gpus, per, why))
     return replace(workers, kind="none")
 
 
-def _tell_unused(gpus: int, per: int, why: str) -> str:
+def _unused_gpus_note(gpus: int, per: int, why: str) -> str:
     return f"corag: {per} of {gpus} GPUs is used: {why}."

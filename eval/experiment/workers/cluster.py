@@ -23,7 +23,7 @@ _OBJECTS_BYTES = 200_000_000
 
 
 @contextmanager
-def connected(config: WorkersConfig) -> Iterator[Any]:
+def connect(config: WorkersConfig) -> Iterator[Any]:
     """Connect to a cluster of Ray's, or start one on this machine, for the length of a block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray's workers stand back behind all else (nice 15): on a busy machine an engine would hardly start.
@@ -37,12 +37,13 @@ def connected(config: WorkersConfig) -> Iterator[Any]:
         yield ray
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
-    with _own_signals(), keep_fault_handler():
+    with _keep_signal_handlers(), keep_fault_handler():
         _start(ray, address)
     try:
         yield ray
     finally:
-        with _own_signals(), keep_fault_handler():  # its end resets what it had taken to the system's default
+        # Its end resets what it had taken to the system's default.
+        with _keep_signal_handlers(), keep_fault_handler():
             ray.shutdown()
 
 
@@ -83,7 +84,7 @@ def _local(address: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
+def _keep_signal_handlers() -> Iterator[None]:
     """Keep what this process does when it is told to end: Ray puts its own in the place."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -48,9 +48,11 @@ class WorkersConfig(Options, call="ray_workers"):
                 f"workers.gpus_per_worker is {self.gpus_per_worker:g}: an engine takes whole GPUs, or a part "
                 "of one."
             )
-        changed = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]
-        if changed and not self.enabled:
-            raise ConfigError(f"workers.{changed[0]} is given, but no workers are wanted: add --workers ray.")
+        changed_fields = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]
+        if changed_fields and not self.enabled:
+            raise ConfigError(
+                f"workers.{changed_fields[0]} is given, but no workers are wanted: add --workers ray."
+            )
 
     @property
     def enabled(self) -> bool:

@@ -28,7 +28,7 @@ from corag.generation.open import open_generator
 from eval.experiment.executor import QuestionTask, RemoteHandle
 from eval.experiment.progress import Work
 from eval.experiment.workers.actors import Addresses, EngineOpener, Place, SearchServer, Worker, WorkerInfo
-from eval.experiment.workers.cluster import connected
+from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.resources import describe_machines, list_machines, plan_workers
 from retrieval.config import RetrieverConfig
@@ -43,7 +43,7 @@ _MOST_LOADS = 8  # workers whose loads are printed one by one
 class _State(Enum):
     UP = auto()
     RESTARTING = auto()
-    GONE = auto()
+    DEAD = auto()
 
 
 @dataclass(eq=False)
@@ -94,7 +94,7 @@ async def ray_pool(
         ConfigError: if Ray is not installed, or there is no room for the workers.
         BackendError: if an engine or index does not open.
     """
-    with connected(config) as ray:
+    with connect(config) as ray:
         pool = RayPool(ray, config, engine, retrievers, in_flight)
         try:
             await pool.open()
@@ -119,7 +119,7 @@ class RayPool:
         self._retrievers = {stable_hash(repr(each)): each for each in retrievers}
         self._addresses: Addresses = {}
         self._free_memory: float | None = None
-        self._changed = asyncio.Condition()
+        self._change = asyncio.Condition()
         self._revivals: set[asyncio.Task[None]] = set()
         self.workers: list[PoolWorker] = []
         self.servers: list[Any] = []
@@ -182,7 +182,7 @@ class RayPool:
     async def _start_servers(self, keys: Sequence[str], places: Sequence[Place]) -> Addresses:
         """Start a server for each index on every machine that has workers, and return the addresses."""
         machines = {place.node: place for place in places}
-        pinned = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         kind = self._ray.remote(SearchServer)
         addresses: dict[str, dict[str, Any]] = {}
         for place in machines.values():
@@ -193,7 +193,7 @@ class RayPool:
                     num_cpus=0,
                     max_restarts=-1,  # one that never comes up again is given up by its clients
                     max_concurrency=2,
-                    scheduling_strategy=pinned(place.node, soft=False),
+                    scheduling_strategy=affinity(place.node, soft=False),
                 ).remote(self._retrievers[key], host, port, os.environ.get("OMP_NUM_THREADS", ""))
                 self.servers.append(server)
                 addresses.setdefault(key, {})[place.node] = server.ready.remote()
@@ -228,7 +228,7 @@ class RayPool:
 
         Raises :class:`BackendError` if no worker is left.
         """
-        started = time.perf_counter()
+        start = time.perf_counter()
         why = ""
         for attempt in range(TRIES):
             alone = attempt > 0
@@ -246,13 +246,13 @@ class RayPool:
         error_text = (
             f"WorkerDiedError: {TRIES} workers died while they answered this question, the last: {why}"
         )
-        return Row(question, None, (), {}, time.perf_counter() - started, error_text)
+        return Row(question, None, (), {}, time.perf_counter() - start, error_text)
 
     async def _acquire(self, alone: bool) -> PoolWorker:
         """Wait for a worker that takes one more question, or has no other, and add one to its load."""
         while True:
-            async with self._changed:
-                await self._changed.wait_for(
+            async with self._change:
+                await self._change.wait_for(
                     lambda: self._least_loaded(alone) is not None or self._none_left()
                 )
                 worker = self._least_loaded(alone)
@@ -271,8 +271,8 @@ class RayPool:
         """Wait until an exclusive worker has answered its other questions; release it if it died of them."""
         alone = False
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: worker.load == 1 or worker.state is not _State.UP)
+            async with self._change:
+                await self._change.wait_for(lambda: worker.load == 1 or worker.state is not _State.UP)
             alone = worker.state is _State.UP
         finally:
             if not alone:
@@ -283,8 +283,8 @@ class RayPool:
         worker.load -= 1
         if alone:
             worker.exclusive = False
-        async with self._changed:
-            self._changed.notify_all()  # not one: who wakes may wait for another worker
+        async with self._change:
+            self._change.notify_all()  # not one: who wakes may wait for another worker
 
     def _least_loaded(self, alone: bool) -> PoolWorker | None:
         """Return the worker with the fewest questions that takes one more, None if there is none.
@@ -296,7 +296,7 @@ class RayPool:
         return min(ready, key=lambda each: each.load, default=None)
 
     def _none_left(self) -> bool:
-        return all(each.state is _State.GONE for each in self.workers)
+        return all(each.state is _State.DEAD for each in self.workers)
 
     def _mark_dead(self, worker: PoolWorker, why: str) -> None:
         """Mark a worker as dead and wait for its restart; all its questions report the same death."""
@@ -308,7 +308,7 @@ class RayPool:
 
     async def _revive(self, worker: PoolWorker) -> None:
         """Wait until Ray has started a worker again and its engine is open; if Ray gives up, it is gone."""
-        state = _State.GONE
+        state = _State.DEAD
         while True:
             try:
                 info = await self._open_worker(worker)
@@ -326,9 +326,9 @@ class RayPool:
             else:
                 worker.info, state = info, _State.UP
             break
-        async with self._changed:
+        async with self._change:
             worker.state = state
-            self._changed.notify_all()
+            self._change.notify_all()
 
     def end(self) -> None:
         """End all processes that this started, at once: questions in flight are not waited for."""
@@ -374,8 +374,8 @@ class RayPool:
         loads = [each.load for each in up]
         many = len(up) > _MOST_LOADS
         busy = f"{min(loads)} to {max(loads)}" if many else " ".join(map(str, loads))
-        died = sum(each.deaths for each in self.workers)
-        more = f", {died} died" if died else ""
+        deaths = sum(each.deaths for each in self.workers)
+        more = f", {deaths} died" if deaths else ""
         return f"{len(up)}/{len(self.workers)} workers with {busy or 'no'} questions{more}"
 
 
@@ -404,9 +404,9 @@ class RayExecutor:
         """Return a function that runs the task for a question in one of the workers, which count no work."""
         from ray import cloudpickle
 
-        pickled = _pickle(cloudpickle, task)
+        payload = _pickle(cloudpickle, task)
         # Sent with each question, since a worker that was started again has none; unpickled once.
-        return partial(self.pool.run, key=stable_hash(pickled.hex()), task=pickled, index=self.key)
+        return partial(self.pool.run, key=stable_hash(payload.hex()), task=payload, index=self.key)
 
     def in_flight(self, batch_size: int) -> int:
         """Return the pool's slots: it was opened with ``batch_size`` questions for each worker."""
@@ -423,19 +423,19 @@ class RayExecutor:
 
 def _pickle(cloudpickle: Any, task: QuestionTask) -> bytes:
     """Pickle a task, with all that a file of the user's defines: no worker could import that file."""
-    own = [module for name, module in sys.modules.items() if name.startswith("own_method_")]
-    for module in own:
+    user_modules = [module for name, module in sys.modules.items() if name.startswith("own_method_")]
+    for module in user_modules:
         cloudpickle.register_pickle_by_value(module)
     try:
-        pickled: bytes = cloudpickle.dumps(task)
-        return pickled
+        payload: bytes = cloudpickle.dumps(task)
+        return payload
     except (TypeError, AttributeError) as error:  # a lock, a file, a generator
         raise ConfigError(
             f"the method cannot be sent to other processes: {reason(error)}. Give --workers none, or let it "
             "open what it needs when it is called."
         ) from None
     finally:
-        for module in own:
+        for module in user_modules:
             cloudpickle.unregister_pickle_by_value(module)
 
 

@@ -74,11 +74,15 @@ def _equal_cores(machines: Sequence[Machine], capacities: Sequence[int], count: 
     They are placed one by one where most is left for each. Ray may place them otherwise: then, too, there is
     room for all, since they are alike.
     """
-    placed = [0] * len(machines)
+    worker_counts = [0] * len(machines)
     for _ in range(count):
-        free = [number for number, capacity in enumerate(capacities) if placed[number] < capacity]
-        placed[max(free, key=lambda number: machines[number].get("CPU", 0) / (placed[number] + 1))] += 1
-    return min(each.get("CPU", 0) / here for each, here in zip(machines, placed, strict=True) if here)
+        free = [number for number, capacity in enumerate(capacities) if worker_counts[number] < capacity]
+        worker_counts[
+            max(free, key=lambda number: machines[number].get("CPU", 0) / (worker_counts[number] + 1))
+        ] += 1
+    return min(
+        each.get("CPU", 0) / workers for each, workers in zip(machines, worker_counts, strict=True) if workers
+    )
 
 
 def _total(machines: Sequence[Machine], what: str) -> float:
