@@ -125,7 +125,7 @@ async def compare_settings(questions: int, adapter: str) -> dict[str, float]:
     Both on one engine that has forgotten the other's prompts, with links, and with our prefix cache and
     memory: ``computed_ratio`` is theirs over ours. ``em_difference``: ours less theirs, paired, in points.
     """
-    spent, exact = dict[str, float](), dict[str, dict[str, float]]()
+    figures, exact = dict[str, float](), dict[str, dict[str, float]]()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         retriever = await open_world(root, dev=1, test=questions, links="titles")
@@ -136,7 +136,7 @@ async def compare_settings(questions: int, adapter: str) -> dict[str, float]:
             config, memory = CoRAGConfig(preset=preset), CachedGenerator(engine)
             rows, _ = await answer_all_with(test_questions, corag, memory, retriever, config)
             exact[preset] = {row.question.id: _em(row) for row in rows}
-            spent |= {
+            figures |= {
                 f"{preset}_em": 100 * statistics.fmean(exact[preset].values()),
                 f"{preset}_tokens_per_question": _mean_tokens(rows),
                 f"{preset}_computed_per_question": _mean_computed(rows),
@@ -144,16 +144,16 @@ async def compare_settings(questions: int, adapter: str) -> dict[str, float]:
             }
         await engine.close()
         await retriever.close()
-    compared = compare_paired(exact["paper"], exact["lean"])
-    low, high = compared.difference.low, compared.difference.high
-    return spent | {
+    comparison = compare_paired(exact["paper"], exact["lean"])
+    low, high = comparison.difference.low, comparison.difference.high
+    return figures | {
         "questions": questions,
-        "computed_ratio": spent["paper_computed_per_question"] / spent["lean_computed_per_question"],
-        "tokens_ratio": spent["paper_tokens_per_question"] / spent["lean_tokens_per_question"],
-        "em_difference": 100 * compared.difference.mean,
+        "computed_ratio": figures["paper_computed_per_question"] / figures["lean_computed_per_question"],
+        "tokens_ratio": figures["paper_tokens_per_question"] / figures["lean_tokens_per_question"],
+        "em_difference": 100 * comparison.difference.mean,
         "em_difference_low": math.nan if low is None else 100 * low,
         "em_difference_high": math.nan if high is None else 100 * high,
-        "p": compared.p_value,
+        "p": comparison.p_value,
     }
 
 
@@ -171,9 +171,9 @@ async def answer_all_with(
         tools = Tools(question, generator, retriever)
         return await answer_question(question, partial(method, config=config), tools)
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     await answer_all(questions, answer_one, rows.append, in_flight=32)
-    return rows, time.perf_counter() - started
+    return rows, time.perf_counter() - start
 
 
 def _mean_tokens(rows: Sequence[Row]) -> float:

@@ -32,7 +32,7 @@ async def main() -> dict[str, float]:
     """Return requests per second either way, and their ratio (``beside_ratio``), medians of the rounds."""
     with ExitStack() as stack:
         urls = tuple(_start(stack) for _ in range(SERVERS))
-        await _until_served(urls)
+        await _wait_until_served(urls)
         config = ModelConfig(backend="server", urls=urls)
         generator = await engine.HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
         beside, speeds = vars(engine)["encode_beside"], {"beside": list[float](), "on_loop": list[float]()}
@@ -84,7 +84,7 @@ def _start(stack: ExitStack) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-async def _until_served(urls: tuple[str, ...]) -> None:
+async def _wait_until_served(urls: tuple[str, ...]) -> None:
     async with httpx.AsyncClient() as client:
         for url in urls:
             for _ in range(600):

@@ -49,9 +49,9 @@ def make(folder: Path, titles: int) -> dict[str, float]:
     from retrieval.title_links import TitleTable
 
     passages = [Passage("", title, "") for title in _titles(titles)]
-    before, started = memory_mb("VmHWM"), time.perf_counter()
+    before, start = memory_mb("VmHWM"), time.perf_counter()
     table = TitleTable.build(passages)
-    figures = {"titles_make_s": time.perf_counter() - started}
+    figures = {"titles_make_s": time.perf_counter() - start}
     table.save(folder / "titles.npy")
     return figures | {
         "titles": titles,
@@ -65,15 +65,15 @@ def open_table(folder: Path, titles: int) -> dict[str, float]:
     from retrieval.title_links import TitleTable
 
     text = " and ".join(islice(_titles(titles), 50))
-    before, started = memory_mb("VmRSS"), time.perf_counter()
+    before, start = memory_mb("VmRSS"), time.perf_counter()
     table = TitleTable.read(folder / "titles.npy")
     mentions = table.find(text)
-    figures = {"titles_open_s": time.perf_counter() - started, "titles_mentioned": len(mentions)}
-    started = time.process_time()
+    figures = {"titles_open_s": time.perf_counter() - start, "titles_mentioned": len(mentions)}
+    start = time.process_time()
     for _ in range(200):
         table.find(text)
     return figures | {
-        "titles_find_ms": 5 * (time.process_time() - started),
+        "titles_find_ms": 5 * (time.process_time() - start),
         "titles_open_mb": memory_mb("VmRSS") - before,
     }
 
@@ -97,9 +97,9 @@ def first_opening(folder: Path, passages: int) -> dict[str, float]:
 
     figures = {}
     for name in ("first_opening_s", "next_opening_s"):
-        started = time.perf_counter()
+        start = time.perf_counter()
         StoredTitles(folder / "bm25").close()
-        figures[name] = time.perf_counter() - started
+        figures[name] = time.perf_counter() - start
     return figures
 
 
@@ -123,13 +123,13 @@ async def _search(folder: Path) -> dict[str, float]:
     shares: dict[str, list[float]] = {name: [] for name in retrievers}
     for number, question in enumerate([*questions[:_WARM_UP], *questions]):
         for name, retriever in retrievers.items():
-            started, cpu_started = time.perf_counter(), time.process_time()
+            start, cpu_start = time.perf_counter(), time.process_time()
             hits = await retriever.search(question.text, K)
-            elapsed, cpu_elapsed = time.perf_counter() - started, time.process_time() - cpu_started
+            wall_seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
             if number >= _WARM_UP:
                 gold = {*question.supporting}
-                seconds[name].append(elapsed)
-                cpu[name].append(cpu_elapsed)
+                seconds[name].append(wall_seconds)
+                cpu[name].append(cpu_seconds)
                 shares[name].append(len(gold & {hit.passage.id for hit in hits}) / len(gold))
     for retriever in retrievers.values():
         await retriever.close()

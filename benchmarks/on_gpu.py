@@ -50,7 +50,7 @@ async def head() -> dict[str, Any]:
     )
     texts = [_passages(seed, _TOKENS, oracle.count_tokens) for seed in range(_PROMPTS)]
     requests = _requests(texts, 0)
-    expected = await _all(requests, oracle.score)
+    expected_scores = await _all(requests, oracle.score)
     await oracle.close()
     del oracle
     figures: dict[str, Any] = {}
@@ -58,7 +58,7 @@ async def head() -> dict[str, Any]:
         generator = _open(hf_overrides={"head_dtype": name})
         await _all(requests, generator.score)
         seconds = statistics.median([await _seconds(requests, generator.score) for _ in range(3)])
-        differences = _differences(await _all(requests, generator.score), expected)
+        differences = _differences(await _all(requests, generator.score), expected_scores)
         await generator.close()
         figures[f"head_{name}"] = {"mean_abs_diff": statistics.mean(differences), "seconds": seconds}
     return figures
@@ -77,8 +77,8 @@ async def replay() -> dict[str, Any]:
     for shift in range(4):
         for way in (True, False):
             generator._replays = way
-            taken = await _seconds(_requests(texts, shift), generator.score)
-            seconds[way] += [taken] * bool(shift)  # the first of a shape is slow
+            duration = await _seconds(_requests(texts, shift), generator.score)
+            seconds[way] += [duration] * bool(shift)  # the first of a shape is slow
     for way in (True, False):
         generator._replays = way
         scores[way] = await _all(_requests(texts, 3), generator.score)
@@ -104,11 +104,9 @@ async def engine(model: str = "default") -> dict[str, Any]:
         texts = [_passages(seed, _TOKENS, generator.count_tokens) for seed in range(_REPLIES)]
         await _generate(generator, texts[:16])
         requests = [GenerateRequest(Prompt.of_text(text), Sampling(_LENGTH, 1.0, seed=1)) for text in texts]
-        started = time.perf_counter()
+        start = time.perf_counter()
         replies = await asyncio.gather(*map(generator.generate, requests))
-        figures[name] = round(
-            sum(reply.usage.generated for reply in replies) / (time.perf_counter() - started)
-        )
+        figures[name] = round(sum(reply.usage.generated for reply in replies) / (time.perf_counter() - start))
         await generator.close()
     return figures
 
@@ -119,30 +117,32 @@ async def families(*models: str) -> dict[str, Any]:
     An end of turn that is another token than the model's own has -10 or less.
     """
     figures: dict[str, Any] = {}
-    asked = "What is the capital of Norway? Answer with its name alone."
-    prompt = Prompt((Message("user", (Segment(asked),)),))
+    question = "What is the capital of Norway? Answer with its name alone."
+    prompt = Prompt((Message("user", (Segment(question),)),))
     for model in models:
         generator = _open(model)
         asking = with_thoughts_apart(generator, 512)
         whole = await asking.generate(GenerateRequest(prompt, Sampling(512)))
-        prefilled = await asking.generate(GenerateRequest(replace(prompt, prefix="Answer:"), Sampling(16)))
+        prefilled_reply = await asking.generate(
+            GenerateRequest(replace(prompt, prefix="Answer:"), Sampling(16))
+        )
         reply = whole.completions[0]
         score = await generator.score(ScoreRequest(prompt, reply.text.strip() or "Oslo", True))
         await generator.close()
         figures[model] = {
             "answer": reply.text[:80],
             "ended": reply.finish_reason == "stop",
-            "thinks": "think>" in reply.text + prefilled.text,
+            "thinks": "think>" in reply.text + prefilled_reply.text,
             "thinking": generator.thinking.mode,
-            "thought_tokens": [whole.thinking.generated, prefilled.thinking.generated],
-            "thoughts_cut": whole.thoughts_cut + prefilled.thoughts_cut,
-            "prefilled": prefilled.text[:40],
+            "thought_tokens": [whole.thinking.generated, prefilled_reply.thinking.generated],
+            "thoughts_cut": whole.thoughts_cut + prefilled_reply.thoughts_cut,
+            "prefilled": prefilled_reply.text[:40],
             "end_of_turn": score.token_logprobs[-1],
         }
     bad = [
         model
-        for model, found in figures.items()
-        if found["thinks"] or not found["ended"] or found["end_of_turn"] < -3
+        for model, reply_figures in figures.items()
+        if reply_figures["thinks"] or not reply_figures["ended"] or reply_figures["end_of_turn"] < -3
     ]
     if bad:
         print(json.dumps(figures), file=sys.stderr)
@@ -150,10 +150,10 @@ async def families(*models: str) -> dict[str, Any]:
     return figures
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run a step and print its figures as the last line."""
-    step = {"head": head, "replay": replay, "engine": engine, "families": families}[words[0]]
-    print(json.dumps(asyncio.run(step(*words[1:]))))
+    step = {"head": head, "replay": replay, "engine": engine, "families": families}[arguments[0]]
+    print(json.dumps(asyncio.run(step(*arguments[1:]))))
 
 
 if __name__ == "__main__":

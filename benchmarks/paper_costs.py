@@ -92,8 +92,8 @@ def corag_stages() -> Iterator[PricedStage]:
         "index: E5-large over 35.7 million", PASSAGES * PASSAGE, E5, PASSAGES * DIMENSION * 4 / 1e9
     )
     yield PricedStage("chains: the authors', scored", questions * SCORE, LLAMA, 1)
-    sampled = questions * CHAINS * MEAN_HOPS * (HOP + SCORE)
-    yield PricedStage("chains: 16 of our own a question", sampled, LLAMA, 20)
+    sampled_tokens = questions * CHAINS * MEAN_HOPS * (HOP + SCORE)
+    yield PricedStage("chains: 16 of our own a question", sampled_tokens, LLAMA, 20)
     # A fifth of the hops' rows, all final answers. Activations are computed twice: 8 operations a weight.
     rows = questions * (LONGEST_ROW + 0.2 * MEAN_HOPS * HOP)
     yield PricedStage("train: with chains", rows, LLAMA, 16 + 2 * 96, TRAINER, 4)
@@ -114,11 +114,11 @@ def corag_hours() -> dict[str, tuple[float, float]]:
     With the authors' chains. Two of the eight cards only search while chains are scored and questions are
     answered.
     """
-    index, scored, _, *training, table, sweep, baseline = (each.hours(H100) for each in corag_stages())
+    index, scoring, _, *training, table, sweep, baseline = (each.hours(H100) for each in corag_stages())
     return {
         name: (
-            index + scored + sum(training) + decoding + baseline,
-            (index + sum(training)) / 8 + (scored + decoding + baseline) / 6,
+            index + scoring + sum(training) + decoding + baseline,
+            (index + sum(training)) / 8 + (scoring + decoding + baseline) / 6,
         )
         for name, decoding in (("table 1", table), ("tables 1 and 4, figure 3", sweep))
     }
@@ -169,12 +169,12 @@ def main(name: str) -> None:
             )
 
 
-def checked(words: Sequence[str]) -> str:
+def check_name(arguments: Sequence[str]) -> str:
     """Return the experiment that a command line names."""
-    if len(words) != 1 or words[0] not in STAGES:
+    if len(arguments) != 1 or arguments[0] not in STAGES:
         raise SystemExit(f"corag: name one experiment: {' or '.join(STAGES)}.")
-    return words[0]
+    return arguments[0]
 
 
 if __name__ == "__main__":
-    main(checked(sys.argv[1:]))
+    main(check_name(sys.argv[1:]))

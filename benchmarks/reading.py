@@ -25,43 +25,43 @@ from corag.core.types import Question
 
 def measure(run: Path) -> dict[str, Any]:
     """Return counts over the hops of a run, and the hops made for each number of hops needed."""
-    shown = Manifest.read(run).options["passages_per_hop"]
+    read_count = Manifest.read(run).options["passages_per_hop"]
     counts: Counter[str] = Counter()
-    made: dict[int, Counter[int]] = {}
+    hops_made: dict[int, Counter[int]] = {}
     for row in read_rows(run).values():
         question = row.question
         if row.answer is None:
             counts["failed"] += 1
             continue
         hops = [Hop.from_json(each) for each in row.further["chains"][0]["hops"]]
-        needed = len(question.decomposition) or question.hops
-        made.setdefault(needed, Counter())[len(hops)] += 1
-        for place, hop in enumerate(hops):
-            passages, answers = gold_of(question, place)
-            supported = not passages.isdisjoint(hop.passage_ids[:shown])
+        hops_needed = len(question.decomposition) or question.hops
+        hops_made.setdefault(hops_needed, Counter())[len(hops)] += 1
+        for index, hop in enumerate(hops):
+            passages, answers = gold_of(question, index)
+            has_gold = not passages.isdisjoint(hop.passage_ids[:read_count])
             right = any(
                 mentions([hop.sub_answer], [each]) or mentions([each], [hop.sub_answer]) for each in answers
             )
             counts["hops"] += 1
-            counts["gold read"] += supported
-            counts["right where gold was read"] += supported and right and not hop.refused
-            counts["refused where gold was read"] += supported and hop.refused
-            counts["refused where none was"] += not supported and hop.refused
+            counts["gold read"] += has_gold
+            counts["right where gold was read"] += has_gold and right and not hop.refused
+            counts["refused where gold was read"] += has_gold and hop.refused
+            counts["refused where none was"] += not has_gold and hop.refused
     return {
         "counts": dict(counts),
-        "hops needed: made": {n: dict(sorted(c.items())) for n, c in made.items()},
+        "hops needed: made": {n: dict(sorted(c.items())) for n, c in hops_made.items()},
     }
 
 
-def gold_of(question: Question, place: int) -> tuple[set[str], set[str]]:
+def gold_of(question: Question, index: int) -> tuple[set[str], set[str]]:
     """Return the gold passages and the answers of a chain's hop, counted from 0."""
     steps = question.decomposition
     if not steps or not all(step.passage_id and step.answer for step in steps):
         return set(question.supporting), {step.answer for step in steps} | set(question.answers)
-    if place >= len(steps):
+    if index >= len(steps):
         return set(), set()
-    further = set(question.answers) if place == len(steps) - 1 else set()
-    return {steps[place].passage_id}, {steps[place].answer} | further
+    further = set(question.answers) if index == len(steps) - 1 else set()
+    return {steps[index].passage_id}, {steps[index].answer} | further
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ class Recorder:
         """Put all requests to the engine at once, with a cold prefix cache; return the seconds they take."""
         requests = list(self.requests)
         await self.start_over()
-        started = time.perf_counter()
+        start = time.perf_counter()
         await asyncio.gather(*map(self._put, requests))
-        return time.perf_counter() - started
+        return time.perf_counter() - start
 
     async def _put(self, request: GenerateRequest | ScoreRequest) -> Generation | Score:
         if isinstance(request, GenerateRequest):

@@ -53,11 +53,11 @@ async def main(
     ours = seconds["awaiting callers"]
 
     def ratio(name: str) -> float:
-        return statistics.median(theirs / own for theirs, own in zip(seconds[name], ours, strict=True))
+        return statistics.median(theirs / our for theirs, our in zip(seconds[name], ours, strict=True))
 
     speeds = {
-        f"queries per second, {name}": len(batch) / statistics.median(elapsed)
-        for name, elapsed in seconds.items()
+        f"queries per second, {name}": len(batch) / statistics.median(times)
+        for name, times in seconds.items()
     }
     return speeds | {
         "speedup_over_loop": ratio("loop"),
@@ -92,7 +92,7 @@ def _contenders(
     async def batch_search_without_passages() -> object:
         return searcher.batch_search(list(queries), numbers, K, threads)
 
-    async def own_loop() -> object:
+    async def corag_loop() -> object:
         return [await retriever.search(query, K) for query in queries]
 
     async def awaiting_callers() -> object:
@@ -101,7 +101,7 @@ def _contenders(
     return {
         "loop": loop,
         "careful loop": careful_loop,
-        "own loop": own_loop,
+        "own loop": corag_loop,
         "batch_search": batch_search,
         "batch_search without passages": batch_search_without_passages,
         "awaiting callers": awaiting_callers,
@@ -123,10 +123,10 @@ async def _race(
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_number in range(_WARM_UP_ROUNDS + repeats):  # Java compiles what is hot during the first rounds
         for name, contender in contenders.items():
-            started = time.perf_counter()
+            start = time.perf_counter()
             await contender()
             if round_number >= _WARM_UP_ROUNDS:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
@@ -135,7 +135,7 @@ class Filler:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        words = {self._word(self._random.randint(2, 5)) for _ in range(70_000)}
+        words = {self._make_word(self._random.randint(2, 5)) for _ in range(70_000)}
         self._words = sorted(words)
         self._random.shuffle(self._words)
         self._weights = list(itertools.accumulate(1 / (rank + 30) for rank in range(len(self._words))))
@@ -144,7 +144,7 @@ class Filler:
     def passages(self, count: int) -> Iterator[dict[str, str]]:
         """Stream records of id, title (a name of two words) and text of 40 to 120 words."""
         for number in range(count):
-            title = f"{self._word(3).title()} {self._word(4).title()}"
+            title = f"{self._make_word(3).title()} {self._make_word(4).title()}"
             text = " ".join([title, *self._sentence(self._random.randint(40, 120))])
             self._requests.append((title, text))
             yield {"id": f"p{number}", "title": title, "text": text}
@@ -162,7 +162,7 @@ class Filler:
         content = self._random.choices(self._words, cum_weights=self._weights, k=length)
         return [self._random.choice(_STOP_WORDS) if self._random.random() < 0.4 else word for word in content]
 
-    def _word(self, syllables: int) -> str:
+    def _make_word(self, syllables: int) -> str:
         letters = (
             self._random.choice("bcdfghklmnprstvw") + self._random.choice("aeiou") for _ in range(syllables)
         )

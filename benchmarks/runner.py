@@ -38,7 +38,7 @@ async def main(questions: int = 64) -> dict[str, float]:
 
         async def answer_file(name: str) -> float:
             batch = load_questions(str(root / f"world/{name}.jsonl"))
-            started = time.perf_counter()
+            start = time.perf_counter()
             with RunFolder(root / f"run-{name}", {}, {}) as run:
 
                 async def answer_one(question: Question) -> Row:
@@ -46,7 +46,7 @@ async def main(questions: int = 64) -> dict[str, float]:
                     return await answer_question(question, partial(ircot, config=config), tools)
 
                 await answer_all(batch, answer_one, run.append, in_flight=questions)
-            return time.perf_counter() - started
+            return time.perf_counter() - start
 
         try:
             await answer_file("dev")  # warms up the engine, Lucene and the templates

@@ -58,42 +58,42 @@ async def main(
         )
         test_questions = [with_answers(question, answers) for question in test_questions]
         engine = VllmGenerator.open(ModelConfig(adapter=adapter))
-        forced, slow = Recorder(engine), SlowScores(engine)
+        fast, slow = Recorder(engine), SlowScores(engine)
         try:
-            for generator in (forced, slow):
+            for generator in (fast, slow):
                 few = SampleConfig(chains=min(4, chains), max_hops=min(2, max_hops))
                 await sample(warm_up, CachedGenerator(generator), retriever, few)
-            await forced.start_over()
-            ours, seconds = await sample(test_questions, CachedGenerator(forced), retriever, config)
-            reached = list(forced.requests)
-            await forced.start_over()
+            await fast.start_over()
+            ours, seconds = await sample(test_questions, CachedGenerator(fast), retriever, config)
+            engine_requests = list(fast.requests)
+            await fast.start_over()
             theirs, reference_seconds = await sample(test_questions, CachedGenerator(slow), retriever, config)
 
-            scores = [request for request in reached if isinstance(request, ScoreRequest)]
-            await forced.start_over()
+            scores = [request for request in engine_requests if isinstance(request, ScoreRequest)]
+            await fast.start_over()
             values, score_seconds = await score(scores, engine.score)
-            await forced.start_over()
+            await fast.start_over()
             reference_values, reference_score_seconds = await score(scores, engine.score_by_prompt_logprobs)
         finally:
             await engine.close()
             await retriever.close()
-    sampled, reference_sampled = _chains(ours), _chains(theirs)
-    speed, reference_speed = len(sampled) / seconds, len(reference_sampled) / reference_seconds
+    hop_counts, reference_hop_counts = _chains(ours), _chains(theirs)
+    speed, reference_speed = len(hop_counts) / seconds, len(reference_hop_counts) / reference_seconds
     calls = sum(row.total_usage.calls for row in ours)
     apart = [abs(one.mean - other.mean) for one, other in zip(values, reference_values, strict=True)]
     return {
         "questions": len(test_questions),
         "gold_answers": statistics.fmean(len(question.answers) for question in test_questions),
-        "chains": len(sampled),
-        "hops": sum(sampled),
-        "reference_hops": sum(reference_sampled),
+        "chains": len(hop_counts),
+        "hops": sum(hop_counts),
+        "reference_hops": sum(reference_hop_counts),
         "seconds": seconds,
         "reference_seconds": reference_seconds,
         "chains_per_second": speed,
         "reference_chains_per_second": reference_speed,
         "speedup": speed / reference_speed,
         "requests": calls,
-        "memo_share": 1 - len(reached) / calls,
+        "memo_share": 1 - len(engine_requests) / calls,
         "scores": len(scores),
         "score_prompt_tokens": statistics.fmean(value.usage.prompt for value in values),
         "score_seconds": score_seconds,
@@ -124,9 +124,9 @@ async def sample(
     async def sample_one(question: Question) -> Row:
         return await answer_question(question, method, Tools(question, generator, retriever))
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     await answer_all(questions, sample_one, rows.append, in_flight=len(questions))
-    return rows, time.perf_counter() - started
+    return rows, time.perf_counter() - start
 
 
 async def score(
@@ -137,9 +137,9 @@ async def score(
     async def score_one(request: ScoreRequest) -> Score:
         return await way(request)
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     scores = await gather(score_one(request) for request in requests)
-    return scores, time.perf_counter() - started
+    return scores, time.perf_counter() - start
 
 
 def _chains(rows: Sequence[Row]) -> list[int]:

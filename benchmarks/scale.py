@@ -34,9 +34,9 @@ async def main(passages: int = 1_000_000) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        started = time.perf_counter()
+        start = time.perf_counter()
         write_world(folder / "world", passages=passages, train=1, dev=1, test=QUERIES)
-        figures: dict[str, float] = {"passages": passages, "write_s": time.perf_counter() - started}
+        figures: dict[str, float] = {"passages": passages, "write_s": time.perf_counter() - start}
         for step in ("build", "search", "dense"):
             figures |= await asyncio.to_thread(run_apart, "scale", step, folder, passages)
         return figures
@@ -55,10 +55,10 @@ def build(folder: Path, passages: int) -> dict[str, float]:
     from retrieval.build import build_index
     from retrieval.config import IndexConfig
 
-    started = time.perf_counter()
+    start = time.perf_counter()
     build_index(IndexConfig([str(folder / "world/corpus.jsonl")], str(folder / "bm25")), lambda _: None)
     return {
-        "bm25_build_s": time.perf_counter() - started,
+        "bm25_build_s": time.perf_counter() - start,
         "bm25_build_peak_mb": memory_mb("VmHWM"),
         "bm25_disk_mb": sum(file.stat().st_size for file in (folder / "bm25").rglob("*")) / 1e6,
     }
@@ -75,15 +75,15 @@ async def _search(folder: Path) -> dict[str, float]:
     from retrieval.open import open_retriever
 
     queries = [question.text for question in load_questions(str(folder / "world/test.jsonl"))]
-    started = time.perf_counter()
+    opening_start = time.perf_counter()
     retriever = await open_retriever(RetrieverConfig([str(folder / "bm25")], threads=2, cache_size=0))
     await retriever.search(queries[0], K)
-    opened = time.perf_counter() - started
-    elapsed = []
+    open_seconds = time.perf_counter() - opening_start
+    seconds = []
     for query in queries:
         start = time.perf_counter()
         await retriever.search(query, K)
-        elapsed.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
     resident = memory_mb("VmRSS")
     # Only now: imported before our own start of Java, Pyserini would take whichever Java it finds.
     from pyserini.search.lucene import LuceneSearcher
@@ -104,10 +104,10 @@ async def _search(folder: Path) -> dict[str, float]:
         with_texts.append((time.perf_counter() - start) / batches[-1])
     await retriever.close()
     return {
-        "bm25_open_s": opened,
+        "bm25_open_s": open_seconds,
         "bm25_resident_mb": resident,
-        "bm25_p95_ms": 1000 * statistics.quantiles(elapsed, n=20)[-1],
-        "bm25_queries_per_s": len(elapsed) / sum(elapsed),
+        "bm25_p95_ms": 1000 * statistics.quantiles(seconds, n=20)[-1],
+        "bm25_queries_per_s": len(seconds) / sum(seconds),
         "bm25_batched_queries_per_s": len(queries) / statistics.median(batches),
         "ratio_to_batch_search": statistics.median(with_texts),
         "ratio_to_batch_search_without_passages": statistics.median(ratios),
@@ -120,7 +120,7 @@ def dense(folder: Path, passages: int) -> dict[str, float]:
 
     from retrieval.dense.search import FaissIndex
 
-    vectors = _clustered(passages)
+    vectors = _make_clusters(passages)
     chance = np.random.default_rng(1)
     noise = 0.02 * chance.standard_normal(_DIMENSION)
     queries = _unit(vectors[chance.integers(0, passages, QUERIES)] + noise)
@@ -135,30 +135,30 @@ def dense(folder: Path, passages: int) -> dict[str, float]:
         "hnsw": faiss.IndexHNSWFlat(_DIMENSION, 32, faiss.METRIC_INNER_PRODUCT),
     }
     for name, index in kinds.items():
-        started = time.perf_counter()
+        start = time.perf_counter()
         index.train(vectors[:: max(1, passages // (64 * max(lists, 256)))])
         index.add(vectors)
-        figures[f"{name}_build_s"] = time.perf_counter() - started
+        figures[f"{name}_build_s"] = time.perf_counter() - start
         faiss.write_index(index, str(folder / name))
         figures[f"{name}_disk_mb"] = (folder / name).stat().st_size / 1e6
     del vectors, flat, coarse, index
     kinds.clear()
     for name in ("ivfpq", "hnsw"):
         before = memory_mb("VmRSS")
-        opened = FaissIndex(folder / name, str, ef_search=128, nprobe=32, threads=2)
-        started = time.perf_counter()
-        neighbours = opened.search(queries, K)
-        figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - started)
+        mapped_index = FaissIndex(folder / name, str, ef_search=128, nprobe=32, threads=2)
+        start = time.perf_counter()
+        neighbours = mapped_index.search(queries, K)
+        figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - start)
         figures[f"{name}_resident_mb"] = memory_mb("VmRSS") - before
-        shared = sum(len({int(row) for row, _ in hits} & set(rows.tolist())) for hits, rows in zip(
+        common_count = sum(len({int(row) for row, _ in hits} & set(rows.tolist())) for hits, rows in zip(
             neighbours, exact, strict=True
         ))  # fmt: skip
-        figures[f"{name}_recall_10"] = shared / exact.size
-        opened.close()
+        figures[f"{name}_recall_10"] = common_count / exact.size
+        mapped_index.close()
     return figures
 
 
-def _clustered(count: int) -> NDArray[np.float32]:
+def _make_clusters(count: int) -> NDArray[np.float32]:
     """Return unit vectors around random centres, as passages lie around topics."""
     chance = np.random.default_rng(0)
     centres = chance.standard_normal((_CLUSTERS, _DIMENSION), dtype=np.float32)

@@ -48,7 +48,7 @@ async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
     texts = [_passages(seed, tokens, oracle.count_tokens) for seed in range(prompts)]
     # The same prompts, each time with other targets.
     rounds = [_requests(texts, shift) for shift in range(_REPEATS + 1)]
-    expected = await _all(rounds[-1], oracle.score)
+    expected_scores = await _all(rounds[-1], oracle.score)
     await oracle.close()
     del oracle
 
@@ -58,23 +58,23 @@ async def main(prompts: int = 16, tokens: int = 700) -> dict[str, float]:
     await _all(rounds[0][:2], full.score_by_prompt_logprobs)
     forced_seconds = statistics.median([await _seconds(batch, full.score) for batch in rounds[1:]])
     slow_seconds = await _seconds(rounds[-1], full.score_by_prompt_logprobs)
-    largest = max(_differences(await _all(rounds[-1], full.score), expected))
+    largest = max(_differences(await _all(rounds[-1], full.score), expected_scores))
     await full.close()
 
     coarse = native_dtype(on_cpu=False) if torch.cuda.is_available() else "bfloat16"
     half = await _open(coarse)
     few = min(4, prompts)  # a CPU that only emulates bfloat16 would take minutes for more
-    halved = await _all(rounds[-1][:few], half.score)
+    half_scores = await _all(rounds[-1][:few], half.score)
     await half.close()
     return {
         "prompts": prompts,
-        "prompt_tokens_at_least": min(score.usage.prompt for score in expected),
-        "target_tokens_average": statistics.mean(len(score.token_ids) for score in expected),
+        "prompt_tokens_at_least": min(score.usage.prompt for score in expected_scores),
+        "target_tokens_average": statistics.mean(len(score.token_ids) for score in expected_scores),
         "forced_seconds": forced_seconds,
         "prompt_logprobs_seconds": slow_seconds,
         "speedup": slow_seconds / forced_seconds,
         "max_abs_diff_float32": largest,
-        f"mean_abs_diff_{coarse}": statistics.mean(_differences(halved, expected[:few])),
+        f"mean_abs_diff_{coarse}": statistics.mean(_differences(half_scores, expected_scores[:few])),
     }
 
 
@@ -121,10 +121,10 @@ async def _seconds(
     return time.perf_counter() - start
 
 
-def _differences(scores: Sequence[Score], expected: Sequence[Score]) -> list[float]:
+def _differences(scores: Sequence[Score], expected_scores: Sequence[Score]) -> list[float]:
     """Absolute differences of all target tokens' log-probabilities."""
     return [
         abs(a - b)
-        for score, other in zip(scores, expected, strict=True)
+        for score, other in zip(scores, expected_scores, strict=True)
         for a, b in zip(score.token_logprobs, other.token_logprobs, strict=True)
     ]

@@ -50,11 +50,11 @@ async def main(
     if vectors:
         rows = np.ascontiguousarray(np.load(vectors, mmap_mode="r"), np.float32)
         texts = np.load(queries) if queries else rows[:: max(1, len(rows) // 1_000)]
-        asked = np.ascontiguousarray(texts, np.float32)
+        query_vectors = np.ascontiguousarray(texts, np.float32)
     else:
-        rows, asked = clustered(passages)
+        rows, query_vectors = make_clusters(passages)
     with tempfile.TemporaryDirectory() as scratch:
-        return await asyncio.to_thread(_measure, rows, asked, Path(scratch), repeats, threads, kinds)
+        return await asyncio.to_thread(_measure, rows, query_vectors, Path(scratch), repeats, threads, kinds)
 
 
 def _measure(
@@ -128,15 +128,15 @@ def _measure_exact(
         cores: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(repeats):
             for name, search in ways.items():
-                started, used = time.perf_counter(), time.process_time()
+                start, cpu_start = time.perf_counter(), time.process_time()
                 equal = search(some) == hits
-                seconds[name].append(time.perf_counter() - started)
-                cores[name].append(time.process_time() - used)
+                seconds[name].append(time.perf_counter() - start)
+                cores[name].append(time.process_time() - cpu_start)
                 assert equal, f"{name} finds others than FAISS by matrices"
-        for name, elapsed in seconds.items():
-            figures[f"{name}_{size}_queries_per_s"] = size / statistics.median(elapsed)
+        for name, times in seconds.items():
+            figures[f"{name}_{size}_queries_per_s"] = size / statistics.median(times)
             figures[f"{name}_{size}_per_core_s"] = size / statistics.median(cores[name])
-            ratios = (before / now for before, now in zip(seconds["faiss_one_by_one"], elapsed, strict=True))
+            ratios = (before / now for before, now in zip(seconds["faiss_one_by_one"], times, strict=True))
             figures[f"{name}_{size}_speedup"] = statistics.median(ratios)
     figures["exact_recall_10"] = 1.0  # or the assertion above had failed
     hits = by_faiss.search(queries, K)
@@ -164,17 +164,17 @@ def _measure_kind(
     config = IndexConfig([], "", kind="dense", faiss=kind, refine=refine, threads=threads)
     build_faiss(shards, folder, config)
     index = FaissIndex(folder / INDEX, str, ef_search=128, nprobe=nprobe, threads=threads)
-    started, used = time.perf_counter(), time.process_time()
+    start, cpu_start = time.perf_counter(), time.process_time()
     hits = index.search(queries, K)
-    figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - started)
-    figures[f"{name}_per_core_s"] = len(queries) / (time.process_time() - used)
-    shared = sum(len({row for row, _ in some} & true) for some, true in zip(hits, exact, strict=True))
-    figures[f"{name}_recall_10"] = shared / (K * len(queries))
+    figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - start)
+    figures[f"{name}_per_core_s"] = len(queries) / (time.process_time() - cpu_start)
+    common_count = sum(len({row for row, _ in some} & true) for some, true in zip(hits, exact, strict=True))
+    figures[f"{name}_recall_10"] = common_count / (K * len(queries))
     figures[f"{name}_disk_mb"] = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
     index.close()
 
 
-def clustered(count: int, dimension: int = 384) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def make_clusters(count: int, dimension: int = 384) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return unit vectors around centres, as passages lie around topics, and 1,000 queries near some."""
     chance = np.random.default_rng(0)
     centres = 0.7 * chance.standard_normal((200, dimension), dtype=np.float32)

@@ -55,7 +55,7 @@ async def main() -> dict[str, float]:
             await _run(root / "warm", load_questions(str(root / "world/dev.jsonl")), engine, index, config)
             await engine.reset_prefix_cache()
             run_seconds = await _run(root / "run", questions, engine, index, config)
-            async with _served(root, engine, index, config) as url:
+            async with _serve(root, engine, index, config) as url:
                 figures = {"run_answers_per_s": len(questions) / run_seconds}
                 for clients, count in CLIENTS.items():
                     await engine.reset_prefix_cache()
@@ -77,7 +77,7 @@ async def _run(
     config: OneStepConfig,
 ) -> float:
     """Answer as 'corag run' does, and return the seconds."""
-    started = time.perf_counter()
+    start = time.perf_counter()
     with RunFolder(folder, {}, {}) as run:
 
         async def answer_one(question: Question) -> Row:
@@ -86,11 +86,11 @@ async def _run(
             )
 
         await answer_all(questions, answer_one, run.append, in_flight=max(CLIENTS))
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 @asynccontextmanager
-async def _served(
+async def _serve(
     root: Path, engine: VllmGenerator, index: Retriever, config: OneStepConfig
 ) -> AsyncIterator[str]:
     """Serve the method on a free port and yield the address."""
@@ -124,19 +124,19 @@ async def _ask_all(url: str, questions: Sequence[Question], clients: int) -> dic
 
         async def ask() -> None:
             for question in waiting:
-                started = time.perf_counter()
+                start = time.perf_counter()
                 reply = await client.post("/v1/chat/completions", json=_body(question))
                 reply.raise_for_status()
-                seconds.append(time.perf_counter() - started)
+                seconds.append(time.perf_counter() - start)
 
-        started = time.perf_counter()
+        whole_start = time.perf_counter()
         await asyncio.gather(*(ask() for _ in range(clients)))
-        whole = time.perf_counter() - started
-    ordered = sorted(seconds)
+        whole = time.perf_counter() - whole_start
+    sorted_seconds = sorted(seconds)
     return {
         f"answers_per_s_{clients}": len(questions) / whole,
-        f"p50_s_{clients}": statistics.median(ordered),
-        f"p95_s_{clients}": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        f"p50_s_{clients}": statistics.median(sorted_seconds),
+        f"p95_s_{clients}": sorted_seconds[min(len(sorted_seconds) - 1, int(0.95 * len(sorted_seconds)))],
     }
 
 
@@ -145,12 +145,12 @@ async def _first_event(url: str, questions: Sequence[Question]) -> float:
     seconds = []
     async with httpx.AsyncClient(base_url=url, timeout=600) as client:
         for question in questions:
-            started = time.perf_counter()
+            start = time.perf_counter()
             async with client.stream(
                 "POST", "/v1/chat/completions", json=_body(question, stream=True)
             ) as reply:
                 async for _ in reply.aiter_lines():
-                    seconds.append(time.perf_counter() - started)
+                    seconds.append(time.perf_counter() - start)
                     break
     return statistics.median(seconds)
 
@@ -159,16 +159,16 @@ async def _hold_idle(url: str) -> dict[str, float]:
     """Hold many connections that say nothing, and return what that costs."""
     host, port = url.removeprefix("http://").split(":")
     before = _resident_mb()
-    held = [await asyncio.open_connection(host, int(port)) for _ in range(IDLE)]
-    started = time.perf_counter()
+    connections = [await asyncio.open_connection(host, int(port)) for _ in range(IDLE)]
+    start = time.perf_counter()
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         (await client.get("/readyz")).raise_for_status()
     figures = {
         "idle_connections": float(IDLE),
         "idle_mb": _resident_mb() - before,  # of both ends
-        "readyz_ms_among_idle": (time.perf_counter() - started) * 1000,
+        "readyz_ms_among_idle": (time.perf_counter() - start) * 1000,
     }
-    for _, writer in held:
+    for _, writer in connections:
         writer.close()
     return figures
 

@@ -71,10 +71,10 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
         dataset, collate = ours.train_dataset, ours.data_collator
         epoch = batches_by_length(ours, config.batch_size)
         batches = [epoch[int((number + 0.5) * len(epoch) / steps)] for number in range(steps)]
-        longest = collate([dataset[place] for place in epoch[-1]])
+        longest = collate([dataset[index] for index in epoch[-1]])
         probe = collate([dataset[batch[0]] for batch in epoch[:: -(-len(epoch) // 8)]])
         ours.get_train_dataloader = lambda: DataLoader(dataset, batch_sampler=batches, collate_fn=collate)
-        own = train(ours, longest, probe)
+        figures = train(ours, longest, probe)
         arguments = SFTConfig(
             f"{scratch}/theirs",
             max_length=ours.args.max_length,
@@ -85,7 +85,7 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
             max_steps=steps,
             bf16=None if ours.args.bf16 else False,  # where it is emulated, both compute in float32
         )
-        same = rows.select([place for batch in batches for place in batch])
+        same = rows.select([index for batch in batches for index in batch])
         theirs = SFTTrainer(folder, arguments, train_dataset=same, peft_config=load_model(config, folder)[1])
         base = theirs.model.get_base_model()
         trl_forward, exact = base.forward, [loss_of(theirs, theirs.model, probe)]
@@ -96,9 +96,9 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
     return {
         "rows": steps * config.batch_size,
         "steps": steps,
-        **own,
+        **figures,
         **{f"reference_{name}": figure for name, figure in reference.items()},
-        "speedup": own["tokens_per_second"] / reference["tokens_per_second"],
+        "speedup": figures["tokens_per_second"] / reference["tokens_per_second"],
         "loss_float32": exact[1],
         "reference_loss_float32": exact[0],
     }
@@ -108,7 +108,7 @@ def batches_by_length(trainer: Any, size: int) -> list[list[int]]:
     """Return the whole batches of an epoch, each as places of its rows, from the shortest to the longest."""
     rows = trainer.train_dataset
     whole = [batch for batch in trainer.get_train_dataloader().batch_sampler if len(batch) == size]
-    return sorted(whole, key=lambda batch: max(len(rows[place]["input_ids"]) for place in batch))
+    return sorted(whole, key=lambda batch: max(len(rows[index]["input_ids"]) for index in batch))
 
 
 async def make_rows(root: Path, folder: str, questions: int) -> Any:
@@ -123,17 +123,17 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
 
     async def follow(question: Question) -> ChainRow:
         tools = Tools(question, scorer, retriever)
-        sampled = await sample_chains(question, tools, SampleConfig(source="decomposition"), CORAG)
-        return ChainRow(question, sampled.context_ids, sampled.chains, sampled.chosen, sampled.rejected)
+        answer = await sample_chains(question, tools, SampleConfig(source="decomposition"), CORAG)
+        return ChainRow(question, answer.context_ids, answer.chains, answer.chosen, answer.rejected)
 
     train_questions = load_questions(str(root / "world/train.jsonl"))[:questions]
     chains = [row for row in await gather(map(follow, train_questions)) if row.chain is not None]
     passages = await load_passages(chains, retriever)
     await retriever.close()
     maker = RowMaker(Renderer.load(folder), ROWS, CORAG)
-    made = (each.row for row in chains for each in maker.make(row, passages, taught=True))
+    made_rows = (each.row for row in chains for each in maker.make(row, passages, taught=True))
     return datasets.Dataset.from_list(
-        [{"input_ids": row.input_ids, "completion_mask": row.completion_mask} for row in made if row]
+        [{"input_ids": row.input_ids, "completion_mask": row.completion_mask} for row in made_rows if row]
     )
 
 
@@ -143,25 +143,26 @@ def train(trainer: Any, longest: Mapping[str, Any], probe: Mapping[str, Any]) ->
 
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
-    step, loss, started, real, padded = trainer.training_step, 0.0, 0.0, 0, 0
+    step, loss, start, real, padded_tokens = trainer.training_step, 0.0, 0.0, 0, 0
 
-    def timed(model: Any, inputs: dict[str, Any], *rest: Any) -> Any:
-        nonlocal loss, started, real, padded
-        if not started:
+    def time_step(model: Any, inputs: dict[str, Any], *rest: Any) -> Any:
+        nonlocal loss, start, real, padded_tokens
+        if not start:
             loss = loss_of(trainer, model, probe)
             step(model, dict(longest), *rest)
             model.zero_grad()
-            started = time.perf_counter()
-        real, padded = real + int(inputs["attention_mask"].sum()), padded + inputs["input_ids"].numel()
+            start = time.perf_counter()
+        real += int(inputs["attention_mask"].sum())
+        padded_tokens += inputs["input_ids"].numel()
         return step(model, inputs, *rest)
 
-    trainer.training_step = timed
+    trainer.training_step = time_step
     trainer.train()
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - start
     return {
         "tokens": real,
         "tokens_per_second": real / seconds,
-        "padding_share": 1 - real / padded,
+        "padding_share": 1 - real / padded_tokens,
         "loss": loss,
     }
 

@@ -25,14 +25,14 @@ async def main(repeats: int = 7) -> dict[str, float]:
 def heavy_imports(code: str) -> list[str]:
     """Run code in a fresh Python and return which heavy packages it had imported at its end."""
     probe = f"{code}\nimport sys; print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])"
-    printed = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
-    return printed.splitlines()[-1].split()[1:]
+    output = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    return output.splitlines()[-1].split()[1:]
 
 
 def _median_seconds(command: list[str], repeats: int) -> float:
     seconds = []
     for _ in range(repeats):
-        started = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run(command, capture_output=True, check=True)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)

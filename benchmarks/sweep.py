@@ -52,12 +52,12 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         ) -> tuple[list[SavedRow], float]:
             """Answer all cells, each with the request cache it is given; return the rows and the seconds."""
             rows: list[SavedRow] = []
-            started = time.perf_counter()
+            start = time.perf_counter()
             for cell in cells:
                 here = replace(cell, config=replace(cell.config, out=str(root / way)))
                 await answer_group([here], [LocalExecutor(await cache_of(), retriever)])
                 rows += sorted(read_rows(here.folder).values(), key=lambda row: row.question.id)
-            return rows, time.perf_counter() - started
+            return rows, time.perf_counter() - start
 
         async def empty() -> Generator:
             await engine.reset_prefix_cache()
@@ -65,10 +65,10 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
 
         try:
             alone, alone_seconds = await answer("alone", empty)
-            shared = await empty()
+            shared_cache = await empty()
 
             async def shared_engine() -> Generator:
-                return shared
+                return shared_cache
 
             together, together_seconds = await answer("together", shared_engine)
         finally:

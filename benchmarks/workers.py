@@ -42,9 +42,9 @@ async def main(latency: float = 0.5, most: int = COUNTS[-1]) -> dict[str, float]
         cores = 0.0
         with connect(ray_workers(count=1)):
             for count in (each for each in COUNTS if each <= most):
-                started = time.perf_counter()
+                start = time.perf_counter()
                 async with ray_pool(ray_workers(count=count), engine, in_flight=SLOTS) as pool:
-                    figures[f"start_{count}_s"] = time.perf_counter() - started
+                    figures[f"start_{count}_s"] = time.perf_counter() - start
                     rates[count], cores = await _run(Path(folder, str(count)), pool.executor(None), count)
     figures["rows_per_s_in_process"] = alone
     figures |= {f"rows_per_s_{count}": rate for count, rate in rates.items()}
@@ -64,12 +64,12 @@ async def _run(folder: Path, executor: Executor, workers: int) -> tuple[float, f
     questions = [Question(f"q{number}", f"Who wrote part {number}?", ("nobody",)) for number in range(count)]
     task, title = AnswerTask(pausing_method), f"{workers} workers"
     with RunFolder(folder, {}, {}) as run:
-        started, cpu = time.perf_counter(), _cpu_s()
+        start, cpu = time.perf_counter(), _cpu_s()
         await answer_into(run, questions, task, executor, title=title, batch_size=SLOTS)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - start
     return count / seconds, (_cpu_s() - cpu) / seconds
 
 
 def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -22,14 +22,15 @@ def main() -> None:
     """Answer with both methods and compare."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=100)
     built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
-    shown = {  # both read the same number of passages and see the same worked examples
+    shared_options = {  # both read the same number of passages and see the same worked examples
         "demonstrations": str(FOLDER / "world/demonstrations.txt"),
         "demonstration_count": 2, "max_answer_tokens": 16,
     }  # fmt: skip
     methods = {
-        "one_step": (one_step, OneStepConfig(k=6, **shown)),
+        "one_step": (one_step, OneStepConfig(k=6, **shared_options)),
         "ircot": (ircot, IRCoTConfig(
-            preset="paper", k_per_step=2, max_steps=3, paragraph_budget=6, max_thought_tokens=40, **shown,
+            preset="paper", k_per_step=2, max_steps=3, paragraph_budget=6, max_thought_tokens=40,
+            **shared_options,
         )),
     }  # fmt: skip
     with open_model() as model, open_index(built) as index:

@@ -24,14 +24,16 @@ READ = load_layout("{passages}Question: {query}\nReply with the answer alone.")
 async def hyde(question: Question, tools: Tools) -> Answer:
     """Search with an imagined passage, then read."""
     prompt = IMAGINE.render({"query": question.text})
-    imagined = await tools.generate(prompt, role="imagine", max_tokens=60)
-    hits = await tools.search(f"{question.text} {imagined.text}", k=5)
-    found = [hit.passage for hit in hits]
-    shown = render_passages(found, READ, 200, goes_first="last")  # a long prompt loses its last passages
+    draft = await tools.generate(prompt, role="imagine", max_tokens=60)
+    hits = await tools.search(f"{question.text} {draft.text}", k=5)
+    passages = [hit.passage for hit in hits]
+    paragraphs = render_passages(
+        passages, READ, 200, goes_first="last"
+    )  # a long prompt loses its last passages
     reply = await tools.generate(
-        READ.render({"passages": shown, "query": question.text}), role="read", max_tokens=16
+        READ.render({"passages": paragraphs, "query": question.text}), role="read", max_tokens=16
     )
-    return Answer(extract_answer(reply.text), tuple(passage.id for passage in found), steps=1)
+    return Answer(extract_answer(reply.text), tuple(passage.id for passage in passages), steps=1)
 
 
 def main() -> None:

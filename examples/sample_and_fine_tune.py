@@ -37,8 +37,8 @@ def main() -> None:
         print(rows)
         training = f"--rows {rows.folder} --out {FOLDER / 'adapter'} --max_steps 4 --batch_size 4"
         subprocess.run([sys.executable, "-m", "corag.cli", "train", *training.split()], check=True)
-        with open_model(adapter=FOLDER / "adapter", backend="transformers") as tuned:
-            print(ask(load_questions(FOLDER / "world/test.jsonl")[0], corag, tuned, index, SMALL))
+        with open_model(adapter=FOLDER / "adapter", backend="transformers") as tuned_model:
+            print(ask(load_questions(FOLDER / "world/test.jsonl")[0], corag, tuned_model, index, SMALL))
 
 
 if __name__ == "__main__":

@@ -35,13 +35,13 @@ def main() -> None:
     built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
     limit = int(os.environ.get("QUESTIONS", "10"))
     with open_model() as model, open_index(built) as index:
-        found = sweep(
+        results = sweep(
             FOLDER / "world/test.jsonl", CELLS, model, index, out=FOLDER / "cells", limit=limit,
             budgets=[500, 1000, 2000, 4000, 8000],
         )  # fmt: skip
-    print(found)
-    print(found.to_pandas()[["cell", "f1", "recall", "tokens_per_question", "pareto"]])
-    print("picture:", found.picture)
+    print(results)
+    print(results.to_pandas()[["cell", "f1", "recall", "tokens_per_question", "pareto"]])
+    print("picture:", results.picture)
 
 
 if __name__ == "__main__":

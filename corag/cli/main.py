@@ -163,26 +163,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _main(words: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     """Run a command, as :func:`main` does."""
     termination = _Termination()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, termination.interrupt)
     try:
         status = 0
-        if not words or words[0] in ("-h", "--help", "help"):
+        if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(usage())
-        elif words[0] in ("-V", "--version", "version"):
+        elif arguments[0] in ("-V", "--version", "version"):
             print(version_line())
         else:
-            status = run_command(*split_command(words))
+            status = run_command(*split_command(arguments))
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         return termination.report()
     except Exception as error:
         # Schedulers signal all processes of a job: an engine that ends as well fails whatever waits for it.
-        if termination.requested:
+        if termination.is_requested:
             return termination.report()
         error_status = _report_error(error)
         if error_status is None:
@@ -200,13 +200,13 @@ class _Termination:
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        self._reported = False
+        self.is_requested = False
+        self._is_reported = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGTERM: do what Ctrl-C does at this moment."""
-        if not self.requested:
-            self.requested = True
+        if not self.is_requested:
+            self.is_requested = True
             threading.Thread(target=self._insist, name="ending", daemon=True).start()
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
@@ -220,24 +220,24 @@ class _Termination:
         # not for a minute. What awaits is cleaning up, and is let be.
         time.sleep(_AGAIN_S)
         at_work = sys._current_frames().get(threading.main_thread().ident or 0)
-        if at_work and at_work.f_code.co_filename != selectors.__file__ and not self._reported:
+        if at_work and at_work.f_code.co_filename != selectors.__file__ and not self._is_reported:
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_END_S - _AGAIN_S)
-        if not self._reported:
+        if not self._is_reported:
             self.report()
         os._exit(128 + signal.SIGTERM)  # our engines watch this process, and end with it
 
     def report(self) -> int:
         """Say that the command was interrupted; return its exit status."""
-        self._reported = True
-        how = "told to end (SIGTERM)" if self.requested else "interrupted"
+        self._is_reported = True
+        how = "told to end (SIGTERM)" if self.is_requested else "interrupted"
         print(
             f"corag: {how}. What a run or an index build had finished is kept: the same command goes on from "
             "there.",
             file=sys.stderr,
             flush=True,
         )
-        return 128 + (signal.SIGTERM if self.requested else signal.SIGINT)
+        return 128 + (signal.SIGTERM if self.is_requested else signal.SIGINT)
 
 
 def _report_error(error: Exception) -> int | None:
@@ -260,7 +260,7 @@ def _report_error(error: Exception) -> int | None:
         from corag.core.installation import EXTRAS, describe_missing
 
         module = (error.name or "").partition(".")[0]
-        if not any(module in brought for brought in EXTRAS.values()):
+        if not any(module in modules for modules in EXTRAS.values()):
             return None
         print(f"corag: {describe_missing('this command', [module])}", file=sys.stderr)
         return 2
@@ -303,7 +303,7 @@ def usage() -> str:
     )
 
 
-def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+def split_command(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Split a command line into the command, of one word or more, and its arguments.
 
     An option that is part of a command's name may stand anywhere.
@@ -313,28 +313,31 @@ def split_command(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     >>> split_command(["pairs", "chains/a", "--for", "retriever", "--out", "b"])
     ('pairs --for retriever', ['chains/a', '--out', 'b'])
     """
-    longer = " ".join(words[:2])
+    longer = " ".join(arguments[:2])
     if longer in COMMANDS:
-        return longer, words[2:]
+        return longer, arguments[2:]
     for name in COMMANDS:
         first, option, value = [*name.split(), "", ""][:3]
-        if not option.startswith("--") or first != words[0]:
+        if not option.startswith("--") or first != arguments[0]:
             continue
-        for place in range(1, len(words)):
-            length = 1 if words[place] == f"{option}={value}" else 2
-            if words[place] == f"{option}={value}" or list(words[place : place + 2]) == [option, value]:
-                return name, [*words[1:place], *words[place + length :]]
-    _refuse_misspelt(words)
-    return words[0], words[1:]
+        for index in range(1, len(arguments)):
+            length = 1 if arguments[index] == f"{option}={value}" else 2
+            if arguments[index] == f"{option}={value}" or list(arguments[index : index + 2]) == [
+                option,
+                value,
+            ]:
+                return name, [*arguments[1:index], *arguments[index + length :]]
+    _refuse_misspelt(arguments)
+    return arguments[0], arguments[1:]
 
 
-def _refuse_misspelt(words: Sequence[str]) -> None:
+def _refuse_misspelt(arguments: Sequence[str]) -> None:
     """Raise :class:`ConfigError` where a path is expected and nearly the second word of a command stands."""
-    second_words = [name.split()[1] for name in COMMANDS if name.startswith(f"{words[0]} ")]
-    close = get_close_matches(words[1], second_words, n=1) if second_words and len(words) > 1 else []
-    if close and not os.path.exists(words[1]):
+    second_words = [name.split()[1] for name in COMMANDS if name.startswith(f"{arguments[0]} ")]
+    close = get_close_matches(arguments[1], second_words, n=1) if second_words and len(arguments) > 1 else []
+    if close and not os.path.exists(arguments[1]):
         raise ConfigError(
-            f"there is neither a command nor an index '{words[1]}': did you mean `corag {words[0]} "
+            f"there is neither a command nor an index '{arguments[1]}': did you mean `corag {arguments[0]} "
             f"{close[0]}`?"
         )
 
@@ -359,12 +362,12 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     from corag.core.command_line import parse  # pydantic is not needed for the overview
 
     *_, options, return_type = get_type_hints(module.main).values()
-    words = [word for word in arguments if word != "--json"]
-    print_json = len(words) < len(arguments)
+    remaining = [argument for argument in arguments if argument != "--json"]
+    print_json = len(remaining) < len(arguments)
     if print_json and return_type is not CommandResult:
         raise ConfigError(f"'corag {name}' prints no figures, so it has no JSON either: leave out --json.")
     flags = {"json": "print a line of JSON at the end, for programs."} if return_type is CommandResult else {}
-    config = parse(options, words, f"corag {name}", command.summary, command.positional, flags)
+    config = parse(options, remaining, f"corag {name}", command.summary, command.positional, flags)
     result = module.main(config)
     if not isinstance(result, CommandResult):
         return int(result)

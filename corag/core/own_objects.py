@@ -33,8 +33,8 @@ _NAMED = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
 def is_object_name(name: str) -> bool:
     """Whether a name says where to find something of the user's, as FILE.py:NAME or MODULE:NAME.
 
-    >>> is_named("ideas/my_method.py:my_method"), is_named("indexes/bm25"), is_named("http://localhost:8000")
-    (True, False, False)
+    >>> [is_object_name(name) for name in ("ideas/my_method.py:my_method", "indexes/bm25", "http://host:80")]
+    [True, False, False]
     """
     return _NAMED.fullmatch(name) is not None
 

@@ -72,7 +72,8 @@ def order_by_support(
 def drop_same_location(passages: Iterable[Passage]) -> list[Passage]:
     """Return passages without those of a file and page that one before them has; of records by title.
 
-    >>> [each.id for each in cite_places([Passage("1", "A", "", "a.md"), Passage("2", "B", "", "a.md")])]
+    >>> passages = Passage("1", "A", "", "a.md"), Passage("2", "B", "", "a.md")
+    >>> [each.id for each in drop_same_location(passages)]
     ['1']
     """
     by_location: dict[tuple[str, str | int], Passage] = {}

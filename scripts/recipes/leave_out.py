@@ -25,7 +25,7 @@ from eval.datasets.registry import DATASETS
 _MOST_SQUAD = 3000
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return a text in lower case with its words alone."""
     return re.sub(r"\W+", " ", text.lower()).strip()
 
@@ -52,39 +52,41 @@ def read(form: str, file: str) -> tuple[list[Question], list[Passage]]:
     if form == "squad":
         return read_squad(file)
     paragraphs = DATASETS[form].paragraphs
-    pooled = read_pooled([file], paragraphs) if paragraphs else ()
-    return list(load_questions(file, form)), [each for each in pooled if isinstance(each, Passage)]
+    pool = read_pooled([file], paragraphs) if paragraphs else ()
+    return list(load_questions(file, form)), [each for each in pool if isinstance(each, Passage)]
 
 
-def main(out: str, form: str, train: str, *held: str) -> None:
+def main(out: str, form: str, train: str, *held_out: str) -> None:
     """Write the three files and print what was left out."""
-    titles, texts, asked = set(), set(), set()
-    for name in held:
-        others, shown = read(*name.split(":", 1))
-        titles |= {normalised(each.title) for each in shown}
-        texts |= {normalised(each.text)[:200] for each in shown}
-        asked |= {normalised(each.text) for each in others}
-        asked |= {normalised(hop.question) for each in others for hop in each.decomposition}
+    titles, texts, question_texts = set(), set(), set()
+    for name in held_out:
+        others, paragraphs = read(*name.split(":", 1))
+        titles |= {normalise(each.title) for each in paragraphs}
+        texts |= {normalise(each.text)[:200] for each in paragraphs}
+        question_texts |= {normalise(each.text) for each in others}
+        question_texts |= {normalise(hop.question) for each in others for hop in each.decomposition}
     questions, passages = read(form, train)
-    kept = [
+    kept_passages = [
         each
         for each in passages
-        if normalised(each.title) not in titles and normalised(each.text)[:200] not in texts
+        if normalise(each.title) not in titles and normalise(each.text)[:200] not in texts
     ]
-    ids = {each.id for each in kept}
-    fits = [normalised(each.text) not in asked and ids.issuperset(each.supporting) for each in questions]
+    ids = {each.id for each in kept_passages}
+    fits = [
+        normalise(each.text) not in question_texts and ids.issuperset(each.supporting) for each in questions
+    ]
     learn = [each for each, fit in zip(questions, fits, strict=True) if fit]
     if form == "squad" and len(learn) > _MOST_SQUAD:
         learn = random.Random(0).sample(learn, _MOST_SQUAD)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    left = [each for each, fit in zip(questions, fits, strict=True) if not fit]
-    for name, rows in ("questions", learn), ("left", left), ("corpus", kept):
+    left_out = [each for each, fit in zip(questions, fits, strict=True) if not fit]
+    for name, rows in ("questions", learn), ("left", left_out), ("corpus", kept_passages):
         lines = [json.dumps(_record(each)) + "\n" for each in rows]
         (folder / f"{name}.jsonl").write_text("".join(lines))
     sys.stdout.write(
-        f"{out}: {len(learn)} questions of {len(questions)}, {len(left)} left out; "
-        f"{len(kept)} paragraphs of {len(passages)}\n"
+        f"{out}: {len(learn)} questions of {len(questions)}, {len(left_out)} left out; "
+        f"{len(kept_passages)} paragraphs of {len(passages)}\n"
     )
 
 

@@ -62,8 +62,8 @@ def _hops(question: Question, by_id: Mapping[str, Passage], by_name: Mapping[str
             text = text.replace(f"#{number}", earlier.answer)
         text = " ".join(text.split())
         text = f"{text[0].upper()}{text[1:].rstrip('.?')}?"
-        named = [name for name in by_name if mentions([text], [name])]
-        passage = by_id.get(hop.passage_id) or (by_name[max(named, key=len)] if named else None)
+        names = [name for name in by_name if mentions([text], [name])]
+        passage = by_id.get(hop.passage_id) or (by_name[max(names, key=len)] if names else None)
         hops.append(_Hop(text, hop.answer, passage, ">>" not in text))
     return hops
 
@@ -79,8 +79,8 @@ def examples(
         if mentions([hop.question], [passage_name(hop.passage)]) and not mentions(
             [hop.question], [hop.answer]
         ):
-            shown = render_passages([hop.passage], _QUESTION, _READER.max_shown_words, goes_first="last")
-            prompt = _QUESTION.render({"paragraphs": shown, "answer": hop.answer})
+            paragraphs = render_passages([hop.passage], _QUESTION, _READER.max_shown_words, goes_first="last")
+            prompt = _QUESTION.render({"paragraphs": paragraphs, "answer": hop.answer})
             yield TrainingExample(question.id, "question", number, prompt, hop.question)
         prompt = reader_prompt(Question("", hop.question), [hop.passage], _READER)
         yield TrainingExample(question.id, "one_step", number, prompt, hop.answer)
@@ -100,11 +100,11 @@ def examples(
 
 def _most(by_file: Sequence[Sequence[TrainingRow]], draw: random.Random) -> list[TrainingRow]:
     """Return as many rows of each task as are taught, those of the first file first."""
-    kept: list[TrainingRow] = []
+    kept_rows: list[TrainingRow] = []
     for task, most in _MOST.items():
         of_task = [row for rows in by_file for row in draw.sample(rows, len(rows)) if row.task == task]
-        kept += of_task[:most]
-    return kept
+        kept_rows += of_task[:most]
+    return kept_rows
 
 
 def main(out: str, model: str, *files: str) -> None:
@@ -115,16 +115,16 @@ def main(out: str, model: str, *files: str) -> None:
     for each in files:
         form, file = each.split(":", 1)
         paragraphs = DATASETS[form].paragraphs
-        pooled = read_pooled([file], paragraphs) if paragraphs else ()
-        by_id = {passage.id: passage for passage in pooled if isinstance(passage, Passage)}
+        pool = read_pooled([file], paragraphs) if paragraphs else ()
+        by_id = {passage.id: passage for passage in pool if isinstance(passage, Passage)}
         by_name = {name: passage for passage in by_id.values() if (name := passage_name(passage))}
-        made = (
+        made_rows = (
             maker.make_row(example).row
             for question in load_questions(file, form)
             for example in examples(question, by_id, by_name, draw)
         )
-        by_file.append([row for row in made if row is not None])
-    kept = _most(by_file, draw)
+        by_file.append([row for row in made_rows if row is not None])
+    kept_rows = _most(by_file, draw)
     settings = {
         "chains": [],
         "files": list(files),
@@ -133,11 +133,11 @@ def main(out: str, model: str, *files: str) -> None:
     }
     prompts = {"one_step": [template.identity for template in _READER.templates()]}
     report = RowsReport(to_json_types(settings), files=list(files), trained_for=prompts)
-    for row in kept:
+    for row in kept_rows:
         report.add("train", MadeRow(row.task, row))
     tables.make_room(Path(out))
-    tables.save(Path(out), {"train": [rows_table(kept)], "validation": []}, REPORT, report)
-    counts = ", ".join(f"{sum(row.task == task for row in kept)} {task}" for task in _MOST)
+    tables.save(Path(out), {"train": [rows_table(kept_rows)], "validation": []}, REPORT, report)
+    counts = ", ".join(f"{sum(row.task == task for row in kept_rows)} {task}" for task in _MOST)
     sys.stdout.write(f"{counts}: {report.tokens:,} tokens in {out}\n")
 
 

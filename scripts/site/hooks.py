@@ -53,30 +53,30 @@ _BOOST = {
 }
 """Pages that have every word somewhere: in a search they come after those that explain it."""
 _FEWEST, _MOST = 2, 9  # headings that say what a page is about
-_written: dict[str, str] = {}
+_page_texts: dict[str, str] = {}
 _nav: list[Navigation] = []
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from outside docs/."""
-    for source, place in OUTSIDE.items():
-        files.append(File.generated(config, place, content=(ROOT / source).read_text()))
+    for source, page_path in OUTSIDE.items():
+        files.append(File.generated(config, page_path, content=(ROOT / source).read_text()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Mend a page's links and fill in what is made."""
-    place = page.file.src_uri
-    source = next((each for each, at in OUTSIDE.items() if at == place), f"docs/{place}")
+    page_path = page.file.src_uri
+    source = next((each for each, at in OUTSIDE.items() if at == page_path), f"docs/{page_path}")
     repository = (config.repo_url or "").rstrip("/")
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
-    parts[::2] = [mend_links(part, source, place, repository) for part in parts[::2]]
-    page.meta["search"] = {"boost": _BOOST.get(place, 1)}
-    _written[place] = filled = fill_in("".join(parts))
-    return filled
+    parts[::2] = [mend_links(part, source, page_path, repository) for part in parts[::2]]
+    page.meta["search"] = {"boost": _BOOST.get(page_path, 1)}
+    _page_texts[page_path] = text = fill_in("".join(parts))
+    return text
 
 
-def mend_links(text: str, source: str, place: str, repository: str) -> str:
+def mend_links(text: str, source: str, page_path: str, repository: str) -> str:
     """Return a page's text with links as the site wants them.
 
     Links to files that are no pages lead to the repository, or nowhere as long as it has no address.
@@ -84,29 +84,29 @@ def mend_links(text: str, source: str, place: str, repository: str) -> str:
     Args:
         text: Markdown without fenced blocks.
         source: where the page lies in the repository.
-        place: where the site has it.
+        page_path: where the site has it.
         repository: address of the repository, "" if there is none.
     """
 
-    def mended(link: re.Match[str]) -> str:
+    def mend_link(link: re.Match[str]) -> str:
         image, label, to = link.groups()
         path, _, anchor = to.partition("#")
         if not path or "://" in to or to.startswith("mailto:"):
             return link[0]
-        meant = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-        at = OUTSIDE.get(meant, meant.removeprefix("docs/") if meant.startswith("docs/") else "")
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        at = OUTSIDE.get(target, target.removeprefix("docs/") if target.startswith("docs/") else "")
         if at:
-            near = posixpath.relpath(at, posixpath.dirname(place) or ".")
+            near = posixpath.relpath(at, posixpath.dirname(page_path) or ".")
             return f"{image}[{label}]({near}{anchor and '#' + anchor})"
-        return f"[{label}]({repository}/blob/main/{meant})" if repository else label
+        return f"[{label}]({repository}/blob/main/{target})" if repository else label
 
-    text = _LINK.sub(mended, text)
+    text = _LINK.sub(mend_link, text)
     if not repository:
         return text
-    return _FILE.sub(lambda name: _linked(name[1], repository), text)
+    return _FILE.sub(lambda name: _link_file(name[1], repository), text)
 
 
-def _linked(path: str, repository: str) -> str:
+def _link_file(path: str, repository: str) -> str:
     """Return the name of a file of the repository as a link to it, any other as it is."""
     name = f"`{path}`"
     return f"[{name}]({repository}/blob/main/{path})" if (ROOT / path).is_file() else name
@@ -115,10 +115,10 @@ def _linked(path: str, repository: str) -> str:
 def fill_in(text: str) -> str:
     """Return a page's text with the parts that comments stand for."""
 
-    def made(comment: re.Match[str]) -> str:
+    def replacement(comment: re.Match[str]) -> str:
         return MADE[comment[1]]((comment[2] or "").strip())
 
-    return re.sub(rf"^<!-- ({'|'.join(MADE)})(?:: (.*?))? -->$", made, text, flags=re.MULTILINE)
+    return re.sub(rf"^<!-- ({'|'.join(MADE)})(?:: (.*?))? -->$", replacement, text, flags=re.MULTILINE)
 
 
 def on_page_context(context: Any, page: Page, config: MkDocsConfig, nav: Navigation) -> None:
@@ -136,9 +136,9 @@ def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
 def on_post_build(config: MkDocsConfig) -> None:
     """Write every page's Markdown and llms.txt (llmstxt.org), the index that language models are given."""
     site = Path(config.site_dir)
-    for place, text in _written.items():
-        (site / place).parent.mkdir(parents=True, exist_ok=True)
-        (site / place).write_text(re.sub(r"^<!-- .*? -->\n", "", text, flags=re.MULTILINE))
+    for page_path, text in _page_texts.items():
+        (site / page_path).parent.mkdir(parents=True, exist_ok=True)
+        (site / page_path).write_text(re.sub(r"^<!-- .*? -->\n", "", text, flags=re.MULTILINE))
     lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
     for section in _nav[0].items:
         if isinstance(section, Section):
@@ -157,12 +157,12 @@ def _pages_of(item: Any) -> list[Page]:
 
 def _line(page: Page) -> str:
     """Return a page's line in llms.txt: title, place, and its headings, or its first sentence."""
-    text = re.sub(r"^```.*?^```$", "", _written[page.file.src_uri], flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", _page_texts[page.file.src_uri], flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^## (.*?)(?: \{.*\})?$", text, flags=re.MULTILINE)
     if len(headings) >= _FEWEST and not page.file.src_uri.startswith("methods/"):
-        said = "; ".join(headings[:_MOST]) + ("; ..." if len(headings) > _MOST else "")
+        summary = "; ".join(headings[:_MOST]) + ("; ..." if len(headings) > _MOST else "")
     else:
         prose = re.sub(r"^(<!--|#|:::|!\[|\||---).*$", "", text, flags=re.MULTILINE)
         first = " ".join(prose.strip().split("\n\n")[0].split())
-        said = re.split(r"(?<=\.)\s", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))[0]
-    return f"- [{page.title}]({page.file.src_uri}): {said}".removesuffix(": ")
+        summary = re.split(r"(?<=\.)\s", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))[0]
+    return f"- [{page.title}]({page.file.src_uri}): {summary}".removesuffix(": ")

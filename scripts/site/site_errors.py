@@ -20,10 +20,10 @@ def messages_of(prefixes: str) -> str:
 
     ``prefixes``: what names of test files begin with, separated by spaces.
     """
-    wanted = tuple(prefixes.split())
+    file_prefixes = tuple(prefixes.split())
     kinds: dict[str, dict[str, None]] = {}
     for file, tests in json.loads(FILE.read_text()).items():
-        if file.startswith(wanted):
+        if file.startswith(file_prefixes):
             for message in (each for test in tests.values() for each in test):
                 kinds.setdefault(kind_of(message), {})[message] = None
     parts = sorted((_part(kind, list(each)) for kind, each in kinds.items()), key=str.lower)
@@ -52,9 +52,9 @@ def _part(kind: str, messages: list[str]) -> str:
     classes = ", ".join(dict.fromkeys(each.partition(": ")[0] for each in messages))
     line = f"… {kind}" if kind in _FAMILIES else " ".join(messages[0].partition(": ")[2].split())
     title = line if len(line) <= _HEADING else f"{line[:_HEADING].rsplit(' ', 1)[0]} …"
-    shown = re.sub(r"([\\`*_{}\[\]()#+\-.!])", r"\\\1", html.escape(title, quote=False))
+    escaped_title = re.sub(r"([\\`*_{}\[\]()#+\-.!])", r"\\\1", html.escape(title, quote=False))
     anchor = hashlib.sha256(messages[0].encode()).hexdigest()[:10]
     wordings = [" ".join(each.partition(": ")[2].split()) for each in messages]
     further = [each for each in wordings if each != title]  # a short message is its heading
     body = "".join(f"<p>{html.escape(each, quote=False)}</p>\n" for each in further)
-    return f"### {shown} {{ #m-{anchor} }}\n\n<div>\n<p><code>{classes}</code></p>\n{body}</div>\n"
+    return f"### {escaped_title} {{ #m-{anchor} }}\n\n<div>\n<p><code>{classes}</code></p>\n{body}</div>\n"

@@ -17,8 +17,8 @@ def options_of_method(name: str) -> str:
     config = METHODS[name].config
     presets = []
     for preset, values in getattr(config, "PRESETS", {}).items():
-        given = " ".join(f"`{each}={value}`" for each, value in values.items())
-        presets.append(f"| `{preset}` | {given or 'the defaults'} |")
+        preset_options = " ".join(f"`{each}={value}`" for each, value in values.items())
+        presets.append(f"| `{preset}` | {preset_options or 'the defaults'} |")
     table = ["| preset | stands for |", "| --- | --- |", *presets, ""] if presets else []
     section = Section(f"{name}.", config, values=config())
     return "\n".join([*table, *_options(section)])
@@ -27,18 +27,18 @@ def options_of_method(name: str) -> str:
 def commands(_: str) -> str:
     """Return every command with its own options, then the sections that several share, as Markdown."""
     lines: list[str] = []
-    shared: dict[str, Section] = {}
+    shared_sections: dict[str, Section] = {}
     for name, command in COMMANDS.items():
         hints = get_type_hints(import_module(command.module).main)
         (kind,) = (each for at, each in hints.items() if at != "return")
-        own, *sections = sections_to_show(kind)
+        command_section, *sections = sections_to_show(kind)
         lines += [f"## corag {name}", "", f"{command.summary[0].upper()}{command.summary[1:]}.", ""]
-        lines += _options(own)
+        lines += _options(command_section)
         others = [each for each in sections if each.name not in METHODS and list(each.options())]
-        shared |= {each.name: each for each in others if each.name not in shared}
+        shared_sections |= {each.name: each for each in others if each.name not in shared_sections}
         names = ", ".join(f"[`--{each.name}.*`](#{_anchor(each)})" for each in others)
         lines += [f"Further options: {names}.", ""] if names else []
-    for section in shared.values():
+    for section in shared_sections.values():
         about = f"{section.about[0].upper()}{section.about[1:].rstrip('.')}." if section.about else ""
         lines += [
             f"## --{section.name}.* {{ #{_anchor(section)} }}",
@@ -65,5 +65,5 @@ def _anchor(section: Section) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown's tables leave as it is."""
-    escaped = html.escape(text, quote=False) if "`" not in text else text
-    return escaped.replace("|", "&#124;").replace("*", "\\*").replace("_", "\\_").replace("[", "\\[")
+    html_text = html.escape(text, quote=False) if "`" not in text else text
+    return html_text.replace("|", "&#124;").replace("*", "\\*").replace("_", "\\_").replace("[", "\\[")

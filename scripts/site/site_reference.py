@@ -18,11 +18,12 @@ def reference(names: str) -> str:
 def _entry(name: str) -> str:
     if "." in name:
         return _block(name, name.rsplit(".", 1)[1], members=True)
-    thing = getattr(corag, name)
-    if not hasattr(thing, "__qualname__"):
-        shown = name.replace("_", "\\_")
-        return f'<a id="corag.{name}"></a>\n\n### corag.{shown}\n\nThe version of the installed package.\n'
-    entry = _block(f"{thing.__module__}.{thing.__qualname__}", f"corag.{name}", members=name == "Tools")
+    exported = getattr(corag, name)
+    if not hasattr(exported, "__qualname__"):
+        escaped_name = name.replace("_", "\\_")
+        title = f'<a id="corag.{name}"></a>\n\n### corag.{escaped_name}'
+        return f"{title}\n\nThe version of the installed package.\n"
+    entry = _block(f"{exported.__module__}.{exported.__qualname__}", f"corag.{name}", members=name == "Tools")
     twin = f"a{name}"
     if twin in corag.__all__:
         entry += (

@@ -21,7 +21,7 @@ import pytest
 from rich.console import Console
 
 import corag.cli.commands.ask
-from corag.cli.commands.ask import step_printer, telling_progress
+from corag.cli.commands.ask import reporting_progress, step_printer
 from corag.cli.main import main
 from corag.core.prompting.prompt import Shortening
 from corag.core.protocols import Generator, Retriever
@@ -70,7 +70,7 @@ def test_piped_it_prints_hops_answer_sources_and_cost(
 
 async def test_an_answer_that_takes_long_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     tools = Tools(QUESTION, ScriptedGenerator(lambda request: "x"), WordRetriever(WORLD))
-    async with telling_progress("corag", tools, 0.01):
+    async with reporting_progress("corag", tools, 0.01):
         await tools.generate("Who?", max_tokens=5)
         await asyncio.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()

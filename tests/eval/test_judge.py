@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from corag.cli.commands import doctor
-from corag.cli.commands.judge import _report, print_judged
+from corag.cli.commands.judge import _report, print_verdicts
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
 from corag.core.runs.folder import TRACES, read_rows
@@ -81,7 +81,7 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     assert (one.right.mean, one.em.mean, one.n) == (0.4, 0.2, 5)
     assert (one.failed, one.judge_failed, one.unreadable) == (1, 0, 1)
     known = describe_conditions({"mine": Manifest.read(tmp_path / "run")})
-    print_judged({"mine": one}, "model, prompt judge v1", known)
+    print_verdicts({"mine": one}, "model, prompt judge v1", known)
     printed = capsys.readouterr().out
     assert "40.0" in printed and "look at some of its verdicts" in printed
     for line in (
@@ -90,7 +90,7 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
         "mine: prompts: layout v1 0123456789abcdef",
     ):  # fmt: skip
         assert line in printed.splitlines()
-    print_judged(
+    print_verdicts(
         {"mine": one, "other": replace(one, scorer="DROP-style")},
         "m",
         Conditions([], {"mine": "a", "other": "b"}),
@@ -106,7 +106,7 @@ def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path, capsys):
     assert one.right is None and one.judged_nothing and one.to_json()["right"] is None
     config = JudgingConfig([str(run)])
     known = [read_run("mine", run)]
-    assert _report({"mine": one}, print_judged, known, config).status == 1
+    assert _report({"mine": one}, print_verdicts, known, config).status == 1
     captured = capsys.readouterr()
     (line,) = [line for line in captured.out.splitlines() if line.startswith("│ mine")]
     assert [cell.strip() for cell in line.split("│")][2:4] == ["5", "-"], "no share of zero"

@@ -43,7 +43,7 @@ def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: b
 
 STARTING = """
 import multiprocessing, os, signal, time
-from corag.core.process import own_processes
+from corag.core.process import mark_processes
 from corag.generation.vllm_processes import OwnerWatch
 
 def engine(vllm_config):
@@ -51,7 +51,7 @@ def engine(vllm_config):
     time.sleep(300)
 
 if __name__ == "__main__":
-    own_processes()
+    mark_processes()
     from vllm.config import VllmConfig
     config = VllmConfig(additional_config={"corag": OwnerWatch("owner")})
     config.compute_hash()  # a part of it must be something that JSON knows
@@ -75,7 +75,7 @@ def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path)
 
 ADOPTED = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, time
-from corag.core.process import end_with_owner, own_processes
+from corag.core.process import end_with_owner, mark_processes
 
 def engine(up):
     "An engine that is its own worker, as vLLM's is with one GPU."
@@ -90,7 +90,7 @@ def engine(up):
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["owner"]:
-        own_processes()
+        mark_processes()
         context = multiprocessing.get_context("spawn")
         up = context.Event()
         context.Process(target=engine, args=(up,)).start()

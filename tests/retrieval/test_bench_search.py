@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.search import clustered, main
+from benchmarks.search import main, make_clusters
 from corag.cli.commands.bench import BenchOptions
 from corag.core.errors import ConfigError
 from tests.messages import raises_message
@@ -15,7 +15,7 @@ from tests.messages import raises_message
 
 @pytest.mark.slow
 async def test_search_is_measured_on_vectors_of_ones_own(tmp_path: Path) -> None:
-    rows, queries = clustered(3_000, 64)
+    rows, queries = make_clusters(3_000, 64)
     np.save(tmp_path / "rows.npy", rows)
     np.save(tmp_path / "queries.npy", queries[:64])
     files = {name: str(tmp_path / f"{name}.npy") for name in ("rows", "queries")}

@@ -110,8 +110,8 @@ def _has_gpu() -> bool:
 async def _ask(config: AskOptions) -> CommandResult:
     console = console_of_answers()
     records: list[dict[str, Any]] = []
-    piped = "" if config.question or sys.stdin.isatty() else next_line()
-    if not (piped or config.question or sys.stdin.isatty()):
+    first_line = "" if config.question or sys.stdin.isatty() else next_line()
+    if not (first_line or config.question or sys.stdin.isatty()):
         raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
     async with AsyncExitStack() as stack:
         generator, retriever = await stack.enter_async_context(open_backends(config))
@@ -120,7 +120,7 @@ async def _ask(config: AskOptions) -> CommandResult:
         )
         if len(config.method) == 1:  # of several each has a heading
             print(f"corag: answering by {config.method[0]} (--method takes another).", file=sys.stderr)
-        for question in questions(config.question, piped, console):
+        for question in questions(config.question, first_line, console):
             for name in config.method:
                 result = await answer_and_show(name, question, config, console, generator, retriever, send)
                 answer = result.answer and asdict(result.answer)
@@ -136,18 +136,18 @@ def console_of_answers() -> Console:
     return console if console.is_terminal else Console(highlight=False, emoji=False, width=COLUMNS)
 
 
-def questions(first_question: str, piped: str, console: Console) -> Iterator[str]:
+def questions(first_question: str, first_line: str, console: Console) -> Iterator[str]:
     """Yield the question of the command line; or those that are piped, or typed, to an empty line.
 
-    ``piped``: the first one, which was read before anything was opened.
+    ``first_line``: the first one, which was read before anything was opened.
     """
     if first_question:
         yield first_question
         return
-    while piped:
-        console.print(f"> {printable(piped)}", markup=False, soft_wrap=True)
-        yield piped
-        piped = next_line()
+    while first_line:
+        console.print(f"> {printable(first_line)}", markup=False, soft_wrap=True)
+        yield first_line
+        first_line = next_line()
     if sys.stdin.isatty():
         with suppress(ImportError):
             import readline  # noqa: F401 - which gives the prompt its editing and history
@@ -184,15 +184,17 @@ async def answer_and_show(
     send: Send = no_spans,
 ) -> Answered:
     """Answer with one method; show its steps while it works, then its result."""
-    options, sent = config.of(name), Question("asked", question)
+    options, asked_question = config.of(name), Question("asked", question)
     drawing = Drawing(question, getattr(options, "refusal", ""))
     if len(config.method) > 1:
         console.print(f"── {name}", style="bold")
     with show_steps(drawing, config, console) as watch:
-        tools = Tools(sent, generator, retriever, config.seed, config.budget, watch=watch)
-        progress = nullcontext() if _draws(console) else telling_progress(name, tools)
+        tools = Tools(asked_question, generator, retriever, config.seed, config.budget, watch=watch)
+        progress = nullcontext() if _draws(console) else reporting_progress(name, tools)
         async with progress:
-            answer = await answer_and_draw(name, sent, bind(name, config), tools, retriever, drawing, send)
+            answer = await answer_and_draw(
+                name, asked_question, bind(name, config), tools, retriever, drawing, send
+            )
     show_result(console, answer, show_chain=config.verbose or _draws(console), traceback=config.verbose)
     return answer
 
@@ -203,26 +205,26 @@ def _draws(console: Console) -> bool:
 
 
 @asynccontextmanager
-async def telling_progress(name: str, tools: Tools, every_s: float = QUIET_SECONDS) -> AsyncIterator[None]:
+async def reporting_progress(name: str, tools: Tools, every_s: float = QUIET_SECONDS) -> AsyncIterator[None]:
     """Print how far an answer is, a line every ``every_s`` seconds: on CPUs it may take minutes."""
 
-    async def tell() -> None:
+    async def report() -> None:
         while True:
             await asyncio.sleep(every_s)
-            spent = tools.spent
+            usage = tools.spent
             print(
-                f"corag: {name}: {spent.calls:,} call{'s'[: spent.calls != 1]} answered, {spent.total:,} "
+                f"corag: {name}: {usage.calls:,} call{'s'[: usage.calls != 1]} answered, {usage.total:,} "
                 f"tokens, {clock(time.perf_counter() - tools.begun)} so far",
                 file=sys.stderr,
                 flush=True,
             )
 
-    telling = asyncio.create_task(tell())
+    task = asyncio.create_task(report())
     try:
         yield
     finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextmanager
@@ -249,16 +251,16 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
 
     Of a chain that repeats itself it prints how often it was asked again, not each retry.
     """
-    asked_again: Counter[str] = Counter()
+    retries: Counter[str] = Counter()
 
     def show(step: Step) -> None:
-        place, retry, _ = step.path.partition("/retry ")
+        path, retry, _ = step.path.partition("/retry ")
         if retry:
-            asked_again[place] += 1
+            retries[path] += 1
             return
-        for each, times in asked_again.items():
+        for each, times in retries.items():
             console.print(f"  {each} repeated itself: asked again {times} times", style="dim", markup=False)
-        asked_again.clear()
+        retries.clear()
         if isinstance(step, SearchStep):
             console.print(
                 "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
@@ -267,8 +269,8 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
                 console.print(f"  {printable(step.note)}", style="yellow", markup=False)
             for rank, hit in enumerate(step.hits, 1):
                 text = " ".join(hit.passage.text.split())
-                clipped = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
-                line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){clipped}"
+                excerpt = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
+                line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){excerpt}"
                 console.print(printable(line), style="dim", markup=False)
         elif isinstance(step, GenerateStep):
             for text in step.texts:
@@ -277,10 +279,10 @@ def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
             if step.thoughts_cut:
                 console.print("  the thought before it reached the end of its budget", style="yellow")
             if step.shortening:
-                dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
+                dropped_items = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
                 console.print(
-                    f"  prompt shortened: {dropped or 'no segment'} dropped, {step.shortening.cut_tokens} "
-                    "tokens cut",
+                    f"  prompt shortened: {dropped_items or 'no segment'} dropped, "
+                    f"{step.shortening.cut_tokens} tokens cut",
                     style="yellow",
                 )
 

@@ -60,7 +60,7 @@ class DoctorOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """One sentence about this machine.
 
     ``ok`` is False when something that corag needs is missing; of what may be left out, it is None.
@@ -77,7 +77,7 @@ def main(config: DoctorOptions) -> int:
         for each in index_checks:
             print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
         return 0 if all(each.ok for each in index_checks) else 1
-    checks: list[Callable[[], Iterator[Checked]]] = [
+    checks: list[Callable[[], Iterator[CheckResult]]] = [
         installation, machine, java, local_engines, fetched_parts, libraries, lambda: folders(config),
         lambda: servers(config.model), lambda: model_traits(config.model),
     ]  # fmt: skip
@@ -95,86 +95,86 @@ def main(config: DoctorOptions) -> int:
     return 0 if healthy else 1
 
 
-def check_index(folder: Path) -> Checked:
+def check_index(folder: Path) -> CheckResult:
     """Whether all files of an index are as they were built."""
     if not folder.is_dir():
-        return Checked(False, f"{folder}: there is no such folder. Check the path.")
+        return CheckResult(False, f"{folder}: there is no such folder. Check the path.")
     try:
         manifest = read_manifest(folder)
         if manifest is None:
-            return Checked(
+            return CheckResult(
                 False,
                 f"{folder}: there is no {INDEX_FILE}, which is written last: no complete index of ours.",
             )
-        changed = changed_files(folder, manifest)
+        changed_names = changed_files(folder, manifest)
     except IndexMismatchError as error:
-        return Checked(False, str(error))
+        return CheckResult(False, str(error))
     files, size = len(manifest.files), sum(size for _, size in manifest.files) / 1e6
-    if changed:
-        return Checked(False, f"{folder}: not as built: {', '.join(changed)}. {REBUILD}")
-    return Checked(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
+    if changed_names:
+        return CheckResult(False, f"{folder}: not as built: {', '.join(changed_names)}. {REBUILD}")
+    return CheckResult(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
 
 
-def machine() -> Iterator[Checked]:
+def machine() -> Iterator[CheckResult]:
     """Python, cores, memory, GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     # A scheduler or a container may have given fewer than the machine has.
     cores = f"{count_cores()} of {os.cpu_count()}" if count_cores() != os.cpu_count() else str(os.cpu_count())
     version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    yield Checked(
+    yield CheckResult(
         sys.version_info >= (3, 11),
         f"Python {version}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of memory, {free:.0f} GiB "
         "free on this disk.",
     )
     gpus = gpu_names()
-    hidden = (
+    hidden_note = (
         ""
         if len(visible_gpus()) >= len(gpus)
         else (
             f" CUDA_VISIBLE_DEVICES leaves {len(visible_gpus())}: '{os.environ.get('CUDA_VISIBLE_DEVICES')}'."
         )
     )
-    yield Checked(
+    yield CheckResult(
         True,
-        f"{len(gpus)} GPU(s): {'; '.join(gpus)}.{hidden}"
+        f"{len(gpus)} GPU(s): {'; '.join(gpus)}.{hidden_note}"
         if gpus
         else "No NVIDIA GPU: everything runs on the CPU, with small models.",
     )
 
 
-def java() -> Iterator[Checked]:
+def java() -> Iterator[CheckResult]:
     """The Java that Lucene will run in."""
     from retrieval.lucene.java import find_java
 
     try:
         java = find_java()
     except CoragError as error:
-        yield Checked(False, f"Java: {error}")
+        yield CheckResult(False, f"Java: {error}")
         return
     speed = (
         "with the vector module"
         if java.vector_module
         else "without the vector module (Lucene works, about a fifth slower)"
     )
-    yield Checked(True, f"Java {java.version} at {java.path}, {speed}.")
+    yield CheckResult(True, f"Java {java.version} at {java.path}, {speed}.")
 
 
-def installation() -> Iterator[Checked]:
+def installation() -> Iterator[CheckResult]:
     """Which corag this is, and how it was installed."""
     root = clone_folder()
     how = f"from the clone {root}" if root else f"installed in {sys.prefix}"
-    yield Checked(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
+    yield CheckResult(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
 
 
-def local_engines() -> Iterator[Checked]:
+def local_engines() -> Iterator[CheckResult]:
     """The engines that open a model on this machine."""
     # Each that needs packages but no server.
     local = [engine for engine in ENGINES.values() if engine.packages and not engine.takes_urls]
     if names := [engine.name for engine in local if not missing(engine.packages)]:
-        yield Checked(True, f"Models on this machine: --model.backend {' or '.join(names)}.")
+        yield CheckResult(True, f"Models on this machine: --model.backend {' or '.join(names)}.")
         return
-    yield Checked(
+    yield CheckResult(
         _optional(),
         "Models on this machine: no engine is installed, so only a server's model can be opened "
         "(--model.backend openai --model.urls http://HOST:PORT/v1 --model.name NAME). "
@@ -182,20 +182,20 @@ def local_engines() -> Iterator[Checked]:
     )
 
 
-def fetched_parts() -> Iterator[Checked]:
+def fetched_parts() -> Iterator[CheckResult]:
     """Lucene, the default model and the default encoder."""
     for part in parts():
-        if place := part.find():
-            yield Checked(True, f"{part.name}: {place}.")
+        if location := part.find():
+            yield CheckResult(True, f"{part.name}: {location}.")
         elif lacking := missing(part.packages):
-            yield Checked(
+            yield CheckResult(
                 _optional(), f"{part.name}: nothing here can use it. {advise(lacking)} brings what does."
             )
         else:
-            yield Checked(False, f"{part.name} is not on this machine yet: corag setup.")
+            yield CheckResult(False, f"{part.name} is not on this machine yet: corag setup.")
 
 
-def libraries() -> Iterator[Checked]:
+def libraries() -> Iterator[CheckResult]:
     """What each extra brings: complete, in part, or not at all."""
     versions = packages_distributions()
     for extra, modules in EXTRAS.items():
@@ -209,14 +209,14 @@ def libraries() -> Iterator[Checked]:
         ]
         here = ", ".join(f"{name} {installed_version(name)}".strip() for name in names)
         if not lacking:
-            yield Checked(True, f"{SUMMARIES[extra]}: {here}.")
+            yield CheckResult(True, f"{SUMMARIES[extra]}: {here}.")
         else:
             sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
-            yield Checked(_optional(), sentence)
+            yield CheckResult(_optional(), sentence)
     if note := cpu_build_note():
-        yield Checked(False, f"T{note[1:]}")
+        yield CheckResult(False, f"T{note[1:]}")
     elif has_gpu():
-        yield from (Checked(False, each.removeprefix("corag: ")) for each in missing_compilers())
+        yield from (CheckResult(False, each.removeprefix("corag: ")) for each in missing_compilers())
 
 
 def _optional() -> bool | None:
@@ -224,19 +224,19 @@ def _optional() -> bool | None:
     return False if clone_folder() else None
 
 
-def folders(config: DoctorOptions) -> Iterator[Checked]:
+def folders(config: DoctorOptions) -> Iterator[CheckResult]:
     """The cache, the indexes and the runs."""
-    yield Checked(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
+    yield CheckResult(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
     folders = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
     if folders:
-        yield Checked(True, f"{len(folders)} index(es): {', '.join(map(str, folders))}.")
+        yield CheckResult(True, f"{len(folders)} index(es): {', '.join(map(str, folders))}.")
     else:
-        yield Checked(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
+        yield CheckResult(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
     runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
-    yield Checked(True, f"{runs} run(s) in {config.runs}.")
+    yield CheckResult(True, f"{runs} run(s) in {config.runs}.")
 
 
-def servers(config: ModelConfig) -> Iterator[Checked]:
+def servers(config: ModelConfig) -> Iterator[CheckResult]:
     """What the servers that were named can do, as far as they can be reached."""
     if not config.urls:
         return
@@ -251,13 +251,13 @@ def servers(config: ModelConfig) -> Iterator[Checked]:
     try:
         answers = asyncio.run(ask())
     except CoragError as error:
-        yield Checked(False, f"The model's servers: {error}")
+        yield CheckResult(False, f"The model's servers: {error}")
         return
     for line in answers:
-        yield Checked(True, line)
+        yield CheckResult(True, line)
 
 
-def model_traits(config: ModelConfig) -> Iterator[Checked]:
+def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
     """How prompts are written for the model that was named, and what its chat template does of its own."""
     name = config.tokenizer_name
     if name in ("", ModelConfig.name):
@@ -269,14 +269,16 @@ def model_traits(config: ModelConfig) -> Iterator[Checked]:
     try:
         renderer = Renderer.load(model_folder(name, weights=False), config.chat, config.thoughts)
         if not renderer.chat:
-            yield Checked(True, f"{name}: prompts are texts, as for a base model, without a chat template.")
+            yield CheckResult(
+                True, f"{name}: prompts are texts, as for a base model, without a chat template."
+            )
             return
         sentences = [*find_traits(renderer).sentences(), *renderer.about]
     except CoragError as error:
-        yield Checked(False, f"{name}: {error}")
+        yield CheckResult(False, f"{name}: {error}")
         return
     for sentence in sentences:
-        yield Checked(True, f"{name}: {sentence}")
+        yield CheckResult(True, f"{name}: {sentence}")
 
 
 def is_run(folder: Path) -> bool:

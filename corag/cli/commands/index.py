@@ -18,7 +18,7 @@ from retrieval.config import IndexConfig
 
 def main(config: IndexConfig) -> CommandResult:
     """Build the index and say how to search it."""
-    with quiet(f"building the index {config.out}") as say:
-        manifest = build_index(config, say)
+    with quiet(f"building the index {config.out}") as report:
+        manifest = build_index(config, report)
     print(f"{config.out}: {manifest.passages:,} passages. Search it: corag ask --index {config.out}")
     return CommandResult(0, [asdict(manifest)])

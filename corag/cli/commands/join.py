@@ -63,18 +63,18 @@ def main(config: JoinOptions) -> CommandResult:
 
     Sampled chains have no answers to make a table of: what there is to say about them is printed instead.
     """
-    joined = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
-    chains = [run for run in joined if Manifest.read(run).method == CHAINS]
+    folders = [join(Path(run), None if config.out == "auto" else Path(config.out)) for run in config.runs]
+    chains = [run for run in folders if Manifest.read(run).method == CHAINS]
     records, failures = [], Failures()
     for run in chains:
         summary = describe(read_chains([run]))
         failures += summary.failures
         print("\n".join([*summary.lines(), f"Joined: {run}"]))
         records.append(asdict(summary) | {"folder": str(run)})
-    answered = [run for run in joined if run not in chains]
-    if not answered:
+    answer_folders = [run for run in folders if run not in chains]
+    if not answer_folders:
         return CommandResult(0, records, failures, config.max_failed, ADVICE)
-    runs = one_table(answered)
+    runs = one_table(answer_folders)
     table = table_of_runs(runs)
     print_results(table)
     if config.answers_to:
@@ -84,16 +84,16 @@ def main(config: JoinOptions) -> CommandResult:
     return CommandResult(table.status, [*records, table.to_json()], failures, config.max_failed, ADVICE)
 
 
-def one_table(joined: list[Path]) -> dict[str, Path]:
+def one_table(folders: list[Path]) -> dict[str, Path]:
     """Return the runs by method. Raises :class:`ConfigError` if one table cannot hold them."""
-    manifests = {run: Manifest.read(run) for run in joined}
+    manifests = {run: Manifest.read(run) for run in folders}
     runs = {manifest.method: run for run, manifest in manifests.items()}
     first, *others = manifests.values()
     if len(runs) < len(manifests) or any(
         (other.questions, other.model) != (first.questions, first.model) for other in others
     ):
         raise ConfigError(
-            f"{', '.join(map(str, joined))} are joined, but do not go into one table, which has one row per "
+            f"{', '.join(map(str, folders))} are joined, but do not go into one table, which has one row per "
             "method, on the same questions with the same model: join them one by one for their tables."
         )
     return runs

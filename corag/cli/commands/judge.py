@@ -37,21 +37,21 @@ def main(config: JudgingConfig) -> CommandResult:
     runs = [read_run(name, folder) for name, folder in config.by_name().items()]
     if config.judge.what == "thoughts":
         return _report(asyncio.run(judge_all_chains(runs, config)), print_chains, runs, config)
-    return _report(asyncio.run(judge_runs(runs, config)), print_judged, runs, config)
+    return _report(asyncio.run(judge_runs(runs, config)), print_verdicts, runs, config)
 
 
 def _report(
-    judged: Mapping[str, _AnyJudged],
+    results: Mapping[str, _AnyJudged],
     print_table: Callable[[Mapping[str, _AnyJudged], str, Conditions], None],
     runs: Sequence[Run],
     config: JudgingConfig,
 ) -> CommandResult:
     (prompt,) = config.judge.templates()
     conditions = describe_conditions({run.name: run.manifest for run in runs})
-    print_table(judged, f"{config.model.name}, prompt {prompt.identity}", conditions)
-    print(f"Verdicts: {', '.join(one.folder for one in judged.values())}")
-    records = {name: one.to_json() for name, one in judged.items()}
-    for name, one in judged.items():
+    print_table(results, f"{config.model.name}, prompt {prompt.identity}", conditions)
+    print(f"Verdicts: {', '.join(one.folder for one in results.values())}")
+    records = {name: one.to_json() for name, one in results.items()}
+    for name, one in results.items():
         if one.judged_nothing and one.unreadable:
             print(
                 f"corag: {name}: no verdict of the judge can be read ({one.unreadable} are neither yes nor "
@@ -59,19 +59,19 @@ def _report(
                 "model or another prompt (--judge.prompt FILE).",
                 file=sys.stderr,
             )
-    failed = any(one.judged_nothing for one in judged.values())
-    failures = sum((one.failures for one in judged.values()), Failures())
+    has_empty = any(one.judged_nothing for one in results.values())
+    failures = sum((one.failures for one in results.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
-    return CommandResult(int(failed), [record], failures, config.max_failed)
+    return CommandResult(int(has_empty), [record], failures, config.max_failed)
 
 
-def print_chains(judged: Mapping[str, JudgedChains], who: str, conditions: Conditions) -> None:
+def print_chains(results: Mapping[str, JudgedChains], who: str, conditions: Conditions) -> None:
     """Print two lines per run, by gold paragraphs and by what was retrieved, and what is counted."""
     table = figures_table(
         "method",
         right=("judged by", "n", "with an error", "borne out", "unreadable", "no chain", "judge failed"),
     )
-    for name, one in judged.items():
+    for name, one in results.items():
         for what, borne in (("gold", one.by_gold), ("retrieved", one.by_retrieved)):
             out = f"{borne.out} of {borne.statements}"
             counts = str(borne.unreadable), str(one.without), str(one.judge_failed)
@@ -87,14 +87,14 @@ def print_chains(judged: Mapping[str, JudgedChains], who: str, conditions: Condi
     )
     for line in conditions.shared:
         console.print(line, soft_wrap=True)
-    for name in judged:
+    for name in results:
         console.print(f"{name}: {conditions.own[name]}", soft_wrap=True)
 
 
-def print_judged(judged: Mapping[str, Judged], who: str, conditions: Conditions) -> None:
+def print_verdicts(results: Mapping[str, Judged], who: str, conditions: Conditions) -> None:
     """Print a line per run, then what the EM is by, and what the runs were made with."""
     table = figures_table("method", right=("n", "judged right", "EM", "failed", "judge failed", "unreadable"))
-    for name, one in judged.items():
+    for name, one in results.items():
         counts = str(one.failed), str(one.judge_failed), str(one.unreadable)
         table.add_row(name, str(one.n), percent(one.right), percent(one.em), *counts)
     console = wide_console()
@@ -104,10 +104,10 @@ def print_judged(judged: Mapping[str, Judged], who: str, conditions: Conditions)
         f"Judge: {who}. A judge is a model: look at some of its verdicts before you believe it.",
         soft_wrap=True,
     )
-    scorers = {one.scorer for one in judged.values()}
-    shared = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
-    for line in [*shared, *conditions.shared]:
+    scorers = {one.scorer for one in results.values()}
+    shared_lines = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
+    for line in [*shared_lines, *conditions.shared]:
         console.print(line, soft_wrap=True)
-    for name, one in judged.items():
-        scored = "" if shared else f"EM by the scorer {one.scorer}; "
-        console.print(f"{name}: {scored}{conditions.own[name]}", soft_wrap=True)
+    for name, one in results.items():
+        scorer_note = "" if shared_lines else f"EM by the scorer {one.scorer}; "
+        console.print(f"{name}: {scorer_note}{conditions.own[name]}", soft_wrap=True)

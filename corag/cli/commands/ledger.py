@@ -89,10 +89,10 @@ def remarks(ledger: Ledger) -> list[str]:
         )
     if MEASURING in ledger.roles:
         lines.append(f'"{MEASURING}" was only measured: its tokens are in this table and no other.')
-    if estimated := ledger.total.usage.estimated:
+    if estimated_tokens := ledger.total.usage.estimated:
         lines.append(
-            f"Of these tokens {estimated:,} were not counted by the server, but estimated, one for four "
-            "bytes of text: --model.tokenizer counts them."
+            f"Of these tokens {estimated_tokens:,} were not counted by the server, but estimated, one for "
+            "four bytes of text: --model.tokenizer counts them."
         )
     if ledger.retried:
         lines.append(

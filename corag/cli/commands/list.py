@@ -111,6 +111,6 @@ def options_table(name: str, config: type[MethodConfig]) -> Table:
     texts, defaults = dict(descriptions(config)), config()
     for option in fields(config):
         default = " ".join(str(getattr(defaults, option.name)).split())
-        clipped = default if len(default) <= _DEFAULT_WIDTH else default[: _DEFAULT_WIDTH - 1] + "…"
-        table.add_row(f"--{name}.{option.name}", clipped or '""', texts.get(option.name, ""))
+        short_default = default if len(default) <= _DEFAULT_WIDTH else default[: _DEFAULT_WIDTH - 1] + "…"
+        table.add_row(f"--{name}.{option.name}", short_default or '""', texts.get(option.name, ""))
     return table

@@ -72,5 +72,5 @@ def main(config: MergeOptions) -> CommandResult:
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / MERGED_TRAINING)
     print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
-    made = {"folder": config.out, "base": name, "adapter": config.adapter}
-    return CommandResult(0, [made | {"digest": folder_digest(config.out)}])
+    record = {"folder": config.out, "base": name, "adapter": config.adapter}
+    return CommandResult(0, [record | {"digest": folder_digest(config.out)}])

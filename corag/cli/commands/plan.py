@@ -30,12 +30,12 @@ _MOSTLY = 0.5  # share of the waiting above which searches are the bottleneck
 
 def main(config: PlanConfig) -> CommandResult:
     """Answer the pilot and print the plan. The status is 1 if too little could be answered for one."""
-    planned = plan_runs(config, BACK_ENDS)
+    plans = plan_runs(config, BACK_ENDS)
     console = wide_console()
     table = figures_table(
         "what", right=("left of", "time", "computed", "within", "tokens", "searches", "traces")
     )
-    for each in planned:
+    for each in plans:
         if (rest := each.rest) is None:
             table.add_row(each.name, f"{each.questions:,}", *["-"] * 6)
             continue
@@ -50,21 +50,21 @@ def main(config: PlanConfig) -> CommandResult:
             f"{rest.bytes / 1e6:,.1f} MB",
         )
     console.print(table)
-    for line in remarks(config, planned):
+    for line in remarks(config, plans):
         console.print(line, soft_wrap=True)
-    record = {"runs": [asdict(each) | {"folder": str(each.folder)} for each in planned]}
-    return CommandResult(int(any(each.rest is None for each in planned)), [record])
+    record = {"runs": [asdict(each) | {"folder": str(each.folder)} for each in plans]}
+    return CommandResult(int(any(each.rest is None for each in plans)), [record])
 
 
-def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
+def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
     """Yield what the table does not show: sums, the bottleneck, what is there, and how to go on."""
-    if rests := [each.rest for each in planned if each.rest]:
+    if rests := [each.rest for each in plans if each.rest]:
         yield from (from_above if config.dry else in_all)(rests)
         size = sum(rest.bytes for rest in rests)
         free = shutil.disk_usage(existing(config.folder)).free
         enough = "" if free > 2 * size else ": too little"
         yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
-    if len(rests) < len(planned):
+    if len(rests) < len(plans):
         yield f"Fewer than {FEWEST} questions were answered where there is no figure: nothing to judge by."
     memory = available_memory()
     for folder in map(Path, config.retriever.index):
@@ -72,7 +72,7 @@ def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
             size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
             fits = "fits" if size < memory else "does not fit, so searches will read the disk: it should fit"
             yield f"Index {folder}: {size / 1e9:,.2f} GB, which {fits} into the memory that is free."
-    if not config.dry and (slow := [each.name for each in planned if each.searching > _MOSTLY]):
+    if not config.dry and (slow := [each.name for each in plans if each.searching > _MOSTLY]):
         yield f"Bottleneck: the searches of {', '.join(slow)}. More search servers or a smaller index help."
     elif rests and not config.dry:
         yield "Bottleneck: the engine."
@@ -87,15 +87,15 @@ def remarks(config: PlanConfig, planned: Sequence[PlannedRun]) -> Iterator[str]:
 def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield the sums of a plan by a pilot, and how quick the pilot was."""
     seconds = sum(rest.seconds or 0.0 for rest in rests)
-    computed = sum(rest.computed_tokens for rest in rests)
+    tokens = sum(rest.computed_tokens for rest in rests)
     yield (
-        f"In all {clock(seconds)} with engine and index open, {short(computed)} computed tokens; judged by "
+        f"In all {clock(seconds)} with engine and index open, {short(tokens)} computed tokens; judged by "
         f"{rests[0].judged_by} questions each. Caches were cold for the first of them, so longer runs are "
         "rather quicker."
     )
     if seconds:
         searches = sum(rest.searches for rest in rests) / seconds
-        pace = f"{computed / seconds:,.0f} computed tokens and {searches:,.1f} searches a second"
+        pace = f"{tokens / seconds:,.0f} computed tokens and {searches:,.1f} searches a second"
         yield f"Pace of the pilot: {pace}."
 
 

@@ -19,12 +19,12 @@ from eval.making.run import PAIRS_PER_QUESTION, MakingConfig, make_questions
 
 def main(config: MakingConfig) -> CommandResult:
     """Make the questions and print what came of the pairs. The status is 1 if none was kept."""
-    made = asyncio.run(make_questions(config))
-    for line in made.lines():
+    result = asyncio.run(make_questions(config))
+    for line in result.lines():
         print(line)
-    kept = len(made.questions)
-    if kept < config.limit:
-        used_up = made.pair_count < config.limit * PAIRS_PER_QUESTION
+    kept_count = len(result.questions)
+    if kept_count < config.limit:
+        used_up = result.pair_count < config.limit * PAIRS_PER_QUESTION
         why = (
             "the pairs are used up"
             if used_up
@@ -34,8 +34,8 @@ def main(config: MakingConfig) -> CommandResult:
     print(f"Synthetic questions: {config.out}. All pairs, with reasons if left out: {config.folder}")
     record = {
         "questions": config.out,
-        "kept": kept,
-        "tried": made.pair_count,
-        "left_out": dict(made.left_out),
+        "kept": kept_count,
+        "tried": result.pair_count,
+        "left_out": dict(result.left_out),
     }
-    return CommandResult(int(not kept), [record | {"synthetic": config.made_by}], made.failures)
+    return CommandResult(int(not kept_count), [record | {"synthetic": config.made_by}], result.failures)

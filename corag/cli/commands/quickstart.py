@@ -84,26 +84,26 @@ def main(config: QuickstartOptions) -> CommandResult:
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
-    started: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(1) as beside:
-        building = beside.submit(build_indexes, out, started)
+        building = beside.submit(build_indexes, out, processes)
         try:
             model = open_model("default", adapter="default", backend="auto")
             indexes = building.result()
         except BaseException:  # else the thread would be waited for, minutes after a signal
-            for process in started:
+            for process in processes:
                 process.terminate()
             raise
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         with model:
-            index = opened.enter_context(open_index(*indexes))
+            index = stack.enter_context(open_index(*indexes))
             first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, how_corag_asks())
             console.print(first)
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
             runs = answer_all(METHODS, model, index, config).runs
         # In an engine of its own, which opens when the first has given its memory back.
-        with open_model("default", adapter="one_step", backend="auto") as trained:
-            runs |= answer_all({FAIR: METHODS["one_step"]}, trained, index, config).runs
+        with open_model("default", adapter="one_step", backend="auto") as tuned_model:
+            runs |= answer_all({FAIR: METHODS["one_step"]}, tuned_model, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
         print(results.compare(baseline=FAIR, measures=["em"]))
         report = results.report(out / "report.html", index, baseline=FAIR)
@@ -124,21 +124,21 @@ def describe_next(indexes: Sequence[str]) -> str:
     return NEXT.format(indexes=",".join(indexes), formats=formats)
 
 
-def build_indexes(out: Path, started: list[subprocess.Popen[str]]) -> list[str]:
+def build_indexes(out: Path, processes: list[subprocess.Popen[str]]) -> list[str]:
     """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
 
-    ``started``: takes the processes, so that they can be ended from elsewhere.
+    ``processes``: takes the processes, so that they can be ended from elsewhere.
     Raises :class:`BackendError` with what the process said if it failed.
     """
     folders = []
     for kind in ("bm25", "dense"):
         folders.append(str(out / kind))
-        words = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
+        arguments = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
         with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
             process = subprocess.Popen(
-                [*INDEX, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                [*INDEX, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
-            started.append(process)
+            processes.append(process)
             stderr = process.communicate()[1]
             if process.returncode:
                 raise BackendError(f"the index {folders[-1]} was not built: {stderr.strip()}")

@@ -26,16 +26,16 @@ def main(config: RoundsConfig) -> CommandResult:
     tests = test.load() if test.questions else []
     names = perform_rounds(config)
     adapter = root / names[-1] / "adapter"
-    made = {"adapter": str(adapter), "rounds": names}
+    record = {"adapter": str(adapter), "rounds": names}
     ending = f"Decode with what was trained: --model.adapter {adapter}"
     if not tests:
         print(ending)
-        return CommandResult(0, [made])
-    tested = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    table = table_of_new_runs(tested, tests, choose_scorer("auto", test.dataset), test.recall_at)
+        return CommandResult(0, [record])
+    test_folders = {name: root / name / "test/corag" for name in ("untuned", *names)}
+    table = table_of_new_runs(test_folders, tests, choose_scorer("auto", test.dataset), test.recall_at)
     print_results(table)
     print(ending)
     # Each stage may have so many failed questions, as its chains may.
     status = table.status or int(any(each.failed > config.max_failed for each in table.summaries))
-    allowed = config.max_failed if status else table.failures.failed
-    return CommandResult(status, [made | table.to_json()], table.failures, allowed)
+    max_failed = config.max_failed if status else table.failures.failed
+    return CommandResult(status, [record | table.to_json()], table.failures, max_failed)

@@ -20,10 +20,10 @@ from training.sample import SampleRunConfig, sample_dataset
 def main(config: SampleRunConfig) -> CommandResult:
     """Sample for every question and print what came of it. The status is 1 if more failed than may."""
     asyncio.run(sample_dataset(config, config.load()))
-    found = describe(read_chains([config.folder]))
-    for line in found.lines():
+    summary = describe(read_chains([config.folder]))
+    for line in summary.lines():
         print(line)
     print(f"Chains: {config.folder}. Rows of them: corag rows {config.folder} --index INDEX --out ROWS")
-    status = int(found.failed == found.questions)
-    record = asdict(found) | {"folder": str(config.folder)}
-    return CommandResult(status, [record], found.failures, config.max_failed)
+    status = int(summary.failed == summary.questions)
+    record = asdict(summary) | {"folder": str(config.folder)}
+    return CommandResult(status, [record], summary.failures, config.max_failed)

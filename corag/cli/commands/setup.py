@@ -45,22 +45,22 @@ def main(config: SetupOptions) -> CommandResult:
     """Fetch what is missing, and say where each part lies."""
     if config.gpu:
         os.environ["CORAG_GPU"] = "1"
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for part in parts():
-        place = part.find()
-        if place is None and (lacking := missing(part.packages)):
+        location = part.find()
+        if location is None and (lacking := missing(part.packages)):
             print(f"{part.name}: left out; nothing here can use it. {advise(lacking)} brings what does.")
             continue
-        if place is None:
+        if location is None:
             with quiet(f"fetching {part.name}, about {part.files.size_mb} MB"):
                 part.fetch()
-            place = part.find()
-        places[part.name] = str(place)
-        print(f"{part.name}: {place}")
+            location = part.find()
+        locations[part.name] = str(location)
+        print(f"{part.name}: {location}")
     for line in machine_advice():
         print(line)
     print("'corag doctor' says what else this machine has.")
-    return CommandResult(0, [places])
+    return CommandResult(0, [locations])
 
 
 def machine_advice() -> Iterator[str]:

@@ -64,7 +64,7 @@ class Demonstration:
 def add_prefix(question: str, prefix: str) -> str:
     r"""Return a question with a line before it; without one if that is "".
 
-    >>> prefixed("Who wrote Emma?", "Answer briefly.")
+    >>> add_prefix("Who wrote Emma?", "Answer briefly.")
     'Answer briefly.\nWho wrote Emma?'
     """
     return f"{prefix}\n{question}" if prefix else question
