@@ -201,28 +201,28 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
     pool = new_pool(config)
     thoughts: list[str] = []
     retrievals: list[Retrieval] = []
-    stopped = ""
+    stop_reason = ""
     try:
-        while not stopped:
+        while not stop_reason:
             # Retrieve step (section 3.1): the question first, then the last thought worth looking up.
             query, new = await retrieve(question, pool, thoughts, tools, config)
-            repeated = any(query == earlier.query for earlier in retrievals)
-            retrievals.append(Retrieval(query, new, repeated))
+            is_repeat = any(query == earlier.query for earlier in retrievals)
+            retrievals.append(Retrieval(query, new, is_repeat))
 
             # Reason step (section 3.1): the next sentence of the chain of thought, given all paragraphs.
             thought = await next_thought(question, pool, thoughts, tools, config)
             thoughts.append(thought)
-            stopped = exit_reason(thoughts, config)
+            stop_reason = exit_reason(thoughts, config)
         # Reader (section 3.2): a fresh prompt with the paragraphs, without the thoughts.
         answer = await final_answer(question, pool, thoughts, tools, config)
     except BudgetExhaustedError:
-        stopped = "budget"
+        stop_reason = "budget"
         answer = answer_of_thoughts(thoughts, config)
     return IRCoTAnswer(
         text=answer,
         passage_ids=pool.ids,
         steps=len(thoughts),
-        stopped=stopped,
+        stopped=stop_reason,
         cot_sentences=tuple(thoughts),
         retrieved_ids=tuple(pool.seen_ids),
         retrievals=tuple(retrievals),

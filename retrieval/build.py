@@ -24,7 +24,7 @@ from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder, TextEncoder, load_encoder, packages_of
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
-from retrieval.dense.fitting import fitted, fitting_words
+from retrieval.dense.fitting import fitting_words, split_to_fit
 from retrieval.dense.late import LateEncoder
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
@@ -106,14 +106,14 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         cutting, fit = config.cutting, None
         if encoder and config.fits_encoder:
             cutting = Cutting(fitting_words(encoder, prompt), config.passage_overlap)
-            fit = partial(fitted, encoder=encoder, prompt=prompt)
+            fit = partial(split_to_fit, encoder=encoder, prompt=prompt)
         documents = DocumentCorpus(config.corpus, cutting, fit, main=config.html == MAIN)
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
-    given = _given_vectors(config, encoder)
-    settings = _settings(config, files, encoder, given.details if given else {})
-    if given:
-        given.require(settings)
+    given_vectors = _given_vectors(config, encoder)
+    settings = _settings(config, files, encoder, given_vectors.details if given_vectors else {})
+    if given_vectors:
+        given_vectors.require(settings)
     existing = None if config.overwrite else find_index(folder, settings)
     if existing and not has_leftovers(folder):
         return _report_existing(folder, existing, report)
@@ -127,7 +127,9 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         if documents and not config.overwrite:
             _refuse_unreadable(documents, folder)
         place = begin_build(folder, settings, overwrite=config.overwrite, updates=documents is not None)
-        manifest = place.finished or _fill(config, settings, place, documents, encoder, given, report)
+        manifest = place.finished_manifest or _fill(
+            config, settings, place, documents, encoder, given_vectors, report
+        )
         swap_in(place)
     return manifest
 
@@ -143,7 +145,7 @@ def _fill(
     place: BuildPlace,
     documents: DocumentCorpus | None,
     encoder: TextEncoder | None,
-    given: GivenVectors | None,
+    given_vectors: GivenVectors | None,
     report: Callable[[str], None],
 ) -> IndexManifest:
     """Build an index beside its place."""
@@ -157,12 +159,12 @@ def _fill(
         passages = sift(document_passages, corpus, what, strict=config.strict)
     else:
         passages = _read(config, corpus)
-    chosen = None
+    choice = None
     if config.part or config.train_only:
-        chosen = _choose_rows(config, encoder)
-        config = replace(config, ivf_lists=chosen.lists)
-        report(chosen.description)
-        passages = islice(passages, chosen.rows.start, chosen.rows.stop, chosen.rows.step)
+        choice = _choose_rows(config, encoder)
+        config = replace(config, ivf_lists=choice.lists)
+        report(choice.description)
+        passages = islice(passages, choice.rows.start, choice.rows.stop, choice.rows.step)
     scripts = ScriptCounter()
     passages = scripts.watch(passages)
     # The texts go to disk on their way, so that no index has to hold them in memory.
@@ -173,10 +175,10 @@ def _fill(
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:
-        if given:
+        if given_vectors:
             store = store_passages(passages, folder, report)
-            total = chosen.corpus.passages if chosen else len(store)
-            vector_notes = given.write(store, chosen.rows if chosen else None, total, folder, report)
+            total = choice.corpus.passages if choice else len(store)
+            vector_notes = given_vectors.write(store, choice.rows if choice else None, total, folder, report)
             store.close()
         else:
             cut_note, recall_note = build_vectors(passages, encoder, place, config, earlier, report)
@@ -184,7 +186,7 @@ def _fill(
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
-    notes = chosen.notes if chosen else corpus.sentences()
+    notes = choice.notes if choice else corpus.sentences()
     notes += [note for note in (cut_note, *vector_notes, misfit) if note]
     if documents:
         write_reports(folder, corpus.files)
@@ -195,8 +197,8 @@ def _fill(
     if earlier:
         earlier.store.close()
     if not config.train_only:  # that has no passages
-        _save_aliases(folder, chosen.corpus if chosen else corpus, chosen.rows if chosen else None)
-    return write_manifest(folder, settings, len(chosen.rows) if chosen else corpus.passages, notes)
+        _save_aliases(folder, choice.corpus if choice else corpus, choice.rows if choice else None)
+    return write_manifest(folder, settings, len(choice.rows) if choice else corpus.passages, notes)
 
 
 def _check_installed(config: IndexConfig) -> None:
@@ -310,22 +312,22 @@ def _with_prompts(config: IndexConfig, encoder: TextEncoder, report: Callable[[s
     """Return the configuration with the encoder's own prompts in place of "auto", and say which they are."""
     query = encoder.resolve_prompt(config.query_prefix, "query")
     document = encoder.resolve_prompt(config.passage_prefix, "document")
-    used = [
+    uses = [
         f"{text!r} before every {name}"
-        for text, given, name in (
+        for text, option, name in (
             (query, config.query_prefix, "query"),
             (document, config.passage_prefix, "passage"),
         )
-        if text and given == OWN_PROMPT
+        if text and option == OWN_PROMPT
     ]
-    if used:
+    if uses:
         brings = (
             "prompts"
             if encoder.missing_prompts() is None
             else "none, but its authors trained it with prompts"
         )
         report(
-            f"the encoder '{encoder.name}' brings {brings}, which are used: {' and '.join(used)} "
+            f"the encoder '{encoder.name}' brings {brings}, which are used: {' and '.join(uses)} "
             "(--query_prefix '' --passage_prefix '' for none)."
         )
     return replace(config, query_prefix=query, passage_prefix=document)
@@ -345,7 +347,7 @@ def _settings(
     config: IndexConfig,
     files: tuple[CorpusFile, ...],
     encoder: TextEncoder | None,
-    given: Mapping[str, str],
+    vector_details: Mapping[str, str],
 ) -> IndexSettings:
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
     # which the stamp needs: an interrupted build must not take up shards of another size.
@@ -386,7 +388,7 @@ def _settings(
         details[TRAINING] = "only"
     if config.part:
         details[PART] = str(IndexPart.parse(config.part))
-    details |= given
+    details |= vector_details
     return IndexSettings(
         config.kind, files, tuple(details.items()), encoder.name, encoder.fingerprint, encoder.dimension
     )

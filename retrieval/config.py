@@ -171,14 +171,14 @@ class IndexConfig(Options):
                         f"{name} is '{value}', but this index is of the kind '{self.kind}'{faiss}, which has "
                         f"no use for it: it is for {where}. Choose that, or leave {name} out."
                     )
-        served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
-        if served and self.kind not in ("dense", "late"):
+        is_served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
+        if is_served and self.kind not in ("dense", "late"):
             raise ConfigError(
                 f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
                 f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "
                 "name a model or a folder."
             )
-        for name in ("device", "encoder_dtype", "max_passage_tokens") if served else ():
+        for name in ("device", "encoder_dtype", "max_passage_tokens") if is_served else ():
             if getattr(self, name) != getattr(IndexConfig, name):
                 raise ConfigError(
                     f"{name} is '{getattr(self, name)}', but the encoder is a server's, which decides that: "
@@ -371,11 +371,11 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     )
 
     def __post_init__(self) -> None:
-        served = [name for name in self.index if is_address(name)]
-        if served and served == list(self.index) and not self.url:
-            object.__setattr__(self, "url", served)
+        addresses = [name for name in self.index if is_address(name)]
+        if addresses and addresses == list(self.index) and not self.url:
+            object.__setattr__(self, "url", addresses)
             object.__setattr__(self, "index", [])
-        elif served:
+        elif addresses:
             raise ConfigError("an index is searched here or through servers: give folders or addresses.")
         if self.bm25 not in BM25_PRESETS:
             raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")

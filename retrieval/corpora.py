@@ -61,7 +61,7 @@ def read_corpus(
     """
     format = detect_format(paths, format)
     if format not in FORMATS:
-        raise DataError(_unknown(format))
+        raise DataError(_describe_unknown(format))
     if format == DOCUMENTS:
         items = _documents(paths, report)
     elif columns != NO_COLUMNS:
@@ -170,8 +170,8 @@ def register_format(name: str, reader: CorpusReader) -> None:
 def check_format(name: str) -> None:
     """Raise :class:`ConfigError` if no layout has this name, and it is not "auto"."""
     if name not in FORMATS and name != AUTO:
-        raise ConfigError(_unknown(name))
+        raise ConfigError(_describe_unknown(name))
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown(name: str) -> str:
     return f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}"

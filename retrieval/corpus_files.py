@@ -38,8 +38,8 @@ def expand_corpus(paths: Sequence[str], report: Callable[[str], None]) -> list[s
     for path in paths:
         if is_hub_name(path):
             source = HubFiles.parse(path)
-            fetched = source.fetch(partial(_choose, source=source), report)
-            files += map(str, fetched)
+            local_files = source.fetch(partial(_choose, source=source), report)
+            files += map(str, local_files)
         elif os.path.isdir(path) and (tables := _tables_of(Path(path))):
             report(f"{path}: a folder of {len(tables):,} files of records, which are read as one corpus")
             files += tables
@@ -64,8 +64,8 @@ def _tables_of(folder: Path) -> list[str]:
     sets = _sets_of_files(tables)
     if len(sets) > 1:
         raise ConfigError(
-            f"'{folder}' has several sets of tables ({_listed([str(folder / each) for each in sets])}): name "
-            "the folder or the files of one."
+            f"'{folder}' has several sets of tables ({_list_names([str(folder / each) for each in sets])}): "
+            "name the folder or the files of one."
         )
     _refuse_missing_shards(tables, str(folder))
     return [str(folder / name) for name in tables]
@@ -84,14 +84,14 @@ def _choose(names: Sequence[str], source: HubFiles) -> list[str]:
     else:
         raise ConfigError(
             f"{source} has no files of records ({', '.join(e for each in _DATA for e in each)}), but: "
-            f"{_listed(names)}. Name a revision that has some, such as {source}@refs/convert/parquet."
+            f"{_list_names(names)}. Name a revision that has some, such as {source}@refs/convert/parquet."
         )
     if content_ending(Path(data[0])) in ARROW_TABLES:  # asked for now, and not after gigabytes were fetched
         require(f"'{data[0]}'", "pyarrow")
     sets = _sets_of_files(data)
     if len(sets) > 1 and not any(sign in source.pattern for sign in "*?["):
-        named = _listed([f"{source}/{each}" for each in sets])
-        raise ConfigError(f"{source} has several sets of files: name one of {named}.")
+        listing = _list_names([f"{source}/{each}" for each in sets])
+        raise ConfigError(f"{source} has several sets of files: name one of {listing}.")
     if not _NUMBER.search(source.pattern):  # which names some shards
         _refuse_missing_shards(data, str(source))
     return sorted(data)
@@ -140,5 +140,5 @@ def _stem(name: str) -> str:
     return PurePosixPath(content_name(name)).stem
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join([*names[:_NAMED], *["..."] * (len(names) > _NAMED)])

@@ -75,11 +75,12 @@ class VectorFiles:
         """Open the files. Raises as :func:`open_vectors` does, :class:`ConfigError` for clashing options."""
         files = vector_files(config.vectors)
         vectors = open_vectors(files, encoder.dimension, config.encoder)
-        if vectors.kept is not None and (config.faiss != "flat" or config.part):
+        if vectors.faiss_index is not None and (config.faiss != "flat" or config.part):
             what = f"faiss is '{config.faiss}'" if config.faiss != "flat" else f"part is '{config.part}'"
             raise ConfigError(
-                f"{vectors.names} is a FAISS index of the type {type(vectors.kept).__name__}, which is taken "
-                f"over as it is and whole, but {what}: leave that out, or give the vectors themselves."
+                f"{vectors.names} is a FAISS index of the type {type(vectors.faiss_index).__name__}, which "
+                f"is taken over as it is and whole, but {what}: leave that out, or give the vectors "
+                "themselves."
             )
         digest = stable_hash("/".join(file.hash for file in hash_corpus(files)))
         return cls(config, encoder, vectors, digest)
@@ -87,8 +88,10 @@ class VectorFiles:
     @property
     def details(self) -> dict[str, str]:
         """Which vectors, and the type of a FAISS index that is taken over."""
-        kept = self.vectors.kept
-        return {"vectors": self.digest} | ({} if kept is None else {"faiss": type(kept).__name__})
+        faiss_index = self.vectors.faiss_index
+        return {"vectors": self.digest} | (
+            {} if faiss_index is None else {"faiss": type(faiss_index).__name__}
+        )
 
     def require(self, settings: IndexSettings) -> None:
         """Do nothing: it is the passages that tell."""
@@ -105,15 +108,15 @@ class VectorFiles:
         vectors = self.vectors if rows is None else self.vectors.slice(rows)
         passages = [store.row(row) for row in sample_rows(vectors.rows)]
         what, prefix = f"the vectors of {vectors.names}", self.config.passage_prefix
-        if vectors.kept is None or keeps_vectors(vectors.kept):
+        if vectors.faiss_index is None or keeps_vectors(vectors.faiss_index):
             check_vectors(
                 what, passages, lambda row: vectors.read(row, row + 1)[0], vectors.rows, self.encoder, prefix
             )
         else:
-            check_compressed(what, passages, vectors.kept, self.encoder, prefix)
+            check_compressed(what, passages, vectors.faiss_index, self.encoder, prefix)
         report(f"{len(passages)} of {vectors.rows:,} passages were encoded again: the vectors are theirs.")
         recall_note = ""
-        if vectors.kept is None:
+        if vectors.faiss_index is None:
             recall_note = build_faiss(vectors, folder, self.config, report)
         else:
             _copy(vectors.parts[0].file, folder / INDEX)
@@ -135,7 +138,7 @@ def _copy(file: Path, target: Path) -> None:
 
 def _describe_lengths(vectors: ReadyVectors) -> list[str]:
     """Say that vectors are ranked by inner product, where that is not the cosine."""
-    if vectors.kept is not None and not keeps_vectors(vectors.kept):
+    if vectors.faiss_index is not None and not keeps_vectors(vectors.faiss_index):
         return []
     lengths = np.linalg.norm(vectors.sample(100), axis=1)
     if are_unit(lengths):
@@ -160,17 +163,19 @@ class IndexParts:
 
         Raises :class:`IndexMismatchError` for a folder that is no index, or if a part is missing.
         """
-        found = {}
+        manifest_by_name = {}
         for name in config.merge:
             if (manifest := read_manifest(Path(name))) is None:
                 raise IndexMismatchError(
                     f"'{name}' is no finished index: give the folders that corag index --part made, all of "
                     "them."
                 )
-            found[name] = manifest
-        holders = require_all_parts({name: manifest.settings.part for name, manifest in found.items()})
+            manifest_by_name[name] = manifest
+        holders = require_all_parts(
+            {name: manifest.settings.part for name, manifest in manifest_by_name.items()}
+        )
         names = [some[0] for some in holders.values()]
-        return cls(config, tuple(map(Path, names)), tuple(found[name] for name in names))
+        return cls(config, tuple(map(Path, names)), tuple(manifest_by_name[name] for name in names))
 
     @property
     def details(self) -> dict[str, str]:
@@ -207,9 +212,9 @@ class IndexParts:
             del indexes  # they are read anew, since what is mapped cannot be written to
             self._merge_compressed(folder, report)
             if self.config.refine and self.config.refine != "none":
-                stored = self._join(REFINE, total)
-                write_codes(stored, folder / REFINE, self.config.refine)
-                return [measure_recall(stored, folder, self.config)]
+                vectors = self._join(REFINE, total)
+                write_codes(vectors, folder / REFINE, self.config.refine)
+                return [measure_recall(vectors, folder, self.config)]
             return []
         return [build_faiss(self._join(INDEX, total), folder, self.config, report)]
 

@@ -65,19 +65,19 @@ def open_hop_encoder(name: str, placement: Placement) -> TextEncoder:
     return Encoder(name, placement=placement)
 
 
-def with_hop_encoder(opened: Sequence[Retriever], encoder: TextEncoder) -> list[Retriever]:
+def with_hop_encoder(retrievers: Sequence[Retriever], encoder: TextEncoder) -> list[Retriever]:
     """Return the retrievers with the queries of those over vectors encoded by this encoder.
 
     Raises :class:`IndexMismatchError` if its vectors are no queries of an index, or nothing says that they
     are; :class:`ConfigError` if none is over vectors of passages.
     """
-    asked = [_asked_by(each, encoder) for each in opened]
-    if all(one is other for one, other in zip(asked, opened, strict=True)):
+    hop_retrievers = [_asked_by(each, encoder) for each in retrievers]
+    if all(one is other for one, other in zip(hop_retrievers, retrievers, strict=True)):
         raise ConfigError(
             f"the hop encoder '{encoder.name}' has no index to search: it is for an index with a vector per "
             "passage. Leave it out, or add such an index."
         )
-    return asked
+    return hop_retrievers
 
 
 def _asked_by(retriever: Retriever, encoder: TextEncoder) -> Retriever:

@@ -34,7 +34,7 @@ from retrieval.index_manifest import (
     read_manifest,
 )
 
-Opened = TypeVar("Opened")
+Index = TypeVar("Index")
 
 _OTHER = "Choose another --out, or replace it with --overwrite true."
 _AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
@@ -57,7 +57,7 @@ class BuildPlace:
     folder: Path
     building: Path
     earlier: IndexManifest | None = None
-    finished: IndexManifest | None = None
+    finished_manifest: IndexManifest | None = None
 
 
 def building_folder(folder: Path) -> Path:
@@ -116,8 +116,8 @@ def begin_build(
         if existing:
             _refuse_other_index(folder, existing, settings, updates)
         place = dataclasses.replace(place, earlier=existing)
-        if finished := _find_finished(place.building, stamp):
-            return dataclasses.replace(place, finished=finished)
+        if manifest := _find_finished(place.building, stamp):
+            return dataclasses.replace(place, finished_manifest=manifest)
         _keep_or_empty(place, stamp, updates)
     place.building.mkdir(parents=True, exist_ok=True)
     stamp.write(place.building / BUILDING)
@@ -163,17 +163,17 @@ def _refuse_missing_files(folder: Path, here: Sequence[CorpusFile], there: Seque
     """Raise :class:`IndexMismatchError` if most files of an index, or all, are none of those given now."""
     # By content too: with a further folder, all files are named from what lies above both.
     names, contents = {each.path for each in there}, {each.content for each in there if each.content}
-    gone = [each.path for each in here if each.path not in names and each.content not in contents]
-    if len(gone) == len(here):
+    missing = [each.path for each in here if each.path not in names and each.content not in contents]
+    if len(missing) == len(here):
         raise IndexMismatchError(
             f"the index '{folder}' was built of other files: it has none of those that are given now, such "
             f"as '{there[0].path}'. {_OTHER}"
         )
-    if 2 * len(gone) > len(here):
+    if 2 * len(missing) > len(here):
         raise IndexMismatchError(
-            f"of the {len(here):,} files of the index '{folder}' {len(gone):,} are not among those that are "
-            f"given now, such as '{gone[0]}': name all folders of the index. If they are to go, replace it "
-            "with --overwrite true; else choose another --out."
+            f"of the {len(here):,} files of the index '{folder}' {len(missing):,} are not among those that "
+            f"are given now, such as '{missing[0]}': name all folders of the index. If they are to go, "
+            "replace it with --overwrite true; else choose another --out."
         )
 
 
@@ -208,14 +208,14 @@ def _keep_or_empty(place: BuildPlace, stamp: Stamp, updates: bool) -> None:
         _remove(place.building)
         return
     file = place.building / BUILDING
-    if not (begun := Stamp.read(file)):
+    if not (earlier_stamp := Stamp.read(file)):
         raise IndexMismatchError(
             f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
         )
-    if (place.building / SHARDS).is_dir() and not (updates and _has_other_corpus(begun, stamp)):
+    if (place.building / SHARDS).is_dir() and not (updates and _has_other_corpus(earlier_stamp, stamp)):
         what = f"the unfinished index '{place.folder}'"
-        refuse_differences(what, begun, stamp, advice=_OTHER, error=IndexMismatchError)
-    elif begun.differences(stamp):
+        refuse_differences(what, earlier_stamp, stamp, advice=_OTHER, error=IndexMismatchError)
+    elif earlier_stamp.differences(stamp):
         _remove(place.building)
 
 
@@ -229,9 +229,9 @@ def swap_in(place: BuildPlace) -> None:
     if not folder.exists() or not any(folder.iterdir()):
         building.rename(folder)
     elif not _exchange(building, folder):
-        replaced = _beside(folder, "replaced")
-        _remove(replaced)
-        folder.rename(replaced)
+        old_folder = _beside(folder, "replaced")
+        _remove(old_folder)
+        folder.rename(old_folder)
         # Killed here, the index is looked for under its name beside the folder: resolve_index.
         building.rename(folder)
     remove_leftovers(folder)
@@ -259,9 +259,9 @@ def remove_leftovers(folder: Path) -> None:
 
 def _finish_swap(folder: Path) -> None:
     """Finish a swap that was interrupted."""
-    resolved = resolve_index(folder)
-    if resolved != folder:
-        resolved.rename(folder.resolve())
+    actual_folder = resolve_index(folder)
+    if actual_folder != folder:
+        actual_folder.rename(folder.resolve())
     if (folder / INDEX_FILE).is_file():
         remove_leftovers(folder)
 
@@ -313,8 +313,8 @@ def identify_folder(folder: Path) -> tuple[int, int, int]:
 
 
 def open_unchanged(
-    folder: Path, open_index: Callable[[Path], Opened], close: Callable[[Opened], None] = lambda _: None
-) -> Opened:
+    folder: Path, open_index: Callable[[Path], Index], close: Callable[[Index], None] = lambda _: None
+) -> Index:
     """Open the files of an index that are all of one: again, if another took its place meanwhile.
 
     ``close`` is called with what was opened of two. Raises whatever ``open_index`` does, of an index that
@@ -323,14 +323,14 @@ def open_unchanged(
     for tries_left in reversed(range(_TRIES)):
         before, place = identify_folder(folder), resolve_index(folder)
         try:
-            opened = open_index(place)
+            index = open_index(place)
         except Exception:
             if not tries_left or identify_folder(folder) == before:
                 raise
             continue
         if identify_folder(folder) == before:
-            return opened
-        close(opened)
+            return index
+        close(index)
     raise IndexMismatchError(
         f"the index '{folder}' was replaced {_TRIES} times while it was being opened: try again."
     )

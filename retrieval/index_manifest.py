@@ -219,7 +219,7 @@ def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
     ``files``: each with the name that is kept. One that cannot be opened is hashed by its name alone: reading
     will tell why.
     """
-    hashed = []
+    files_with_hashes = []
     for path, name in files:
         digest, size = hashlib.blake2b(name.encode() + b"\0", digest_size=8), 0
         content = hashlib.blake2b(digest_size=8)
@@ -229,8 +229,10 @@ def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
                 content.update(part)
                 size += len(part)
         # Files without content have nothing in common.
-        hashed.append(CorpusFile(name, size, digest.hexdigest(), content.hexdigest() if size else ""))
-    return tuple(hashed)
+        files_with_hashes.append(
+            CorpusFile(name, size, digest.hexdigest(), content.hexdigest() if size else "")
+        )
+    return tuple(files_with_hashes)
 
 
 def write_manifest(
@@ -304,7 +306,7 @@ def changed_files(folder: Path, manifest: IndexManifest) -> list[str]:
     The manifest is one of them, also where it does not list all files that were hashed. This reads the whole
     index. Raises :class:`IndexMismatchError` if the hashes are missing or cannot be read.
     """
-    file, listed = folder / HASHES, dict(manifest.files)
+    file, files = folder / HASHES, dict(manifest.files)
     if not file.is_file():
         raise IndexMismatchError(
             f"the index '{folder}' lacks its file '{HASHES}', so its content cannot be checked. Copy it "
@@ -312,12 +314,12 @@ def changed_files(folder: Path, manifest: IndexManifest) -> list[str]:
         )
     try:
         hashes: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-        altered = hashes.get(INDEX_FILE) != _hash_file(folder / INDEX_FILE)
-        fewer = hashes.keys() - listed.keys() - {INDEX_FILE}
-        changed = [name for name in listed if hashes.get(name) != _hash_file(folder / name)]
+        manifest_changed = hashes.get(INDEX_FILE) != _hash_file(folder / INDEX_FILE)
+        fewer = hashes.keys() - files.keys() - {INDEX_FILE}
+        changed_names = [name for name in files if hashes.get(name) != _hash_file(folder / name)]
     except (ValueError, AttributeError) as error:
         raise IndexMismatchError(f"'{file}' does not say what was built ({error}). {REBUILD}") from None
-    return [INDEX_FILE] * bool(altered or fewer) + changed
+    return [INDEX_FILE] * bool(manifest_changed or fewer) + changed_names
 
 
 def _settings_from(record: dict[str, Any]) -> IndexSettings:

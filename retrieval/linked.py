@@ -17,7 +17,7 @@ from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.title_links import MOST_PER_TITLE, HitTitles, StoredTitles
-from retrieval.wrappers import noted
+from retrieval.wrappers import with_note
 
 _DEPTH = 100  # hits of the search below, so that most of what is linked has a score of its own
 _SHOWN = 8  # links in a note
@@ -75,12 +75,12 @@ class LinkedRetriever:
         which hits came by a link.
         """
         hits = await self._inner.search(query, max(k, _DEPTH))
-        linked = (await asyncio.to_thread(self._link, query, hits))[:k]
-        links = [f"'{each.passage.title}' {each.link}" for each in linked if each.link]
+        ranking = (await asyncio.to_thread(self._link, query, hits))[:k]
+        links = [f"'{each.passage.title}' {each.link}" for each in ranking if each.link]
         more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
         note = f"by links: {', '.join(links[:_SHOWN])}{more}" if links else ""
-        best = [Hit(each.passage, each.score) for each in linked]
-        return noted(best, "; ".join(filter(None, (search_note(hits), note))))
+        best = [Hit(each.passage, each.score) for each in ranking]
+        return with_note(best, "; ".join(filter(None, (search_note(hits), note))))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -97,25 +97,27 @@ class LinkedRetriever:
         least = min((hit.score for hit in hits), default=0.0)
         own = {hit.passage.id: hit.score - least for hit in hits}
         titles = HitTitles(hit.passage for hit in hits)
-        named = list(islice(self._mentioned(query, titles, own), self._rules.named_first))
-        ranked = {each.id: _Linked(each, own.get(each.id, 0.0), "(named in the query)") for each in named}
+        first_passages = list(islice(self._find_mentions(query, titles, own), self._rules.named_first))
+        links_by_id = {
+            each.id: _Linked(each, own.get(each.id, 0.0), "(named in the query)") for each in first_passages
+        }
         for hit in hits:
-            ranked.setdefault(hit.passage.id, _Linked(hit.passage, own[hit.passage.id]))
-        strength = own | dict.fromkeys((each.id for each in named), max(own.values(), default=0.0))
-        for seed in list(ranked.values())[: self._rules.seeds]:
+            links_by_id.setdefault(hit.passage.id, _Linked(hit.passage, own[hit.passage.id]))
+        strength = own | dict.fromkeys((each.id for each in first_passages), max(own.values(), default=0.0))
+        for seed in list(links_by_id.values())[: self._rules.seeds]:
             gain = self._rules.weight * strength[seed.passage.id]
-            for passage in self._mentioned(seed.passage.text, titles, own):
+            for passage in self._find_mentions(seed.passage.text, titles, own):
                 score = own.get(passage.id, 0.0) + gain
-                linked = ranked.setdefault(passage.id, _Linked(passage, -1.0))
-                if passage.id != seed.passage.id and score > linked.score:
-                    linked.score = score
-                    linked.link = linked.link or f"(mentioned in '{seed.passage.title}')"
-        highest = max((each.score for each in ranked.values()), default=0.0)
-        for passage in named:
-            ranked[passage.id].score += highest
-        return sorted(ranked.values(), key=lambda each: -each.score)
+                candidate = links_by_id.setdefault(passage.id, _Linked(passage, -1.0))
+                if passage.id != seed.passage.id and score > candidate.score:
+                    candidate.score = score
+                    candidate.link = candidate.link or f"(mentioned in '{seed.passage.title}')"
+        highest = max((each.score for each in links_by_id.values()), default=0.0)
+        for passage in first_passages:
+            links_by_id[passage.id].score += highest
+        return sorted(links_by_id.values(), key=lambda each: -each.score)
 
-    def _mentioned(self, text: str, hits: HitTitles, own: Mapping[str, float]) -> Iterator[Passage]:
+    def _find_mentions(self, text: str, hits: HitTitles, own: Mapping[str, float]) -> Iterator[Passage]:
         """Yield the passages whose titles a text mentions: the best of each title, then the second best."""
         by_title: dict[int, dict[str, Passage]] = {}
         groups = [index.find(text, hits) for index in self._indexes]

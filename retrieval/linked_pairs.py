@@ -105,17 +105,17 @@ class LinkedPassages:
         self._store.close()
 
     def _pair(self, first: Passage, mention: Mention) -> LinkedPair | None:
-        named = [self._store.row(row) for row in mention.rows]
-        second, stop = named[0], mention.start + len(mention.text)
+        passages = [self._store.row(row) for row in mention.rows]
+        second, stop = passages[0], mention.start + len(mention.text)
         # Below a heading its words need not be repeated; an article that lacks its title is a part of one.
         is_other = not second.source and (
             not _has_name(second.text, mention.text)
             or _plain(passage_name(second)) != _plain(mention.text)  # "Tokyo!" is no city
         )
         # A document may call itself by its file's name; a section that was cut in two has one title.
-        is_same = any((each.source, each.title) == (first.source, first.title) for each in named)
+        is_same = any((each.source, each.title) == (first.source, first.title) for each in passages)
         if (
-            len({each.title for each in named}) > 1  # of two films of one name, which is meant?
+            len({each.title for each in passages}) > 1  # of two films of one name, which is meant?
             or is_same
             or is_other
             or _has_name(first.title, mention.text)

@@ -145,10 +145,12 @@ def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsRepo
             units.append(Unit(f"unit-{len(units) + 1}", tuple(identifier for identifier, _ in part)))
             sizes.append(sum(words for _, words in part))
     write_units(Path(config.out), units)
-    linked = sum(map(bool, neighbours))
+    linked_documents = sum(map(bool, neighbours))
     mean = round(sum(sizes) / len(sizes), 1)
     links = "field" if source == "auto" else source
-    return UnitsReport(len(units), corpus.passages, len(neighbours), linked, links, mean, max(sizes))
+    return UnitsReport(
+        len(units), corpus.passages, len(neighbours), linked_documents, links, mean, max(sizes)
+    )
 
 
 def _passages(config: UnitsConfig, report: CorpusReport) -> Iterator[Passage]:
@@ -175,11 +177,11 @@ def group_documents(
     group_by_document: dict[int, int] = {}
     # A sort is stable: of equally linked documents the earlier one goes first, whatever the machine.
     for document in sorted(range(len(sizes)), key=lambda number: len(neighbours[number])):
-        related = dict.fromkeys(
+        neighbour_groups = dict.fromkeys(
             group_by_document[number] for number in neighbours[document] if number in group_by_document
         )
         members, total = [document], sizes[document]
-        for group in sorted(related, key=lambda number: words[number]):
+        for group in sorted(neighbour_groups, key=lambda number: words[number]):
             if total + words[group] > max_words:
                 break
             total += words[group]

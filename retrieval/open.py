@@ -86,17 +86,19 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 
 def _linked_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
     """Follow links among the hits of search servers, and of their hop encoder if they have one."""
-    linked = LinkedRetriever(retriever, (), rules, elsewhere=True)
+    follower = LinkedRetriever(retriever, (), rules, elsewhere=True)
     hops: Retriever | None = getattr(retriever, "hops", None)
-    return linked if hops is None else HopRetriever(linked, LinkedRetriever(hops, (), rules, elsewhere=True))
+    return (
+        follower if hops is None else HopRetriever(follower, LinkedRetriever(hops, (), rules, elsewhere=True))
+    )
 
 
 def _rerank_and_remember(retriever: Retriever, config: RetrieverConfig) -> Retriever:
     hops: Retriever | None = getattr(retriever, "hops", None)
     fingerprint = retriever.fingerprint if hops is not None and not config.reranker else ""
     if config.reranker:
-        reranked = RerankedRetriever(retriever, config.reranker, config.rerank_depth, config.placement)
-        retriever, hops = reranked, reranked.over(hops) if hops is not None else None
+        retriever = RerankedRetriever(retriever, config.reranker, config.rerank_depth, config.placement)
+        hops = retriever.over(hops) if hops is not None else None
     retriever = CachedRetriever(retriever, config.cache_size)
     if hops is None:
         return retriever
@@ -149,22 +151,22 @@ def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> 
 
 
 def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
-    opened = _open_each(config)
-    retriever = _linked(opened, config, part_alone)
+    retrievers = _open_each(config)
+    retriever = _follow_links(retrievers, config, part_alone)
     if not config.hop_encoder:
         return retriever
     encoder = open_hop_encoder(config.hop_encoder, config.placement)
-    return HopRetriever(retriever, _linked(with_hop_encoder(opened, encoder), config, part_alone))
+    return HopRetriever(retriever, _follow_links(with_hop_encoder(retrievers, encoder), config, part_alone))
 
 
-def _linked(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
-    retriever = _join(opened, config, part_alone)
+def _follow_links(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
+    retriever = _join(retrievers, config, part_alone)
     if config.links == "none":
         return retriever
-    titles = [each.titles if isinstance(each, BatchedRetriever) else None for each in opened]
-    stored = [each for each in titles if each is not None]
+    titles = [each.titles if isinstance(each, BatchedRetriever) else None for each in retrievers]
+    title_tables = [each for each in titles if each is not None]
     return LinkedRetriever(
-        retriever, stored, LinkRules.from_config(config), elsewhere=len(stored) < len(titles)
+        retriever, title_tables, LinkRules.from_config(config), elsewhere=len(title_tables) < len(titles)
     )
 
 
@@ -180,12 +182,12 @@ def _open_each(config: RetrieverConfig) -> list[Retriever]:
     ]
 
 
-def _join(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
+def _join(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
     """Return one retriever over all that is searched."""
     parts: dict[str, IndexPart | None] = {
-        name: getattr(each, "part", None) for name, each in zip(config.index, opened, strict=True)
+        name: getattr(each, "part", None) for name, each in zip(config.index, retrievers, strict=True)
     }
-    is_part = part_alone and len(opened) == 1 and parts[config.index[0]] is not None
+    is_part = part_alone and len(retrievers) == 1 and parts[config.index[0]] is not None
     if is_part and config.reranker:
         # A re-ranker's scores hide what the part is, and would be merged with those of other parts.
         raise ConfigError(
@@ -203,14 +205,14 @@ def _join(opened: Sequence[Retriever], config: RetrieverConfig, part_alone: bool
             f"'{config.index[0]}' is a part of an index and is to be served without a hop encoder, but "
             f"'{config.hop_encoder}' is given: leave it out, or search all parts in one process."
         )
-    if any(parts.values()) and not (part_alone and len(opened) == 1):
+    if any(parts.values()) and not (part_alone and len(retrievers) == 1):
         holders = require_all_parts(parts)
-        by_name = dict(zip(config.index, opened, strict=True))
+        by_name = dict(zip(config.index, retrievers, strict=True))
         whole = next(part.whole for part in parts.values() if part is not None)
         return PartsRetriever([by_name[names[0]] for names in holders.values()], whole)
-    if len(opened) == 1:
-        return opened[0]
-    return FusedRetriever(opened, depth=config.fusion_depth, rrf_k=config.rrf_k)
+    if len(retrievers) == 1:
+        return retrievers[0]
+    return FusedRetriever(retrievers, depth=config.fusion_depth, rrf_k=config.rrf_k)
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
@@ -256,23 +258,23 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
             f"{manifest.passages:,}. {REBUILD}"
         )
     # A manifest's fingerprint has its language in it.
-    chosen = f"|{language}" if manifest is None and language != ENGLISH else ""
+    suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
     contents = _contents_fingerprint(folder, manifest)
-    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{chosen}"))
+    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"))
 
 
 def _choose_language(folder: Path, manifest: IndexManifest | None, config: RetrieverConfig) -> str:
     """Return by which language's analyser a Lucene index is searched: that by which it was built."""
     if manifest is None:
         return config.language or ENGLISH
-    built = manifest.settings.detail(LANGUAGE) or ENGLISH
-    if built not in LANGUAGES or config.language not in ("", built):
+    language = manifest.settings.detail(LANGUAGE) or ENGLISH
+    if language not in LANGUAGES or config.language not in ("", language):
         raise IndexMismatchError(
-            f"the index '{folder}' was built with the analyser for '{built}', but "
-            f"'{config.language or built}' is to search it: leave out retriever.language, or build the index "
-            "again with corag index --language."
+            f"the index '{folder}' was built with the analyser for '{language}', but "
+            f"'{config.language or language}' is to search it: leave out retriever.language, or build the "
+            "index again with corag index --language."
         )
-    return built
+    return language
 
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:

@@ -84,7 +84,7 @@ class OwnRetriever:
             )
         self.fingerprint = f"python:{identify(thing)}"
         self._most = _size_of(thing)
-        self._found: dict[str, Passage] = {}
+        self._passage_by_id: dict[str, Passage] = {}
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
         """Return up to k hits in the order in which they come, without repeats.
@@ -96,22 +96,22 @@ class OwnRetriever:
             hits = read_hits(value)
         except DataError as error:
             raise SearchFailedError(
-                f"{self._call.name} returned {_shown(value)}: {error} Return texts, records with a text, "
-                "(passage, score) pairs, or corag.Passage objects."
+                f"{self._call.name} returned {_first_characters(value)}: {error} Return texts, records with "
+                "a text, (passage, score) pairs, or corag.Passage objects."
             ) from None
         unique = {hit.passage.id: hit for hit in reversed(hits)}
-        kept = list(dict.fromkeys(hit.passage.id for hit in hits))[:k]
-        self._found |= {name: unique[name].passage for name in kept}
-        return [unique[name] for name in kept]
+        ids = list(dict.fromkeys(hit.passage.id for hit in hits))[:k]
+        self._passage_by_id |= {name: unique[name].passage for name in ids}
+        return [unique[name] for name in ids]
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return those of the passages that were found before, in this order."""
-        return [self._found[name] for name in ids if name in self._found]
+        return [self._passage_by_id[name] for name in ids if name in self._passage_by_id]
 
     async def close(self) -> None:
         """End the thread in which it was called, and forget what was found."""
         self._call.close()
-        self._found.clear()
+        self._passage_by_id.clear()
 
 
 def read_hits(value: Any) -> list[Hit]:
@@ -122,17 +122,17 @@ def read_hits(value: Any) -> list[Hit]:
     """
     items, scores = _items_of(value)
     passages: list[Passage] = []
-    given: list[float | None] = []
+    item_scores: list[float | None] = []
     for place, item in enumerate(items):
         passage, score = read_passage(item, f"item {place + 1}")
         passages.append(passage)
-        given.append(scores[place] if scores is not None and place < len(scores) else score)
-    known = [float(score) for score in given if score is not None]
-    if len(known) < len(passages):
-        known = [1 / rank for rank in range(1, len(passages) + 1)]
-    elif known != sorted(known, reverse=True) and known == sorted(known):
-        known = [-score for score in known]
-    return [Hit(passage, score) for passage, score in zip(passages, known, strict=True)]
+        item_scores.append(scores[place] if scores is not None and place < len(scores) else score)
+    final_scores = [float(score) for score in item_scores if score is not None]
+    if len(final_scores) < len(passages):
+        final_scores = [1 / rank for rank in range(1, len(passages) + 1)]
+    elif final_scores != sorted(final_scores, reverse=True) and final_scores == sorted(final_scores):
+        final_scores = [-score for score in final_scores]
+    return [Hit(passage, score) for passage, score in zip(passages, final_scores, strict=True)]
 
 
 def _items_of(value: Any) -> tuple[Sequence[Any], Sequence[float] | None]:
@@ -236,8 +236,8 @@ def read_passage(item: Any, where: str) -> tuple[Passage, float | None]:
         pair = item if _is_numbers([item[1]]) else item[::-1]  # (passage, score), or the other way round
         if _is_numbers([pair[1]]):
             return read_passage(pair[0], where)[0], float(pair[1])
-    given: Any = item.get("score") if isinstance(item, Mapping) else getattr(item, "score", None)
-    score = float(given) if _is_numbers([given]) else None
+    raw_score: Any = item.get("score") if isinstance(item, Mapping) else getattr(item, "score", None)
+    score = float(raw_score) if _is_numbers([raw_score]) else None
     record = item if isinstance(item, Mapping) else _record_of(item)
     if record is None:
         raise DataError(f"{where} is {item!r:.60}, which is no passage.")
@@ -271,6 +271,6 @@ def _size_of(thing: Any) -> int:
     return sys.maxsize if size is None else int(size)
 
 
-def _shown(value: Any) -> str:
+def _first_characters(value: Any) -> str:
     text = " ".join(repr(value).split())  # a table has lines
     return text if len(text) <= 80 else f"{text[:80]}..."

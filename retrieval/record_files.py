@@ -158,13 +158,13 @@ def _line_records(path: Path, strays: list[int]) -> Iterator[FileItem]:
                 value = parse_json(line)
             except json.JSONDecodeError as error:
                 if first and line.lstrip()[0] in "[{" and (values := _parse_stream(path, strays)) is not None:
-                    yield from _shaped(path, values)
+                    yield from _records_by_shape(path, values)
                     return
                 reason = f"not valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
                 yield OddRecordError(where, "not valid JSON", f"{reason}.")
             else:
                 if first and isinstance(value, list):
-                    yield from _shaped(path, value)
+                    yield from _records_by_shape(path, value)
                     return
                 yield Record(where, value) if type(value) is dict else _record(value, where)
             first = False
@@ -230,7 +230,7 @@ def _json_records(path: Path, strays: list[int]) -> Iterator[FileItem]:
         )
         raise DataError(f"{path}, line {error.lineno}: not valid JSON ({why}).") from None
     del text
-    yield from _shaped(path, value)
+    yield from _records_by_shape(path, value)
 
 
 def _has_lines(path: Path) -> bool:
@@ -245,7 +245,7 @@ def _has_lines(path: Path) -> bool:
         return False
 
 
-def _shaped(path: Path, value: Any) -> Iterator[FileItem]:
+def _records_by_shape(path: Path, value: Any) -> Iterator[FileItem]:
     """Stream the records of a whole file by its shape."""
     if isinstance(value, list):
         yield from _list_records(path, value)
@@ -346,10 +346,10 @@ def _named_records(path: Path, mapping: Mapping[str, Any]) -> Iterator[FileItem]
 
 def _named_texts(path: Path, mapping: Mapping[str, Any]) -> Iterator[FileItem]:
     """Read texts by their titles, as HippoRAG has them, or by their numbers."""
-    numbered = bool(mapping) and all(name.isdecimal() for name in mapping)
+    has_numbers = bool(mapping) and all(name.isdecimal() for name in mapping)
     for name, value in mapping.items():
         if isinstance(value, str | int | float | list) or value is None:
-            yield Record(f"{path}, '{name:.60}'", {"id" if numbered else "title": name, "text": value})
+            yield Record(f"{path}, '{name:.60}'", {"id" if has_numbers else "title": name, "text": value})
         else:
             yield _record(value, f"{path}, '{name:.60}'")
-    yield Note(f"{path}: an object of texts, whose names were taken as {'ids' if numbered else 'titles'}")
+    yield Note(f"{path}: an object of texts, whose names were taken as {'ids' if has_numbers else 'titles'}")

@@ -77,7 +77,7 @@ class Columns:
         return cls(**values)
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The names that are given."""
         return tuple(filter(None, (self.text, self.title, self.id, self.source)))
 
@@ -102,7 +102,7 @@ def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns 
     """
     text, title = record.get("text"), record.get("title")
     if columns is not NO_COLUMNS or not isinstance(text, str) or not text:
-        record = _unwrapped(record, columns)
+        record = _unwrap(record, columns)
         name = _text_field(record, where, columns)
         text = _as_text(_at(record, name), name, where)
         title = _find_title(record, where, columns)
@@ -117,17 +117,17 @@ def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns 
 
 def has_id(record: Mapping[str, Any], columns: Columns = NO_COLUMNS) -> bool:
     """Whether a record that is a passage brings its own id."""
-    return bool(_find_id(_unwrapped(record, columns), "", columns))
+    return bool(_find_id(_unwrap(record, columns), "", columns))
 
 
-def _unwrapped(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
+def _unwrap(record: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
     """Return the record that an object is wrapped around, with what only the object has."""
     for name in _WRAPPINGS:
         inner = record.get(name)
         if isinstance(inner, Mapping) and not columns.text and not any(map(record.get, _TEXTS)):
             # LangChain's object has an ``id`` of its own, the path of a class: no passage's.
             outer = {key: value for key, value in record.items() if not isinstance(value, Mapping | list)}
-            return _unwrapped({**outer, **inner}, columns)
+            return _unwrap({**outer, **inner}, columns)
     return record
 
 
@@ -149,11 +149,11 @@ def _text_field(record: Mapping[str, Any], where: str, columns: Columns) -> str:
         present = [name for name in _TEXTS if name in record]
         present = present or [name for name in _FURTHER_TEXTS if name in record]
     if not present:
-        expected = f"the field '{columns.text}'" if columns.text else "a text under 'text' or another name"
+        expectation = f"the field '{columns.text}'" if columns.text else "a text under 'text' or another name"
         raise OddRecordError(
             where,
             "without a field of text",
-            f"expected {expected}, but found: {', '.join(map(str, record))[:200] or 'nothing'}. If one of "
+            f"expected {expectation}, but found: {', '.join(map(str, record))[:200] or 'nothing'}. If one of "
             "them is the text, name it: columns text=NAME.",
         )
     return next((name for name in present if _at(record, name) not in (None, "", [])), present[0])

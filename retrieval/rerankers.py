@@ -62,20 +62,20 @@ class CrossEncoderReranker:
 
         try:
             with reading_weights(f"the reranker '{name}'"):
-                placed = placement.load(
+                placed_model = placement.load(
                     lambda device: CrossEncoder(str(folder), device=device), "the re-ranker's device"
                 )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the reranker '{name}' cannot be loaded: {reason(error)}") from None
-        self._model: Any = placed.model
-        self._batch_size = placed.batch_size
+        self._model: Any = placed_model.model
+        self._batch_size = placed_model.batch_size
         require_words(self._model.tokenizer, f"the reranker '{name}'")
         if self._model.num_labels != 1:
             raise ConfigError(
                 f"the reranker '{name}' gives {self._model.num_labels} scores per passage, but one is needed."
             )
         # By its weights, not by its name: another model may come to lie in the same folder.
-        self.fingerprint = placed.fingerprint + (placed.rounding and f"|{placed.rounding}")
+        self.fingerprint = placed_model.fingerprint + (placed_model.rounding and f"|{placed_model.rounding}")
 
     def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:
         """Return for each query the scores of its passages."""

@@ -97,13 +97,13 @@ class CorpusReport:
 
     def __str__(self) -> str:
         files = f"{len(self.files) - len(self.refused):,} of {len(self.files):,} files read, "
-        dropped = {
+        counts = {
             "empty": self.empty,
             f"with an id already taken ({self._list_repeated_ids()})": self.repeated_ids,
             "with a title and text already seen": self.repeated_texts,
             **self.odd,
         }
-        parts = ", ".join(f"{count:,} {what}" for what, count in dropped.items() if count)
+        parts = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         summary = f"{files if self.files else ''}{self.passages:,} passages kept"
         return f"{summary}; dropped: {parts}" if parts else summary
 
@@ -210,7 +210,7 @@ def sift(
         else:
             if id_hash in ids:
                 report.add_shared(passage.id)
-                passage = _renamed(passage, ids, counts)
+                passage = _with_free_id(passage, ids, counts)
                 id_hash = hash(passage.id)
             ids.add(id_hash)
             if not keep_all:
@@ -229,7 +229,7 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _renamed(passage: Passage, ids: set[int], counts: dict[int, int]) -> Passage:
+def _with_free_id(passage: Passage, ids: set[int], counts: dict[int, int]) -> Passage:
     """Return the passage under the first id of ID#2, ID#3, ... that is free."""
     key = hash(passage.id)
     while True:
@@ -242,6 +242,6 @@ def _resolve(
     repeats: list[tuple[str, int]], texts: dict[int, None], ids: set[int], report: CorpusReport
 ) -> None:
     """Note for each dropped id that no passage has the row of the passage with the same text."""
-    wanted = {key for _, key in repeats}
-    rows = {key: row for row, key in enumerate(texts) if key in wanted} if wanted else {}
+    keys = {key for _, key in repeats}
+    rows = {key: row for row, key in enumerate(texts) if key in keys} if keys else {}
     report.same_as += [(name, rows[key]) for name, key in repeats if hash(name) not in ids]

@@ -120,8 +120,8 @@ class PassageStore:
                 by_id[identifier] = passage
             elif other := self._look_further(identifier, hashes[place], int(first[place])):
                 by_id[identifier] = other
-            elif kept := self.aliases.same_as.get(identifier):
-                by_id[identifier] = replace(self.passages([kept])[kept], id=identifier)
+            elif same_id := self.aliases.same_as.get(identifier):
+                by_id[identifier] = replace(self.passages([same_id])[same_id], id=identifier)
         return by_id
 
     @cached_property

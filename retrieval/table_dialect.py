@@ -55,22 +55,22 @@ class Dialect:
             strict=strict,
         )
 
-    def is_strict(self, lines: Iterable[str], *, cut: bool = False) -> bool:
-        """Whether nothing but a delimiter follows a closing mark. ``cut``: lines may end within a cell."""
+    def is_strict(self, lines: Iterable[str], *, is_cut: bool = False) -> bool:
+        """Whether nothing but a delimiter follows a closing mark. ``is_cut``: lines may end within a cell."""
         try:
             for _ in self.split(lines, strict=True):
                 pass
         except csv.Error as error:
-            return cut and "unexpected end" in str(error)
+            return is_cut and "unexpected end" in str(error)
         return True
 
-    def evenness(self, lines: Iterable[str], *, cut: bool = False) -> tuple[float, int]:
+    def evenness(self, lines: Iterable[str], *, is_cut: bool = False) -> tuple[float, int]:
         """Return which share of the rows has the most common number of cells, and how many rows there are.
 
-        ``cut``: the last of several rows is not counted.
+        ``is_cut``: the last of several rows is not counted.
         """
         rows = [len(row) for row in self.split(lines) if row]
-        widths = Counter(rows[:-1] if cut and len(rows) > 2 else rows)
+        widths = Counter(rows[:-1] if is_cut and len(rows) > 2 else rows)
         return (max(widths.values()) / widths.total(), widths.total()) if widths else (0.0, 0)
 
     def breaks(self, line: str) -> bool:
@@ -118,22 +118,27 @@ def find_dialect(lines: Sequence[str], delimiter: str) -> Dialect:
 
     Only where csv's own reading is uneven or has text behind a mark, others are tried.
     """
-    plain, cut = Dialect(delimiter), len(lines) >= SAMPLE
+    plain, is_cut = Dialect(delimiter), len(lines) >= SAMPLE
     text = "".join(lines)
     share = plain.evenness(lines)[0]
-    strict = plain.is_strict(lines, cut=cut)
+    strict = plain.is_strict(lines, is_cut=is_cut)
     if not (strict and share == 1):
         sign = re.escape(delimiter)
         share = max(share, replace(plain, quoted=False).evenness(lines)[0])
         if re.search(rf'\\(?:["\n]|{sign})', text):
-            escaped = replace(plain, escaped=True)
-            better = escaped.evenness(lines, cut=cut)[0]
-            if escaped.is_strict(lines, cut=cut) and (better > share or (better == share and not strict)):
-                return escaped
+            with_escapes = replace(plain, escaped=True)
+            better = with_escapes.evenness(lines, is_cut=is_cut)[0]
+            if with_escapes.is_strict(lines, is_cut=is_cut) and (
+                better > share or (better == share and not strict)
+            ):
+                return with_escapes
         if delimiter != " " and re.search(rf'{sign} +"', text):
-            blanks = replace(plain, blanks=True)
-            if blanks.is_strict(lines, cut=cut) and blanks.evenness(lines, cut=cut)[0] > share:
-                return blanks
+            with_blanks = replace(plain, blanks=True)
+            if (
+                with_blanks.is_strict(lines, is_cut=is_cut)
+                and with_blanks.evenness(lines, is_cut=is_cut)[0] > share
+            ):
+                return with_blanks
     return replace(plain, quoted=_is_quoted(lines, plain, strict=strict))
 
 

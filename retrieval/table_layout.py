@@ -60,26 +60,26 @@ class Layout:
         delimiter = _find_delimiter(lines, columns, order, tab_first=".tsv" in path.suffixes)
         dialect = find_dialect(lines, delimiter)
         rows = [row for row in dialect.split(lines) if row]
-        by_number = bool(columns.given) and all(name.isdecimal() for name in columns.given)
+        by_number = bool(columns.names) and all(name.isdecimal() for name in columns.names)
         if by_number:
             names = list(map(str, range(1, len(rows[0]) + 1)))
-            header = guessed = False
+            header = is_guess = False
         elif any(_is_text_column(cell, columns) for cell in rows[0]):
             # A name that the user gives is written as in the file.
             names = [_header_name(cell, columns) for cell in rows[0]]
-            header, guessed = True, False
+            header, is_guess = True, False
             _refuse_repeated_names(path, names, columns)
         else:
             _refuse_unknown_header(path, rows, columns)
-            guessed = len(order) != len(rows[0])
-            names = _guess_names(rows) if guessed else list(order)
+            is_guess = len(order) != len(rows[0])
+            names = _guess_names(rows) if is_guess else list(order)
             header = False
-        if missing := [name for name in columns.given if name not in names]:
+        if missing := [name for name in columns.names if name not in names]:
             raise DataError(
                 f"{path}: there is no column '{missing[0]}': expected one of those in its first row, which "
                 f"is {_quoted_cells(rows[0])}."
             )
-        return cls(dialect, tuple(names), header, guessed, "; ".join(guesses), comments)
+        return cls(dialect, tuple(names), header, is_guess, "; ".join(guesses), comments)
 
     @classmethod
     def of_any_columns(cls, lines: Sequence[str], *, tab_first: bool) -> Layout:
@@ -87,8 +87,8 @@ class Layout:
 
         ``tab_first``: of two ways to cut it equally well, take tabs.
         """
-        sample, filled = lines[:SAMPLE], any(map(str.strip, lines[:SAMPLE]))
-        delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if filled else ","
+        sample, has_text = lines[:SAMPLE], any(map(str.strip, lines[:SAMPLE]))
+        delimiter = _find_delimiter(sample, NO_COLUMNS, (), tab_first=tab_first) if has_text else ","
         return cls(find_dialect(sample, delimiter), (), header=False)
 
     @property
@@ -151,14 +151,14 @@ def split_rows(
             row = []
         if row is None and not waiting:
             return
-        taken, waiting[:] = waiting[:], []
-        if layout.dialect.quoted and _swallows(taken, layout) and not is_whole():
-            again.extendleft(reversed(taken[1:]))
-            taken = taken[:1]
-            row = next(Dialect(layout.dialect.delimiter, quoted=False).split(taken))
+        row_lines, waiting[:] = waiting[:], []
+        if layout.dialect.quoted and _swallows(row_lines, layout) and not is_whole():
+            again.extendleft(reversed(row_lines[1:]))
+            row_lines = row_lines[:1]
+            row = next(Dialect(layout.dialect.delimiter, quoted=False).split(row_lines))
             reader = layout.dialect.split(feed())
             layout.unquoted_rows += 1
-        number += len(taken)
+        number += len(row_lines)
         yield number, row or []
 
 
@@ -176,7 +176,7 @@ def _swallows(lines: Sequence[str], layout: Layout) -> bool:
 def _count_comments(lines: Sequence[str], columns: Columns) -> int:
     """Return how many lines of "#" stand above a header with a column of text."""
     count = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), 0)
-    names = columns.given or TEXT_FIELDS
+    names = columns.names or TEXT_FIELDS
 
     def is_header(line: str) -> bool:
         return any(
@@ -191,7 +191,7 @@ def _count_comments(lines: Sequence[str], columns: Columns) -> int:
 
 def _refuse_repeated_names(path: Path, names: Sequence[str], columns: Columns) -> None:
     for name, count in Counter(names).items():
-        if count > 1 and name in (columns.given or {*KNOWN_FIELDS, *TEXT_FIELDS}):
+        if count > 1 and name in (columns.names or {*KNOWN_FIELDS, *TEXT_FIELDS}):
             raise DataError(
                 f"{path}: {count} columns are named '{name}': expected one. Rename or remove the others."
             )
@@ -199,11 +199,11 @@ def _refuse_repeated_names(path: Path, names: Sequence[str], columns: Columns) -
 
 def _is_text_column(cell: str, columns: Columns) -> bool:
     """Whether a cell of the first row is the name of the column that has the text, or one that is given."""
-    return _header_name(cell, columns) in (columns.given or TEXT_FIELDS)
+    return _header_name(cell, columns) in (columns.names or TEXT_FIELDS)
 
 
 def _header_name(cell: str, columns: Columns) -> str:
-    return cell.strip() if cell.strip() in columns.given else _column_name(cell)
+    return cell.strip() if cell.strip() in columns.names else _column_name(cell)
 
 
 def _refuse_unknown_header(path: Path, rows: Sequence[Sequence[str]], columns: Columns) -> None:
@@ -212,21 +212,21 @@ def _refuse_unknown_header(path: Path, rows: Sequence[Sequence[str]], columns: C
     It has if one is known for something else; or if they are single words, and the texts below are not.
     """
     first, *others = rows
-    known = any(_column_name(cell) in KNOWN_FIELDS for cell in first)
-    known = known and not any(cell.strip().isdecimal() for cell in first)
+    has_known_name = any(_column_name(cell) in KNOWN_FIELDS for cell in first)
+    has_known_name = has_known_name and not any(cell.strip().isdecimal() for cell in first)
     words = all(re.fullmatch(r"[^\W\d][\w .-]{0,40}", cell.strip()) for cell in first)
     below = [" " in max(row, key=len).strip() for row in others if row]
     if (
-        columns.given
-        or known
+        columns.names
+        or has_known_name
         or (words and len(set(first)) == len(first) and 2 * sum(below) > len(below) > 0)
     ):
-        expected = f"'{columns.text}'" if columns.text else "a column of text among them"
+        expectation = f"'{columns.text}'" if columns.text else "a column of text among them"
         raise DataError(
             f"{path}: the first row, {_quoted_cells(first)}, seems to have the names of the columns: "
-            f"expected {expected}. Name it, such as columns text={first[-1].strip()},id={first[0].strip()}, "
-            "or by numbers (columns id=1,text=2) if the first row is a passage"
-            f"{'' if columns.given else '; with --format documents each row is one that names its columns'}."
+            f"expected {expectation}. Name it, such as columns text={first[-1].strip()},id={first[0].strip()}"
+            ", or by numbers (columns id=1,text=2) if the first row is a passage"
+            f"{'' if columns.names else '; with --format documents each row is one that names its columns'}."
         )
 
 
@@ -242,7 +242,7 @@ def _column_name(cell: str) -> str:
 def _find_delimiter(lines: Sequence[str], columns: Columns, order: Sequence[str], *, tab_first: bool) -> str:
     """Return what separates cells: by the header if it has a known name, else what cuts most rows alike."""
     candidates = ["\t", ",", ";", "|"] if tab_first or order else [",", ";", "\t", "|"]
-    names = {*TEXT_FIELDS, *columns.given}
+    names = {*TEXT_FIELDS, *columns.names}
     header = next(line for line in lines if line.strip())
     for delimiter in candidates:
         cells = next(csv.reader([header], delimiter=delimiter))

@@ -134,9 +134,12 @@ class TitleTable:
             lengths.append(np.full(len(spans[-1]), length))
         keys = np.concatenate(spans)
         places = np.searchsorted(self._hashes, keys)
-        known = self._hashes[np.minimum(places, len(self._hashes) - 1)] == keys
-        sized = zip(np.concatenate(lengths)[known].tolist(), places[known].tolist(), strict=True)
-        return dict(zip(np.concatenate(firsts)[known].tolist(), sized, strict=True))  # longer ones come last
+        is_title = self._hashes[np.minimum(places, len(self._hashes) - 1)] == keys
+        lengths_and_places = zip(
+            np.concatenate(lengths)[is_title].tolist(), places[is_title].tolist(), strict=True
+        )
+        # Of the titles that begin at one word, longer ones come last.
+        return dict(zip(np.concatenate(firsts)[is_title].tolist(), lengths_and_places, strict=True))
 
     def _rows_of(self, place: int) -> tuple[int, ...]:
         """Return the rows of the title at a place of the table; none if it stands all over the index."""
@@ -229,8 +232,8 @@ def _keys(passage: Passage, *, opens_document: bool) -> set[int]:
     return keys - {0}
 
 
-def _sort(named: Iterator[tuple[int, int]]) -> Numbers:
-    table = np.fromiter(named, np.dtype((np.uint64, 2))).T
+def _sort(hashes_and_rows: Iterator[tuple[int, int]]) -> Numbers:
+    table = np.fromiter(hashes_and_rows, np.dtype((np.uint64, 2))).T
     return np.ascontiguousarray(table[:, np.argsort(table[0], kind="stable")])
 
 

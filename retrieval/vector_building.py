@@ -55,7 +55,7 @@ def build_vectors(
     if isinstance(encoder, LateEncoder):
         (folder / SHARDS).mkdir(exist_ok=True)  # says that vectors are worth keeping
         encode_tokens(store, encoder, folder, config.passage_prefix, report)
-        return _finished(store, folder, cut_note, "")
+        return _finish(store, folder, cut_note, "")
     earlier_vectors = None
     if earlier and EarlierVectors.are_in(place.folder, config):
         earlier_vectors = EarlierVectors(place.folder, earlier.store)
@@ -80,10 +80,10 @@ def build_vectors(
     else:
         recall_note = ""
         build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
-    return _finished(store, folder, cut_note, recall_note)
+    return _finish(store, folder, cut_note, recall_note)
 
 
-def _finished(store: PassageStore, folder: Path, cut_note: str, recall_note: str) -> tuple[str, str]:
+def _finish(store: PassageStore, folder: Path, cut_note: str, recall_note: str) -> tuple[str, str]:
     store.close()
     shutil.rmtree(folder / SHARDS)
     return cut_note, recall_note
@@ -91,13 +91,13 @@ def _finished(store: PassageStore, folder: Path, cut_note: str, recall_note: str
 
 def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
     """Read passages that are being stored to their end, list their ids, open the store."""
-    began = reported = time.monotonic()
+    start = last_report = time.monotonic()
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         for rows, passage in enumerate(passages, 1):
             ids.write(f"{passage.id}\n")
-            if time.monotonic() - reported >= _REPORT_EVERY_S:
-                reported = time.monotonic()
-                report(f"{rows:,} passages read, {pace(rows, reported - began)}")
+            if time.monotonic() - last_report >= _REPORT_EVERY_S:
+                last_report = time.monotonic()
+                report(f"{rows:,} passages read, {pace(rows, last_report - start)}")
     return PassageStore(folder)
 
 

@@ -32,7 +32,7 @@ from retrieval.title_links import StoredTitles
 HitsOrError = Sequence[Hit] | SearchFailedError
 
 
-def noted(hits: Sequence[Hit], note: str) -> Sequence[Hit]:
+def with_note(hits: Sequence[Hit], note: str) -> Sequence[Hit]:
     """Return hits with a note to them, "" for none."""
     return NotedHits(hits, note) if note else hits
 
@@ -149,7 +149,7 @@ class FusedRetriever:
         """Return up to k hits, best first; scores are sums of reciprocal ranks."""
         depth = max(k, self._depth)
         rankings = await asyncio.gather(*(each.search(query, depth) for each in self._retrievers))
-        return noted(fuse(rankings, self._rrf_k)[:k], search_note(*rankings))
+        return with_note(fuse(rankings, self._rrf_k)[:k], search_note(*rankings))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, each from the first index that has it, without unknown ones."""
@@ -184,8 +184,8 @@ class PartsRetriever:
         """Return up to k hits, best first."""
         hits_by_part = await gather(_hits(each, query, k) for each in self._parts)
         # Sorting keeps the order of what is equal: part by part, each in its own order.
-        ranked = sorted((hit for hits in hits_by_part for hit in hits), key=lambda hit: -hit.score)
-        return noted(ranked[:k], search_note(*hits_by_part))
+        sorted_hits = sorted((hit for hits in hits_by_part for hit in hits), key=lambda hit: -hit.score)
+        return with_note(sorted_hits[:k], search_note(*hits_by_part))
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -242,10 +242,12 @@ class RerankedRetriever:
         scores = await self._batcher.submit((query, hits))
         if isinstance(scores, SearchFailedError):
             raise scores
-        ranked = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
+        scored_hits = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
         # What the cross-encoder has no number for comes last.
-        ordered = sorted(ranked, key=lambda hit: (math.isnan(hit.score), -hit.score))
-        return noted(ordered[:k], "; ".join(filter(None, (search_note(hits), self._reranker.note(query)))))
+        sorted_hits = sorted(scored_hits, key=lambda hit: (math.isnan(hit.score), -hit.score))
+        return with_note(
+            sorted_hits[:k], "; ".join(filter(None, (search_note(hits), self._reranker.note(query))))
+        )
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
@@ -299,8 +301,8 @@ class CachedRetriever:
             raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
         if not query.strip():
             return ()
-        hits, remembered = await self._searches.fetch((query, k), lambda: self._inner.search(query, k))
-        return CachedHits(hits, search_note(hits)) if remembered else hits
+        hits, from_cache = await self._searches.fetch((query, k), lambda: self._inner.search(query, k))
+        return CachedHits(hits, search_note(hits)) if from_cache else hits
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""

@@ -130,30 +130,32 @@ class Progress:
 
     total: int
     report: Callable[[str], None]
-    finished: int = 0
-    encoded: int = 0
-    _told: int = 0
-    _started: float = field(default_factory=time.monotonic)
-    _reported: float = field(default_factory=time.monotonic)
+    done_rows: int = 0
+    encoded_rows: int = 0
+    _last_encoded: int = 0
+    _start: float = field(default_factory=time.monotonic)
+    _last_report: float = field(default_factory=time.monotonic)
 
-    def add(self, finished: int, encoded: int = 0) -> None:
+    def add(self, done_rows: int, encoded_rows: int = 0) -> None:
         """Count passages that have their vectors now, and those of them that were encoded for it."""
-        self.finished += finished
-        self.encoded += encoded
-        if encoded and time.monotonic() - self._reported >= _REPORT_EVERY_S:
-            self.tell()
+        self.done_rows += done_rows
+        self.encoded_rows += encoded_rows
+        if encoded_rows and time.monotonic() - self._last_report >= _REPORT_EVERY_S:
+            self.report_progress()
 
-    def tell(self) -> None:
+    def report_progress(self) -> None:
         """Report, unless nothing was encoded since the last time."""
-        if self.encoded == self._told:
+        if self.encoded_rows == self._last_encoded:
             return
-        self._told = self.encoded
-        self._reported = time.monotonic()
-        speed = self.encoded / max(1e-6, self._reported - self._started)
-        seconds = (self.total - self.finished) / speed
-        left = f"{seconds / 60:,.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        self._last_encoded = self.encoded_rows
+        self._last_report = time.monotonic()
+        speed = self.encoded_rows / max(1e-6, self._last_report - self._start)
+        seconds = (self.total - self.done_rows) / speed
+        time_left = f"{seconds / 60:,.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
         speed_text = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
-        self.report(f"{self.finished:,} of {self.total:,} passages encoded, {speed_text}/s, {left} left")
+        self.report(
+            f"{self.done_rows:,} of {self.total:,} passages encoded, {speed_text}/s, {time_left} left"
+        )
 
 
 class VectorShard:
@@ -166,16 +168,16 @@ class VectorShard:
         self._file = file
         self._vectors = np.empty((size, dimension), np.float32)
         self._has = np.zeros(size, bool)
-        self._unsaved: list[int] = []
+        self._new_places: list[int] = []
         self._parts = 0
         for part in sorted(file.parent.glob(f"{file.stem}.part*.npz")):
             self._parts = int(part.stem.rpartition(".part")[2]) + 1
             # What cannot be read, after a disk's failure, is encoded again.
             with (
                 suppress(OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile),
-                np.load(part) as saved,
+                np.load(part) as arrays,
             ):
-                self._put(saved["places"], saved["vectors"])
+                self._put(arrays["places"], arrays["vectors"])
 
     @property
     def missing(self) -> list[int]:
@@ -185,7 +187,7 @@ class VectorShard:
     def put(self, places: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Set vectors."""
         self._put(places, vectors)
-        self._unsaved += places
+        self._new_places += places
 
     def _put(self, places: Sequence[int] | NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         self._vectors[places] = vectors
@@ -193,13 +195,13 @@ class VectorShard:
 
     def save(self) -> None:
         """Write what is new since the last call, so that no interruption loses it."""
-        if not self._unsaved:
+        if not self._new_places:
             return
         part = self._file.with_name(f"{self._file.stem}.part{self._parts:06d}.npz")
         with atomic_replace(part) as temporary, temporary.open("wb") as stream:
-            np.savez(stream, places=np.array(self._unsaved), vectors=self._vectors[self._unsaved])
+            np.savez(stream, places=np.array(self._new_places), vectors=self._vectors[self._new_places])
         self._parts += 1
-        self._unsaved = []
+        self._new_places = []
 
     def finish(self) -> None:
         """Write the whole shard in place of its parts."""
@@ -228,7 +230,7 @@ def encode_corpus(
     """
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
-    progress, resumed_rows, saved = Progress(len(store), report), 0, time.monotonic()
+    progress, resumed_rows, last_save = Progress(len(store), report), 0, time.monotonic()
     for start in range(0, len(store), shard_size):
         file = folder / f"{start:012d}.npy"  # by its first row, so that names sort as rows do
         files.append(file)
@@ -239,9 +241,9 @@ def encode_corpus(
             continue
         texts = [passage.contents for passage in store.rows(start, start + shard_size)]
         shard = VectorShard(file, size, encoder.dimension)
-        resumed = size - len(shard.missing)
-        resumed_rows += resumed
-        progress.add(resumed)
+        count_resumed = size - len(shard.missing)
+        resumed_rows += count_resumed
+        progress.add(count_resumed)
         if earlier_vectors:
             missing = shard.missing
             places, vectors = earlier_vectors.find([texts[place] for place in missing])
@@ -258,16 +260,16 @@ def encode_corpus(
                 )
                 shard.put(batch, vectors)
                 progress.add(len(batch), len(batch))
-                if time.monotonic() - saved >= _SAVE_EVERY_S:
+                if time.monotonic() - last_save >= _SAVE_EVERY_S:
                     shard.save()
-                    saved = time.monotonic()
+                    last_save = time.monotonic()
         except (KeyboardInterrupt, SystemExit):  # Ctrl-C and SIGTERM leave the time that kill -9 does not
             shard.save()
             raise
         shard.finish()
-        saved = time.monotonic()
+        last_save = time.monotonic()
         if order:
-            progress.tell()
+            progress.report_progress()
     return Shards(tuple(files), len(store), encoder.dimension, resumed_rows)
 
 

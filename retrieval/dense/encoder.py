@@ -45,8 +45,8 @@ def encoder_folder(name: str) -> Path | str:
     like a path and is no folder.
     """
     if name == "default":
-        if installed := DEFAULT_FILES.find_installed():
-            return installed[-1]
+        if folders := DEFAULT_FILES.find_installed():
+            return folders[-1]
         if default_encoder_folder().is_dir():
             return default_encoder_folder()
         raise ConfigError(
@@ -177,17 +177,17 @@ class Encoder(TextEncoder):
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         try:
             with reading_weights(f"the encoder '{name}'"):
-                placed = placement.load(
+                placed_model = placement.load(
                     lambda device: self._open_model(str(source), device), "the encoder's device"
                 )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
-        self._model: Any = placed.model
-        self._normalized = placed.is_float32
+        self._model: Any = placed_model.model
+        self._normalized = placed_model.is_float32
         self.batch_size, self.rounding, self.fingerprint = (
-            placed.batch_size,
-            placed.rounding,
-            placed.fingerprint,
+            placed_model.batch_size,
+            placed_model.rounding,
+            placed_model.fingerprint,
         )
         require_words(self._model.tokenizer, f"the encoder '{name}'")
         if max_tokens > (limit := self.max_tokens):
@@ -224,12 +224,12 @@ class Encoder(TextEncoder):
             return np.empty((0, self.dimension), np.float32)
         methods = {"query": self._model.encode_query, "document": self._model.encode_document}
         # Characters composed (NFC): a query spells as a passage does.
-        composed = [unicodedata.normalize("NFC", text) for text in texts]
+        nfc_texts = [unicodedata.normalize("NFC", text) for text in texts]
         # It sorts by length itself, so a batch is padded to little more than its texts. The prompt goes by
         # its own name: models that leave it out of the mean have to know how long it is.
         with self._lock:
             vectors = methods.get(kind or "", self._model.encode)(
-                composed,
+                nfc_texts,
                 prompt=prompt,
                 batch_size=batch_size or self.batch_size,
                 normalize_embeddings=self._normalized,
@@ -248,19 +248,19 @@ class Encoder(TextEncoder):
         if self.max_tokens == UNLIMITED:
             return counts
         tokenizer = self._model.tokenizer
-        encoded = tokenizer(
+        encoding = tokenizer(
             [prompt + text for text in texts],
             truncation=False,
             verbose=False,
             return_offsets_mapping=bool(tokenizer.is_fast),
         )
-        for place, ids in enumerate(encoded["input_ids"]):
+        for place, ids in enumerate(encoding["input_ids"]):
             if (over := len(ids) - self.max_tokens) <= 0:
                 continue
             counts.cut_texts += 1
             if tokenizer.is_fast:
                 # The special tokens at the end stay, so the text loses as many tokens as are too many.
-                ends = [end for start, end in encoded["offset_mapping"][place] if end > start]
+                ends = [end for start, end in encoding["offset_mapping"][place] if end > start]
                 behind = max(0, ends[-over - 1] - len(prompt)) if over < len(ends) else 0
                 counts.cut_words += count_words(texts[place][behind:])
             else:
@@ -273,8 +273,8 @@ class Encoder(TextEncoder):
         if self.max_tokens == UNLIMITED or not texts:
             return [0] * len(texts)
         with self._lock:
-            encoded = self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
-        return [len(ids) for ids in encoded]
+            ids_of_texts = self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        return [len(ids) for ids in ids_of_texts]
 
 
 def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str) -> None:

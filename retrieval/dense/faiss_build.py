@@ -30,12 +30,12 @@ def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
     """
     # Four times the square root is what FAISS's guidelines begin with.
     lists = config.ivf_lists or min(4 * math.isqrt(rows), rows // _VECTORS_PER_LIST)
-    needed = _VECTORS_PER_LIST * max(lists, 1 << _PQ_BITS)
-    if rows < needed:
+    least = _VECTORS_PER_LIST * max(lists, 1 << _PQ_BITS)
+    if rows < least:
         most = rows // _VECTORS_PER_LIST
         advice = f"set ivf_lists to {most:,} at most" if most >= 1 << _PQ_BITS else "use flat or hnsw"
         raise ConfigError(
-            f"faiss: ivfpq with {lists:,} lists would need {needed:,} passages to train on, but there are "
+            f"faiss: ivfpq with {lists:,} lists would need {least:,} passages to train on, but there are "
             f"{rows:,}: {advice}."
         )
     if dimension % config.pq_bytes:
@@ -74,12 +74,12 @@ def _build_in_memory(
     shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> None:
     index = _hnsw(shards, config) if config.faiss in GRAPHS else _trained_ivfpq(shards, config)
-    began = reported = time.monotonic()
+    start = last_report = time.monotonic()
     for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
-        if time.monotonic() - reported >= _REPORT_EVERY_S:
-            reported = time.monotonic()
-            speed = pace(index.ntotal, reported - began, shards.rows)
+        if time.monotonic() - last_report >= _REPORT_EVERY_S:
+            last_report = time.monotonic()
+            speed = pace(index.ntotal, last_report - start, shards.rows)
             report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index, {speed}")
     write_index(index, folder)
 

@@ -32,6 +32,9 @@ def is_late_interaction(folder: Path) -> bool:
             return record if isinstance(record, dict) else {"modules": record}
         return {}
 
-    saved = read("config_sentence_transformers.json").get("model_type") in ("MultiVectorEncoder", "ColBERT")
+    is_saved_late = read("config_sentence_transformers.json").get("model_type") in (
+        "MultiVectorEncoder",
+        "ColBERT",
+    )
     stanford = "HF_ColBERT" in (read("config.json").get("architectures") or ())
-    return saved or stanford or "pylate." in json.dumps(read("modules.json"))
+    return is_saved_late or stanford or "pylate." in json.dumps(read("modules.json"))

@@ -28,7 +28,7 @@ def fitting_words(encoder: TextEncoder, prompt: str) -> int:
     return max(1, min(Cutting.words, int(_WORDS_PER_TOKEN * room)))
 
 
-def fitted(items: Iterable[CorpusItem], encoder: TextEncoder, prompt: str) -> Iterator[CorpusItem]:
+def split_to_fit(items: Iterable[CorpusItem], encoder: TextEncoder, prompt: str) -> Iterator[CorpusItem]:
     """Yield what is in a file, passages that are longer than the encoder reads in several parts."""
     stream = iter(items)
     while some := list(islice(stream, _AT_ONCE)):

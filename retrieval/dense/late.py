@@ -23,7 +23,7 @@ from retrieval.dense.build import Progress
 from retrieval.dense.encoder import UNLIMITED, Encoder, Kind
 from retrieval.dense.placement import Placement
 from retrieval.store import PassageStore
-from retrieval.wrappers import HitsOrError, noted
+from retrieval.wrappers import HitsOrError, with_note
 
 TOKENS, LENGTHS = "tokens.f16", "tokens.lengths"  # float16 [tokens, dimension]; int32, one per passage
 _BLOCK = 1 << 24  # products of tokens that are in memory at once: 64 MB
@@ -79,10 +79,10 @@ class LateEncoder(Encoder):
         Arguments as of :meth:`encode`. Raises :class:`DataError` if one is not finite.
         """
         encode = self._model.encode_query if kind == "query" else self._model.encode_document
-        composed = [unicodedata.normalize("NFC", text) for text in texts]
+        nfc_texts = [unicodedata.normalize("NFC", text) for text in texts]
         with self._lock:
             matrices = encode(
-                composed,
+                nfc_texts,
                 prompt=prompt,
                 batch_size=batch_size or self.batch_size,
                 normalize_embeddings=True,
@@ -107,11 +107,11 @@ def encode_tokens(
 
     What an interruption left of the same corpus, encoder and prompt is kept: all but the last passages.
     """
-    done = _mend(folder, encoder.dimension)
+    done_rows = _mend(folder, encoder.dimension)
     progress, size = Progress(len(store), report), encoder.batch_size * _SORTED
-    progress.add(done)
+    progress.add(done_rows)
     with (folder / TOKENS).open("ab") as tokens, (folder / LENGTHS).open("ab") as lengths:
-        for start in range(done, len(store), size):
+        for start in range(done_rows, len(store), size):
             texts = [passage.contents for passage in store.rows(start, start + size)]
             matrices = encoder.encode_tokens(texts, prompt=prompt, kind="document")
             tokens.write(np.concatenate(matrices).tobytes())
@@ -119,7 +119,7 @@ def encode_tokens(
             lengths.write(np.array([len(matrix) for matrix in matrices], np.int32).tobytes())
             lengths.flush()
             progress.add(len(texts), len(texts))
-    progress.tell()
+    progress.report_progress()
 
 
 def _mend(folder: Path, dimension: int) -> int:
@@ -173,11 +173,11 @@ class TokenVectors:
     def _rough(self, queries: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
         """Return the MaxSim of each query with each passage, [queries, passages]."""
         starts = np.concatenate([[0], np.cumsum([len(query) for query in queries])])
-        stacked = np.concatenate(queries)
+        query_tokens = np.concatenate(queries)
         scores = np.empty((len(queries), len(self._ends) - 1), np.float32)
-        for first, last in self._blocks(max(1, _BLOCK // len(stacked))):
+        for first, last in self._blocks(max(1, _BLOCK // len(query_tokens))):
             begin, end = int(self._ends[first]), int(self._ends[last])
-            products = stacked @ self._tokens[begin:end].astype(np.float32).T
+            products = query_tokens @ self._tokens[begin:end].astype(np.float32).T
             highest = np.maximum.reduceat(products, self._ends[first:last] - begin, axis=1)
             scores[:, first:last] = np.add.reduceat(highest, starts[:-1], axis=0)
         return scores
@@ -200,8 +200,8 @@ def _candidates(scores: NDArray[np.float32], k: int, off: float) -> NDArray[np.i
     """
     last = -np.partition(-scores, k - 1)[k - 1]
     sure = np.flatnonzero(scores > last + off)
-    undecided = np.flatnonzero((scores >= last - off) & (scores <= last + off))
-    return np.concatenate([sure, undecided[: max(k, _UNDECIDED)]])
+    close_calls = np.flatnonzero((scores >= last - off) & (scores <= last + off))
+    return np.concatenate([sure, close_calls[: max(k, _UNDECIDED)]])
 
 
 class LateSearcher:
@@ -221,7 +221,7 @@ class LateSearcher:
             tokens = self._encoder.encode_tokens(some, prompt=self._query_prefix, kind="query")
             for query, matches in zip(some, self._vectors.nearest(tokens, k), strict=True):
                 hits = [Hit(self._texts.row(row), score) for row, score in matches]
-                outcomes.append(noted(hits, self._note(query)))
+                outcomes.append(with_note(hits, self._note(query)))
         return outcomes
 
     def _note(self, query: str) -> str:

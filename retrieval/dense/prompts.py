@@ -58,17 +58,19 @@ class Prompts:
     document: str = ""
 
 
-def own_prompts(prompts: Mapping[str, str], default_name: str | None, stated: Sequence[str]) -> Prompts:
+def own_prompts(
+    prompts: Mapping[str, str], default_name: str | None, names_in_file: Sequence[str]
+) -> Prompts:
     """Return what a model's own prompts are for searching.
 
     Args:
         prompts: the model's, by name.
         default_name: the one that the model has for any text; None for none.
-        stated: the names that stand in the model's file. Sentence-transformers adds empty ones by itself,
+        names_in_file: those that stand in the model's file. Sentence-transformers adds empty ones by itself,
             and "document" would hide a model's "passage".
     """
     by_name = {_plain(name): text for name, text in reversed(list(prompts.items()))}
-    names = {_plain(name) for name in stated}
+    names = {_plain(name) for name in names_in_file}
     default = prompts.get(default_name, "") if default_name else ""
     # A default for queries is none for documents, and the other way round.
     kind = _plain(default_name or "")
@@ -82,12 +84,14 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _first(candidates: Sequence[str], prompts: Mapping[str, str], stated: set[str], default: str) -> str:
+def _first(
+    candidates: Sequence[str], prompts: Mapping[str, str], names_in_file: set[str], default: str
+) -> str:
     """Return the first prompt that says something; "" if the file states one that is empty."""
     texts = [prompts[name] for name in candidates if prompts.get(name)]
     if texts:
         return texts[0]
-    return "" if any(name in stated for name in candidates) else default
+    return "" if any(name in names_in_file for name in candidates) else default
 
 
 def stated_names(folder: Path) -> list[str]:

@@ -47,7 +47,7 @@ class ReadyVectors:
     start: int
     stop: int
     block: int
-    kept: Any = None
+    faiss_index: Any = None
 
     @property
     def rows(self) -> int:
@@ -126,12 +126,12 @@ def open_vectors(files: Sequence[Path], dimension: int, encoder: str) -> ReadyVe
         IndexMismatchError: for vectors of another dimension, or a FAISS index beside other files that it
             cannot be joined with.
     """
-    parts, kept = [], None
+    parts, faiss_index = [], None
     for file in files:
         part, index = _OPEN.get(file.suffix, _open_faiss)(file, dimension)
         parts.append(part)
-        kept = index or kept
-    if kept is not None and len(parts) > 1:
+        faiss_index = index or faiss_index
+    if faiss_index is not None and len(parts) > 1:
         raise IndexMismatchError(
             "of several files of vectors each has to be an array or a flat FAISS index, since a compressed "
             "one or a graph is taken over as it is: name that one alone."
@@ -142,7 +142,7 @@ def open_vectors(files: Sequence[Path], dimension: int, encoder: str) -> ReadyVe
                 f"the vectors of '{part.file}' have {part.dimension} dimensions, but the encoder '{encoder}' "
                 f"makes vectors of {dimension}: name by --encoder the one that made them."
             )
-    return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts), _BLOCK, kept)
+    return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts), _BLOCK, faiss_index)
 
 
 def _open_numpy(file: Path, _: int) -> tuple[VectorFile, None]:
@@ -170,13 +170,13 @@ def _open_torch(file: Path, _: int) -> tuple[VectorFile, None]:
     import torch
 
     try:
-        loaded = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+        content = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except (RuntimeError, OSError, ValueError, EOFError, pickle.UnpicklingError) as error:
         raise DataError(
             f"'{file}' cannot be read as a tensor through a memory map: {reason(error)}. Load it in Python "
             "and save the tensor alone with torch.save, or as .npy."
         ) from None
-    tensors = list(loaded.values()) if isinstance(loaded, dict) else [loaded]
+    tensors = list(content.values()) if isinstance(content, dict) else [content]
     tensors = [each for each in tensors if isinstance(each, torch.Tensor) and each.ndim == 2]
     if len(tensors) != 1:
         raise DataError(
@@ -192,16 +192,16 @@ def _open_safetensors(file: Path, _: int) -> tuple[VectorFile, None]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        opened: Any = safe_open(file, framework="pt")
+        tensors: Any = safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
         raise DataError(f"'{file}' cannot be read as safetensors: {reason(error)}") from None
-    names = list(opened.keys())
+    names = list(tensors.keys())
     if len(names) != 1:
         raise DataError(
             f"'{file}' holds {len(names)} tensors ({', '.join(names[:3])}), and one was expected, [passages, "
             "dimension]: save the vectors alone."
         )
-    matrix = opened.get_slice(names[0])
+    matrix = tensors.get_slice(names[0])
     kind = matrix.get_dtype()
     _require_matrix(file, tuple(matrix.get_shape()), kind[:1] in ("F", "B") and kind != "BOOL", kind)
     return _part(file, matrix.get_shape(), lambda start, stop: matrix[start:stop].float().numpy()), None

@@ -30,7 +30,7 @@ from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
 from retrieval.dense.vector_check import check_compressed, check_vectors
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
-from retrieval.wrappers import HitsOrError, noted
+from retrieval.wrappers import HitsOrError, with_note
 
 Matches = list[list[tuple[str, float]]]
 
@@ -119,7 +119,9 @@ class DenseSearcher:
         )
         try:
             return [
-                noted(tuple(Hit(passages[name], score) for name, score in query_matches), self._note(query))
+                with_note(
+                    tuple(Hit(passages[name], score) for name, score in query_matches), self._note(query)
+                )
                 for query, query_matches in zip(queries, matches, strict=True)
             ]
         except KeyError as missing:
@@ -233,9 +235,9 @@ class FaissIndex:
         if isinstance(self._index, faiss.IndexFlat):
             scores, rows = self._exact(vectors, min(k, self.rows))
         elif self._refine is not None:
-            scores, rows = self._refined(vectors, min(k, self.rows))
+            scores, rows = self._search_and_refine(vectors, min(k, self.rows))
         else:
-            scores, rows = _ordered(*self._nearest(vectors, min(k, self.rows)))
+            scores, rows = _sort_by_score(*self._nearest(vectors, min(k, self.rows)))
         query_rows = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
         return [[(self._read_id(row), score) for row, score in pairs if row >= 0] for pairs in query_rows]
@@ -249,11 +251,11 @@ class FaissIndex:
             scores = 1 - scores / 2  # the cosine of vectors of length 1, of their squared distance
         return scores, rows
 
-    def _refined(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _search_and_refine(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (scores, rows), [queries, k], of the best candidates, scored by the vectors themselves."""
         _, rows = self._index.search(vectors, min(_CANDIDATES * k, self.rows))
         scores = np.where(rows >= 0, self._scores(vectors, np.maximum(rows, 0)), -np.inf)
-        scores, rows = _ordered(scores, rows)
+        scores, rows = _sort_by_score(scores, rows)
         return scores[:, :k], rows[:, :k]
 
     def _exact(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -265,19 +267,19 @@ class FaissIndex:
         scores = np.empty((len(vectors), k), np.float32)
         rows = np.empty((len(vectors), k), np.int64)
         # bfloat16 is less sure of an order than float32: the first look is twice as deep.
-        undecided, depth = np.arange(len(vectors)), k if self._torch is None else 2 * k
-        while len(undecided):
+        open_queries, depth = np.arange(len(vectors)), k if self._torch is None else 2 * k
+        while len(open_queries):
             depth = min(2 * depth + _SPARE, self.rows)
             still_open = []
-            for some in _blocks(undecided, 12 * depth):  # bytes of a row's number and its score
+            for some in _blocks(open_queries, 12 * depth):  # bytes of a row's number and its score
                 rough, near, off = self._rough(vectors[some], depth)
                 # Whoever may belong among the first k has to be there.
-                decided = (rough[:, k - 1] - rough[:, -1] > off) | (depth == self.rows)
-                settled, near = some[decided], near[decided]
-                best, places = _ordered(self._scores(vectors[settled], near), near)
-                scores[settled], rows[settled] = best[:, :k], places[:, :k]
-                still_open.append(some[~decided])
-            undecided = np.concatenate(still_open)
+                is_decided = (rough[:, k - 1] - rough[:, -1] > off) | (depth == self.rows)
+                decided_queries, near = some[is_decided], near[is_decided]
+                best, places = _sort_by_score(self._scores(vectors[decided_queries], near), near)
+                scores[decided_queries], rows[decided_queries] = best[:, :k], places[:, :k]
+                still_open.append(some[~is_decided])
+            open_queries = np.concatenate(still_open)
         return scores, rows
 
     def _rough(self, vectors: NDArray[np.float32], depth: int) -> tuple[NDArray[Any], NDArray[Any], Any]:
@@ -328,7 +330,7 @@ def _blocks(numbers: NDArray[Any], bytes_each: int) -> Iterator[NDArray[Any]]:
         yield numbers[start : start + size]
 
 
-def _ordered(scores: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _sort_by_score(scores: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Sort by score; of equal ones the earlier passage comes first, as among parts: FAISS has no order."""
     order = np.lexsort((rows, -scores), axis=-1)
     return np.take_along_axis(scores, order, -1), np.take_along_axis(rows, order, -1)
@@ -356,8 +358,8 @@ class LuceneVectorIndex:
             raise BackendError(
                 f"the Lucene index '{self._folder}' can no longer be searched: {error}"
             ) from None
-        ordered = (by_number[str(number)] for number in range(len(vectors)))
-        return [[(hit["docid"], hit["score"]) for hit in hits] for hits in ordered]
+        hits_by_query = (by_number[str(number)] for number in range(len(vectors)))
+        return [[(hit["docid"], hit["score"]) for hit in hits] for hits in hits_by_query]
 
     def close(self) -> None:
         """Free the index."""

@@ -98,9 +98,9 @@ class TorchVectors:
         full = self._torch.from_numpy(np.array(self._vectors[start:stop])).to(device)
         block = full.bfloat16()
         if measure:
-            rounded = block.float()
-            self._longest = max(self._longest, float(rounded.norm(dim=1).max()))
-            self._rounding = max(self._rounding, float((full - rounded).norm(dim=1).max()))
+            values = block.float()
+            self._longest = max(self._longest, float(values.norm(dim=1).max()))
+            self._rounding = max(self._rounding, float((full - values).norm(dim=1).max()))
         return block
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[Any], NDArray[Any]]:

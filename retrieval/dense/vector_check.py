@@ -79,29 +79,31 @@ def check_vectors(
         advice: a further sentence on what may be wrong.
     """
     places = sample_rows(rows)
-    stored = np.stack([read(row) for row in places])
-    tried = [prefix] if prefix is not None else _known_prefixes(encoder)
-    given = max((_compare(passages, stored, encoder, each) for each in tried), key=lambda each: each.median)
-    if given.holds and (prefix is None or given.median >= _SURE):
+    vectors = np.stack([read(row) for row in places])
+    prefixes = [prefix] if prefix is not None else _known_prefixes(encoder)
+    agreement = max(
+        (_compare(passages, vectors, encoder, each) for each in prefixes), key=lambda each: each.median
+    )
+    if agreement.holds and (prefix is None or agreement.median >= _SURE):
         return
     if prefix is not None:
         others = [each for each in _known_prefixes(encoder) if each != prefix]
         best = max(
-            (_compare(passages, stored, encoder, each) for each in others), key=lambda each: each.median
+            (_compare(passages, vectors, encoder, each) for each in others), key=lambda each: each.median
         )
-        if best.holds and best.median - given.median > 1 - _SURE:
+        if best.holds and best.median - agreement.median > 1 - _SURE:
             raise IndexMismatchError(
                 f"{what} were made with {best.prefix!r} before every passage, and passage_prefix is "
                 f"{prefix!r}: encoded again with the first, {len(places)} passages have a median cosine of "
-                f"{best.median:.4f} with their vectors, with the second {given.median:.4f}. Give "
+                f"{best.median:.4f} with their vectors, with the second {agreement.median:.4f}. Give "
                 f"--passage_prefix {best.prefix!r}."
             )
-        if given.holds:
+        if agreement.holds:
             return
     raise IndexMismatchError(
         f"{what} are not those that the encoder '{encoder.name}' makes of the passages: of {len(places)} "
-        f"that were encoded again {given.same} have a cosine of {_SAME} or more with the vector of their row "
-        f"(median {given.median:.3f}). {_advice(given, passages, read, rows, encoder)}"
+        f"that were encoded again {agreement.same} have a cosine of {_SAME} or more with the vector of their "
+        f"row (median {agreement.median:.3f}). {_advice(agreement, passages, read, rows, encoder)}"
         + (advice and f" {advice}")
     )
 
@@ -113,22 +115,22 @@ def _known_prefixes(encoder: TextEncoder) -> list[str]:
 
 
 def _advice(
-    given: _Agreement,
+    agreement: _Agreement,
     passages: Sequence[Passage],
     read: Callable[[int], NDArray[np.float32]],
     rows: int,
     encoder: TextEncoder,
 ) -> str:
     """Say what may be wrong: above all, whether the vectors are in place but for a row or two."""
-    if given.same:
+    if agreement.same:
         return "Those that agree are in place: check the order of the files, and that the corpus is the same."
     places = sample_rows(rows)
     for offset in (-1, 1, -2, 2):
         inside = [place for place, row in enumerate(places) if 0 <= row + offset < rows]
         if not inside:
             continue
-        stored = np.stack([read(places[place] + offset) for place in inside])
-        if _compare([passages[place] for place in inside], stored, encoder, given.prefix).holds:
+        vectors = np.stack([read(places[place] + offset) for place in inside])
+        if _compare([passages[place] for place in inside], vectors, encoder, agreement.prefix).holds:
             where = "before" if offset < 0 else "behind"
             return (
                 f"They are those of the row {abs(offset)} {where} it: the corpus has a record more or less "
@@ -138,13 +140,13 @@ def _advice(
 
 
 def _compare(
-    passages: Sequence[Passage], stored: NDArray[np.float32], encoder: TextEncoder, prefix: str
+    passages: Sequence[Passage], vectors: NDArray[np.float32], encoder: TextEncoder, prefix: str
 ) -> _Agreement:
     """Return how the passages agree best, by whichever way of putting title and text together."""
     best = None
     for layout in _LAYOUTS:
-        encoded = encoder.encode([layout(each) for each in passages], prompt=prefix, kind="document")
-        cosines = np.array([_cosine(*pair) for pair in zip(encoded, stored, strict=True)], np.float32)
+        new_vectors = encoder.encode([layout(each) for each in passages], prompt=prefix, kind="document")
+        cosines = np.array([_cosine(*pair) for pair in zip(new_vectors, vectors, strict=True)], np.float32)
         this = _Agreement(prefix, cosines)
         if best is None or this.median > best.median:
             best = this
@@ -184,8 +186,8 @@ def check_compressed(
     for start in [prefix] if prefix is not None else _known_prefixes(encoder):
         for layout in _LAYOUTS:
             vectors = encoder.encode([layout(each) for each in passages], prompt=start, kind="document")
-            _, found = index.search(vectors, near)
-            hits = max(hits, sum(row in some for row, some in zip(rows, found.tolist(), strict=True)))
+            _, nearest = index.search(vectors, near)
+            hits = max(hits, sum(row in some for row, some in zip(rows, nearest.tolist(), strict=True)))
             if hits >= _SHARE * len(rows):
                 return
     before = f" with {prefix!r} before each" if prefix is not None else ""

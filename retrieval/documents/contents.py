@@ -89,31 +89,31 @@ def find_contents(
     for number, line in enumerate(lines):
         if len(line) > _LONGEST:
             continue
-        dotted = _LEADER.search(line) if any(dots in line for dots in _DOTS) else None
+        leader = _LEADER.search(line) if any(dots in line for dots in _DOTS) else None
         text, _, last = line.rpartition(" ")
-        page = dotted[1] if dotted else last if text and _PAGE_NUMBER.fullmatch(last) else ""
+        page = leader[1] if leader else last if text and _PAGE_NUMBER.fullmatch(last) else ""
         if page and (not known_labels or page.casefold() in known_labels):
-            entries[number] = bool(dotted) or _names_title(text, titles)
+            entries[number] = bool(leader) or _names_title(text, titles)
             pages[number] = _page_order(page)
-    found: set[int] = set()
+    contents: set[int] = set()
     for run in _runs(sorted(entries)):
-        run = _trimmed(run, entries, pages)
+        run = _trim(run, entries, pages)
         first, end = run[0], run[-1] + 1
         above = first
         while above and first - above < _FEWEST and not is_contents_heading(lines[above]):
             above -= 1
-        headed = is_contents_heading(lines[above])
+        has_heading = is_contents_heading(lines[above])
         sure_ones = sum(entries[number] for number in run)
-        fewest = _FEWEST if known_labels or headed else _FEWEST_UNCHECKED
+        fewest = _FEWEST if known_labels or has_heading else _FEWEST_UNCHECKED
         rising = sum(pages[one] <= pages[next_one] for one, next_one in pairwise(run))
         if (
             len(run) >= fewest
-            and (sure_ones >= max(fewest, len(run) / 2) or (headed and (known_labels or sure_ones)))
+            and (sure_ones >= max(fewest, len(run) / 2) or (has_heading and (known_labels or sure_ones)))
             and len(run) >= _ENTRIES * (end - first)
             and rising >= _RISING * (len(run) - 1)
         ):
-            found.update(range(above if headed else first, end))
-    return found
+            contents.update(range(above if has_heading else first, end))
+    return contents
 
 
 def find_repeated_contents(lines: Sequence[str]) -> set[int]:
@@ -122,25 +122,27 @@ def find_repeated_contents(lines: Sequence[str]) -> set[int]:
     Below a heading that says so stand lines that are met again further down, as headings.
     """
     starts = [number for number, line in enumerate(lines) if is_contents_heading(line)][:_MOST]
-    folded = [fold(line) for line in lines] if starts else []
-    found: set[int] = set()
+    folded_lines = [fold(line) for line in lines] if starts else []
+    contents: set[int] = set()
     for start in starts:
-        later = sorted(line for line in folded[start + 1 :] if line)
+        later = sorted(line for line in folded_lines[start + 1 :] if line)
         entries: list[int] = []
         for number in range(start + 1, len(lines)):
-            if not folded[number]:
+            if not folded_lines[number]:
                 continue
-            filled = sum(map(bool, folded[(entries or [start])[-1] + 1 : number]))
+            count_between = sum(map(bool, folded_lines[(entries or [start])[-1] + 1 : number]))
             # The text begins with the first section.
-            if filled > _BETWEEN or (entries and folded[number].startswith(folded[entries[0]])):
+            if count_between > _BETWEEN or (
+                entries and folded_lines[number].startswith(folded_lines[entries[0]])
+            ):
                 break
-            if _is_met_again(folded[number], later):
+            if _is_met_again(folded_lines[number], later):
                 entries.append(number)
             # From here on each line is looked for below itself.
-            del later[bisect_left(later, folded[number])]
+            del later[bisect_left(later, folded_lines[number])]
         if len(entries) >= _FEWEST:
-            found.update(range(start, entries[-1] + 1))
-    return found
+            contents.update(range(start, entries[-1] + 1))
+    return contents
 
 
 def _is_met_again(line: str, sorted_lines: Sequence[str]) -> bool:
@@ -157,18 +159,18 @@ def find_index(pages: Sequence[Sequence[str]], labels: Collection[str]) -> list[
     it as long as many of their lines end in numbers of pages that there are.
     """
     known_labels = {label.casefold() for label in labels}
-    found: list[tuple[int, int]] = []
+    index_starts: list[tuple[int, int]] = []
     for number in range(len(pages) // 2, len(pages)):
         page = pages[number]
         starts = [place for place, line in enumerate(page) if is_index_heading(line)]
-        goes_on = bool(found) and found[-1][0] == number - 1
+        goes_on = bool(index_starts) and index_starts[-1][0] == number - 1
         if goes_on or _count_entries(page, known_labels)[1] >= _DOTTED:
             starts.insert(0, 0)
         fewest = 1 if goes_on else _FEWEST
         start = next((place for place in starts if _is_index(page[place:], known_labels, fewest)), None)
         if start is not None:
-            found.append((number, start))
-    return found
+            index_starts.append((number, start))
+    return index_starts
 
 
 def _is_index(lines: Sequence[str], labels: Collection[str], fewest: int) -> bool:
@@ -180,17 +182,17 @@ def _is_index(lines: Sequence[str], labels: Collection[str], fewest: int) -> boo
 
 def _count_entries(lines: Sequence[str], labels: Collection[str]) -> tuple[int, int]:
     """Return how many lines end in pages that there are, and how many of them after a row of dots."""
-    entries = dotted = 0
+    entries = dotted_entries = 0
     for line in lines:
         if len(line) > _LONGEST:
             continue
         dots = _DOTTED_INDEX_ENTRY.search(line)
         if entry := dots or _INDEX_ENTRY.match(line):
             numbers = [re.match(_PAGE, page.strip()) for page in entry[1].split(",")]
-            known = all(page and page[0].casefold() in labels for page in numbers)
-            entries += known
-            dotted += bool(known and dots)
-    return entries, dotted
+            is_entry = all(page and page[0].casefold() in labels for page in numbers)
+            entries += is_entry
+            dotted_entries += bool(is_entry and dots)
+    return entries, dotted_entries
 
 
 def _names_title(text: str, titles: Collection[str]) -> bool:
@@ -208,7 +210,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-def _trimmed(run: list[int], entries: Mapping[int, bool], pages: Mapping[int, int]) -> list[int]:
+def _trim(run: list[int], entries: Mapping[int, bool], pages: Mapping[int, int]) -> list[int]:
     """Leave out lines of the text before and after, which end in a number by chance."""
     while len(run) > 1 and not entries[run[0]] and (pages[run[0]] > pages[run[1]] or run[1] > run[0] + 1):
         run = run[1:]

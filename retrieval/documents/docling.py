@@ -50,24 +50,24 @@ def read_export(data: bytes, title: str) -> Document:
 
 def _in_order(export: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the texts and tables of an export in reading order, each once; those of pictures as drawings."""
-    seen: set[str] = set()
+    names: set[str] = set()
 
-    def walk(references: Sequence[Mapping[str, str]], *, drawn: bool) -> Iterator[Mapping[str, Any]]:
+    def walk(references: Sequence[Mapping[str, str]], *, in_picture: bool) -> Iterator[Mapping[str, Any]]:
         for reference in references:
             name = reference["$ref"]
-            if name in seen:
+            if name in names:
                 continue
-            seen.add(name)
+            names.add(name)
             kind, number = name.removeprefix("#/").split("/")
             item = export[kind][int(number)]
             # A table or picture has its captions by name; some exports have them among its children, too.
-            yield from walk(item.get("captions", ()), drawn=False)
+            yield from walk(item.get("captions", ()), in_picture=False)
             if kind in ("texts", "tables"):
-                yield {**item, "label": "drawn"} if drawn else item
-            yield from walk(item.get("children", ()), drawn=drawn or kind == "pictures")
-            yield from walk(item.get("footnotes", ()), drawn=False)
+                yield {**item, "label": "drawn"} if in_picture else item
+            yield from walk(item.get("children", ()), in_picture=in_picture or kind == "pictures")
+            yield from walk(item.get("footnotes", ()), in_picture=False)
 
-    return walk(export["body"]["children"], drawn=False)
+    return walk(export["body"]["children"], in_picture=False)
 
 
 def _write(writer: Writer, item: Mapping[str, Any], page: int | str) -> None:

@@ -80,9 +80,9 @@ class Writer:
     its front matter or properties; then a heading that says something else stands below it.
     """
 
-    def __init__(self, title: str, *, stated: bool = False) -> None:
+    def __init__(self, title: str, *, is_title_stated: bool = False) -> None:
         self.title = title
-        self._stated = stated
+        self._is_title_stated = is_title_stated
         self.notes: list[str] = []
         self.left_out: Counter[str] = Counter()
         self._blocks: list[Block] = []
@@ -112,7 +112,9 @@ class Writer:
         text, count = _NO_WORD.subn(" ", clean(text))
         self._no_words += count
         if not whole:
-            text = "\n".join(squeezed for line in text.split("\n") if (squeezed := " ".join(line.split())))
+            text = "\n".join(
+                text_of_line for line in text.split("\n") if (text_of_line := " ".join(line.split()))
+            )
         text = text.rstrip().lstrip("\n")
         if any(map(str.isalnum, text)):
             self._bare = False
@@ -167,7 +169,7 @@ class Writer:
         tops = [name for level, name in self._levels if level == top]
         if top < 2 and len(tops) == 1 and self._levels[0][0] == top:
             (top_heading,) = tops
-            titles = [title, top_heading] if self._stated else [top_heading]
+            titles = [title, top_heading] if self._is_title_stated else [top_heading]
             # The longer of two that say the same, else both.
             if any(
                 _words(top_heading) in _words(other) or _words(other) in _words(top_heading)
@@ -207,8 +209,8 @@ def name_cells(names: Sequence[str], row: Sequence[str]) -> str:
     >>> name_cells(["Grade", "Days"], ["junior", "25"]), name_cells([], ["junior", "", "25"])
     ('Grade: junior | Days: 25', 'junior | 25')
     """
-    named = zip_longest(names, row, fillvalue="")
-    return " | ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+    pairs = zip_longest(names, row, fillvalue="")
+    return " | ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
 
 def _words(title: str) -> str:

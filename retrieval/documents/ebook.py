@@ -33,7 +33,7 @@ def read_ebook(data: bytes, title: str) -> Document:
     try:
         package = _find_package(archive)
         root = _parse(archive.read(package))
-        stated = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
+        own_title = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
         pages = list(_pages(root, posixpath.dirname(package)))
     except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError):
         raise DataError(_BROKEN) from None
@@ -42,7 +42,7 @@ def read_ebook(data: bytes, title: str) -> Document:
     for page in pages:
         try:
             if (content := archive.read(page)).strip():
-                chapters.append(_under_title(read_html(content, ""), stated or title))
+                chapters.append(_under_title(read_html(content, ""), own_title or title))
         except Exception as error:  # noqa: BLE001 - whatever a damaged page makes of the libraries
             unread[f"page {page}"] = reason(error)
     left_out: dict[str, int] = {}
@@ -50,7 +50,7 @@ def read_ebook(data: bytes, title: str) -> Document:
         left_out[what] = left_out.get(what, 0) + words
     notes = dict.fromkeys([*describe_unread(unread), *(note for each in chapters for note in each.notes)])
     blocks = tuple(block for chapter in chapters for block in chapter.blocks)
-    return Document(stated or title, blocks, tuple(notes), left_out)
+    return Document(own_title or title, blocks, tuple(notes), left_out)
 
 
 def _find_package(archive: ZipFile) -> str:
@@ -84,8 +84,8 @@ def _parse(xml: bytes) -> Any:
 def _refuse_protected(archive: ZipFile, pages: set[str]) -> None:
     """Raise :class:`DataError` if pages are encrypted; fonts often are, which does not matter."""
     if _ENCRYPTION in archive.namelist():
-        encrypted = _parse(archive.read(_ENCRYPTION)).iterfind(".//{*}CipherReference")
-        if pages & {unquote(reference.get("URI", "")) for reference in encrypted}:
+        references = _parse(archive.read(_ENCRYPTION)).iterfind(".//{*}CipherReference")
+        if pages & {unquote(reference.get("URI", "")) for reference in references}:
             raise DataError("it is protected against copying (DRM): get a copy without, or leave it out.")
 
 

@@ -32,19 +32,21 @@ def find_originals(files: Mapping[str, Path]) -> dict[str, str]:
         elif not is_json:
             by_name[PurePosixPath(name).name].append(name)
     unread: dict[str, str] = {}
-    for export, (filename, stated) in origins.items():
-        same = [name for name in by_name[filename] if stated is not None and _hash(files[name]) == stated]
+    for export, (filename, file_hash) in origins.items():
+        same = [
+            name for name in by_name[filename] if file_hash is not None and _hash(files[name]) == file_hash
+        ]
         folder = PurePosixPath(export).parent
         beside = [name for name in by_name[filename] if PurePosixPath(name).parent == folder]
         originals = same or beside
-        changed = bool(beside) and not same and stated is not None
-        if not originals or not (changed or not _has_text(files[export])):
+        has_changed = bool(beside) and not same and file_hash is not None
+        if not originals or not (has_changed or not _has_text(files[export])):
             unread |= dict.fromkeys(originals, export)
         elif any(_has_text(files[name]) for name in originals):
-            why = "the file has changed since its export" if changed else "its export gives no text"
+            why = "the file has changed since its export" if has_changed else "its export gives no text"
             unread[export] = f"{originals[0]} itself is read, since {why}: convert it again"
         else:
-            note = "; it has changed since then: convert it again" if changed else ""
+            note = "; it has changed since then: convert it again" if has_changed else ""
             unread |= dict.fromkeys(originals, f"{export}{note}")
     return unread
 

@@ -113,12 +113,18 @@ def find_documents(paths: Sequence[str | Path]) -> DocumentListing:
     # One folder gives its files' names; of several, what leads to them is part of the name.
     above = os.path.commonpath([_absolute(root if root.is_dir() else root.parent) for root in roots])
     by_path = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
-    skipped = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
-    closed = tuple(sorted(_name(folder, above) for folder in walk.closed))
+    skipped_endings = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
+    closed_folders = tuple(sorted(_name(folder, above) for folder in walk.closed))
     originals = find_originals({file.name: file.path for file in by_path.values()})
-    listed = tuple(file for file in by_path.values() if file.name not in originals)
+    document_files = tuple(file for file in by_path.values() if file.name not in originals)
     return DocumentListing(
-        listed, skipped, walk.hidden, walk.indexes, closed, walk.special, dict(sorted(originals.items()))
+        document_files,
+        skipped_endings,
+        walk.hidden,
+        walk.indexes,
+        closed_folders,
+        walk.special,
+        dict(sorted(originals.items())),
     )
 
 

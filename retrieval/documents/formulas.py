@@ -121,8 +121,8 @@ def _script(parts: Sequence[str], mark: str) -> str:
 
 
 def _property(element: Any, properties: str, name: str, otherwise: str) -> str:
-    stated = element.find(f"{_WORD}{properties}/{_WORD}{name}")
-    value = None if stated is None else stated.get(f"{_WORD}val")
+    setting = element.find(f"{_WORD}{properties}/{_WORD}{name}")
+    value = None if setting is None else setting.get(f"{_WORD}val")
     return otherwise if value is None else str(value)
 
 

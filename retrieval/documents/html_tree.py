@@ -45,16 +45,16 @@ def write_tree(root: Any, writer: Writer, omissions: Omissions, *, within: Any =
         walk.through(root)
         return
     walk.through(within)
-    words = linked = 0
+    words = linked_words = 0
     for element in _beside(root, within):
         if kind := omissions.reason(element, element.tag):
             omissions.leave_out(element, kind)
             continue
         extent = measure(element)
-        words, linked = words + extent.words, linked + extent.linked
+        words, linked_words = words + extent.words, linked_words + extent.linked_words
     if words:
         omissions.words[ELSEWHERE] += words
-        omissions.prose[ELSEWHERE] += words - linked
+        omissions.prose[ELSEWHERE] += words - linked_words
 
 
 def _beside(root: Any, part: Any) -> list[Any]:
@@ -76,7 +76,7 @@ class _TreeWalk:
         self._writer = writer
         self._omissions = omissions
         self._inline = InlineText()
-        self._characters = self._linked = 0  # of the block that gathers
+        self._characters = self._linked_characters = 0  # of the block that gathers
         self._links = 0  # that are open
         self._mark = ""  # of the list item that has begun: a dash or its number
         self._numbers: list[int | None] = []  # of the next item in each list that is open; None for a dash
@@ -84,19 +84,19 @@ class _TreeWalk:
     def through(self, root: Any) -> None:
         # Events instead of recursion: pages out of a generator nest deeper than Python does.
         walk = etree.iterwalk(root, events=("start", "end"))
-        skipped = None
+        skipped_element = None
         for event, element in walk:
             tag = element.tag
             if event == "start":
                 if self._begin(element, tag):
                     walk.skip_subtree()
-                    skipped = element
+                    skipped_element = element
                 else:
                     self._links += tag == "a"
                     self._text(element.text)
             else:
-                if element is skipped:
-                    skipped = None
+                if element is skipped_element:
+                    skipped_element = None
                 else:
                     self._links -= tag == "a"
                     if tag in ("ul", "ol") and self._numbers:
@@ -144,16 +144,16 @@ class _TreeWalk:
             text = squeeze_spaces(text)
             self._inline.add(text)
             self._characters += len(text)
-            self._linked += len(text) if self._links else 0
+            self._linked_characters += len(text) if self._links else 0
 
     def _flush(self) -> None:
         text = str(self._inline).strip()
         if text:
-            linked = self._linked >= _LINKED * self._characters > 0
-            self._writer.block(self._mark + text, linked=linked)
+            is_linked = self._linked_characters >= _LINKED * self._characters > 0
+            self._writer.block(self._mark + text, linked=is_linked)
             self._mark = ""
         self._inline.clear()
-        self._characters = self._linked = 0
+        self._characters = self._linked_characters = 0
 
     def _rows(self, table: Any) -> list[list[Any]]:
         """Return a table's cells; none if it only places things on the page, and is to be read as text."""
@@ -250,12 +250,12 @@ def add_inline(line: InlineText, element: Any, tag: str, omissions: Omissions, *
     elif tag in ("a", "span") and not _is_raised(element):
         text = "".join(element.itertext()).strip()
         if text and len(text) <= _NOTE_LENGTH:
-            named = _names_note(element) and _MARK.fullmatch(text) is not None
-            if tag == "a" and not named and "#" in element.get("href", "#") and _WAYS_BACK.fullmatch(text):
+            is_note = _names_note(element) and _MARK.fullmatch(text) is not None
+            if tag == "a" and not is_note and "#" in element.get("href", "#") and _WAYS_BACK.fullmatch(text):
                 return True
-            bracketed = _text_before(element).endswith(("[", "("))
-            mark = named or (tag == "a" and _is_bare_mark(element, text))
-            if mark and not bracketed and element.find(".//sup") is None:
+            in_brackets = _text_before(element).endswith(("[", "("))
+            mark = is_note or (tag == "a" and _is_bare_mark(element, text))
+            if mark and not in_brackets and element.find(".//sup") is None:
                 line.add_raised(text, note=True)
                 return True
     return False

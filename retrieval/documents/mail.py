@@ -28,10 +28,10 @@ def read_mail(data: bytes, title: str) -> Document:
     headers = [f"{name}: {value}" for name in _HEADERS if (value := _header(message, name))]
     above = (Block("\n".join(headers), whole=True),) if headers else ()
     body = _read_body(message, title)
-    attached = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
+    attachments = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
     pictures = ("image/", "text/css", "font/")  # of the page, as saved with it
-    named = [name for name in attached if not name.startswith(pictures)]
-    note = f"attachments are not read: {', '.join(named)}: save them beside it" if named else ""
+    names = [name for name in attachments if not name.startswith(pictures)]
+    note = f"attachments are not read: {', '.join(names)}: save them beside it" if names else ""
     notes = (*body.notes, *filter(None, [note]))
     return replace(body, title=title, blocks=(*above, *body.blocks), notes=notes)
 
@@ -54,7 +54,9 @@ def _read_body(message: EmailMessage, title: str) -> Document:
     if page is None:
         return of_text or Document(title, ())
     markup = _decode(page)
-    of_page = read_markup(markup.text, title, [markup.note] if markup.note else [], narrow=True, stated=True)
+    of_page = read_markup(
+        markup.text, title, [markup.note] if markup.note else [], narrow=True, is_title_stated=True
+    )
     is_fuller = of_text is None or _count(of_page) > _FULLER * _count(of_text)
     return of_page if is_fuller or of_text is None else of_text
 

@@ -43,18 +43,22 @@ _NEVER_ENDING = re.compile(r" {0,3}<(?:(!--)|(script|style|pre|textarea)(?=[\s>]
 
 def read_markdown(data: bytes, title: str) -> Document:
     """Read Markdown (CommonMark with tables), with a title from its front matter if it has one."""
-    decoded = decode(data)
-    text, note = decoded.text, decoded.note
+    decoding = decode(data)
+    text, note = decoding.text, decoding.note
     text = clean(text)
     front, text = _front_matter(text)
-    stated = stated_title(front.get("title"), "")
+    own_title = stated_title(front.get("title"), "")
     html = _parser().render(text)
     summaries = "".join(
         f"<p>{escape(value)}</p>" for name in _SUMMARIES if isinstance(value := front.get(name), str)
     )
     # What is written as a tag does not tell which part is the main one.
     return read_markup(
-        summaries + html, stated or title, [note] if note else [], narrow=False, stated=bool(stated)
+        summaries + html,
+        own_title or title,
+        [note] if note else [],
+        narrow=False,
+        is_title_stated=bool(own_title),
     )
 
 
@@ -92,10 +96,10 @@ def _parser() -> MarkdownIt:
 
 
 def _unless(condition: Any, rule: Any) -> Any:
-    def guarded(state: Any, start: int, end: int, silent: bool) -> bool:
+    def apply(state: Any, start: int, end: int, silent: bool) -> bool:
         return not condition(state, start, end) and bool(rule(state, start, end, silent))
 
-    return guarded
+    return apply
 
 
 def _begins_note(state: Any, start: int, _: int) -> bool:
@@ -146,16 +150,16 @@ def _is_left_out(tag: re.Match[str]) -> bool:
 
 
 def _escape_unpaired(tokens: Sequence[tuple[Any, str]], may_be_text: Callable[[re.Match[str]], bool]) -> None:
-    unpaired: set[re.Match[str]] = set()
-    opened: list[re.Match[str]] = []
+    lone_tags: set[re.Match[str]] = set()
+    open_tags: list[re.Match[str]] = []
     open_names: Counter[str] = Counter()
 
     def close_last() -> str:
-        last = opened.pop()
+        last = open_tags.pop()
         name = last[2].lower()
         open_names[name] -= 1
         if name not in _MAY_STAY_OPEN:
-            unpaired.add(last)
+            lone_tags.add(last)
         return name
 
     tags = [list(_tags(content)) for _, content in tokens]
@@ -164,21 +168,21 @@ def _escape_unpaired(tokens: Sequence[tuple[Any, str]], may_be_text: Callable[[r
         if name in _EMPTY or match[3].endswith("/"):
             continue
         if name not in _KNOWN or (match[1] and not open_names[name]):
-            unpaired.add(match)
+            lone_tags.add(match)
         elif not match[1]:
-            opened.append(match)
+            open_tags.append(match)
             open_names[name] += 1
         else:
-            pair = next(other for other in reversed(opened) if other[2].lower() == name)
+            pair = next(other for other in reversed(open_tags) if other[2].lower() == name)
             while close_last() != name:
                 pass
-            unpaired.discard(pair)
-    while opened:
+            lone_tags.discard(pair)
+    while open_tags:
         close_last()
     for (token, content), matches in zip(tokens, tags, strict=True):
         parts, end = [], 0
         for match in matches:
-            if match in unpaired and may_be_text(match):
+            if match in lone_tags and may_be_text(match):
                 parts += [content[end : match.start()], escape(match[0])]
                 end = match.end()
         token.content = "".join([*parts, content[end:]])

@@ -45,8 +45,8 @@ def read_html(data: bytes, title: str) -> Document:
 
     What is left out is counted, and read after all if it is most of the page's text.
     """
-    decoded = _decode(data)
-    return read_markup(decoded.text, title, [decoded.note] if decoded.note else [], narrow=True)
+    decoding = _decode(data)
+    return read_markup(decoding.text, title, [decoding.note] if decoding.note else [], narrow=True)
 
 
 def read_main_html(data: bytes, title: str) -> Document:
@@ -58,7 +58,7 @@ def read_main_html(data: bytes, title: str) -> Document:
 
     whole = read_html(data, title)
     main = extract(_decode(data).text, output_format="html", include_comments=False, include_tables=True)
-    document = read_markup(main or "<p></p>", whole.title, whole.notes, narrow=False, stated=True)
+    document = read_markup(main or "<p></p>", whole.title, whole.notes, narrow=False, is_title_stated=True)
     if not document.blocks:
         return replace(whole, notes=(*whole.notes, "no main text was found: all of it is read"))
     left_out = Counter(whole.left_out)
@@ -67,8 +67,10 @@ def read_main_html(data: bytes, title: str) -> Document:
 
 
 def _decode(data: bytes) -> DecodedText:
-    declared = _DECLARED.search(data[:_DECLARED_WITHIN])
-    return decode(data, next(filter(None, declared.groups())).decode("ascii", "replace") if declared else "")
+    declaration = _DECLARED.search(data[:_DECLARED_WITHIN])
+    return decode(
+        data, next(filter(None, declaration.groups())).decode("ascii", "replace") if declaration else ""
+    )
 
 
 def _count(document: Document) -> int:
@@ -76,11 +78,12 @@ def _count(document: Document) -> int:
 
 
 def read_markup(
-    text: str, title: str, notes: Sequence[str], *, narrow: bool, stated: bool = False
+    text: str, title: str, notes: Sequence[str], *, narrow: bool, is_title_stated: bool = False
 ) -> Document:
     """Read the markup of a page.
 
-    ``narrow``: to its main part, if it marks one. ``stated``: ``title`` is what the document calls itself.
+    ``narrow``: to its main part, if it marks one. ``is_title_stated``: ``title`` is what the
+    document calls itself.
     """
     text, repairs = _repair(clean(text))
     # As bytes of a known encoding: lxml refuses characters beside a declaration of how they are encoded.
@@ -93,10 +96,10 @@ def read_markup(
     notes = [*notes, *repairs]
     if broken_off := [entry.message for entry in parser.error_log if entry.level_name == "FATAL"]:
         notes.append(f"read in part only ({broken_off[0]})")
-    title = title if stated else stated_title(root.findtext("head/title"), title)
+    title = title if is_title_stated else stated_title(root.findtext("head/title"), title)
     mains = root.xpath("//main | //*[@role='main']") if narrow else []
     main = mains[0] if len(mains) == 1 else None
-    document = _write(root, main, title, notes, stated=stated)
+    document = _write(root, main, title, notes, is_title_stated=is_title_stated)
     if leads := _leads(root, document):
         document = replace(document, notes=(*document.notes, leads))
     return document
@@ -115,23 +118,23 @@ def _end_head(root: Any) -> None:
         body.insert(place, child)
 
 
-def _write(root: Any, main: Any, title: str, notes: Sequence[str], *, stated: bool) -> Document:
+def _write(root: Any, main: Any, title: str, notes: Sequence[str], *, is_title_stated: bool) -> Document:
     """Write a page; kinds of parts that turn out to hold most of its text are read in a further round."""
-    taken: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
     while True:
-        writer, omissions = Writer(title, stated=stated), Omissions(root, taken)
+        writer, omissions = Writer(title, is_title_stated=is_title_stated), Omissions(root, kinds)
         writer.notes += notes
-        within = None if ELSEWHERE in taken else main
+        within = None if ELSEWHERE in kinds else main
         if within is not None and (heading := _heading_above(root, within, omissions)):
             writer.heading(1, heading)
         write_tree(root, writer, omissions, within=within)
         kind = omissions.to_take_back(writer.count_words()) if omissions.prose else ""
         if not kind:
             break
-        taken |= {kind}
+        kinds |= {kind}
     writer.left_out.update(omissions.words)
-    if taken:
-        writer.notes.append(f"most of its text is in {' and '.join(sorted(taken))}: read all the same")
+    if kinds:
+        writer.notes.append(f"most of its text is in {' and '.join(sorted(kinds))}: read all the same")
     if omissions.read_anyway:
         writer.notes.append(
             f"{omissions.read_anyway:,} words of text are marked as navigation or a form: read all the same"
@@ -183,7 +186,12 @@ def _repair(text: str) -> tuple[str, list[str]]:
         if start < 0 or lower.find(f"</{tag}", start) >= 0:
             continue
         end = text.find(">", start) + 1
-        if _within_raw(lower, start) or _commented(lower, start) or not end or not _MARKUP.search(text, end):
+        if (
+            _within_raw(lower, start)
+            or _is_in_comment(lower, start)
+            or not end
+            or not _MARKUP.search(text, end)
+        ):
             continue
         text = f"{text[:start]} {text[end:]}"
         lower = _lower(text)
@@ -207,12 +215,12 @@ def _last_opening(lower: str, tag: str) -> int:
 def _within_raw(lower: str, place: int) -> bool:
     """Whether a place is in a script or the like that ends after it."""
     for tag in _RAW:
-        opened = _last_opening(lower[:place], tag)
-        if opened >= 0 and lower.find(f"</{tag}", opened) > place:
+        start = _last_opening(lower[:place], tag)
+        if start >= 0 and lower.find(f"</{tag}", start) > place:
             return True
     return False
 
 
-def _commented(lower: str, place: int) -> bool:
-    opened = lower.rfind("<!--", 0, place)
-    return opened >= 0 and lower.find("-->", opened) > place
+def _is_in_comment(lower: str, place: int) -> bool:
+    start = lower.rfind("<!--", 0, place)
+    return start >= 0 and lower.find("-->", start) > place

@@ -42,13 +42,13 @@ def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
         yield source
         return
     if source.strip():
-        yield _fenced(source)
+        yield _fence(source)
     for output in cell.get("outputs") or ():
         data = output.get("data") or {}
         # A table of pandas is there as HTML, too; its text is as the reader of a terminal sees it.
         text = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
         if text.strip():
-            yield text if "text/markdown" in data else _fenced(_TERMINAL.sub("", text))
+            yield text if "text/markdown" in data else _fence(_TERMINAL.sub("", text))
 
 
 def _text(lines: Any) -> str:
@@ -56,6 +56,6 @@ def _text(lines: Any) -> str:
     return "".join(map(str, lines)) if isinstance(lines, list) else lines if isinstance(lines, str) else ""
 
 
-def _fenced(code: str) -> str:
+def _fence(code: str) -> str:
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in _TICKS.findall(code))])
     return f"{fence}\n{code.rstrip()}\n{fence}"

@@ -76,27 +76,27 @@ class Extent:
     """How many words an element has, and how many of them are links or choices in a form."""
 
     words: int
-    linked: int
+    linked_words: int
 
     @property
     def prose(self) -> int:
         """Words of running text."""
-        return self.words - self.linked
+        return self.words - self.linked_words
 
 
 class Omissions:
     """Decides which elements of a page are left out, and counts their words.
 
-    ``taken``: kinds that are read this time, because the page has hardly any text but theirs.
+    ``kinds_to_read``: kinds that are read this time, because the page has hardly any text but theirs.
     """
 
-    def __init__(self, root: Any, taken: frozenset[str] = frozenset()) -> None:
-        self.taken = taken
+    def __init__(self, root: Any, kinds_to_read: frozenset[str] = frozenset()) -> None:
+        self.kinds_to_read = kinds_to_read
         self.words: Counter[str] = Counter()
         self.prose: Counter[str] = Counter()
         self.read_anyway = 0  # words of parts that are called navigation, and are text
-        self._measured: tuple[Any, Extent] = (None, Extent(0, 0))  # mostly asked for twice in a row
-        self._opened = _opened_by_controls(root)
+        self._last_extent: tuple[Any, Extent] = (None, Extent(0, 0))  # mostly asked for twice in a row
+        self._panels = _opened_by_controls(root)
 
     def reason(self, element: Any, tag: str) -> str:
         """Return what an element is that is not read, "" if it is."""
@@ -114,11 +114,11 @@ class Omissions:
             kind = self._by_attributes(element, tag, attributes)
         elif not kind and tag in ("ul", "ol") and _lists_places_in_page(element):
             kind = CONTENTS
-        if not kind or kind in self.taken:
+        if not kind or kind in self.kinds_to_read:
             return ""
         if kind in (NAVIGATION, FORMS) and tag not in ("select", "datalist", "textarea", "button"):
             extent = self._measure(element)
-            if extent.prose >= _PROSE and extent.prose > extent.linked:
+            if extent.prose >= _PROSE and extent.prose > extent.linked_words:
                 self.read_anyway += extent.prose
                 return ""
         return kind
@@ -147,12 +147,12 @@ class Omissions:
 
     def _by_attributes(self, element: Any, tag: str, attributes: Any) -> str:
         if "hidden" in attributes or "aria-hidden" in attributes or "style" in attributes:
-            hidden = (
+            is_hidden = (
                 attributes.get("hidden", "until-found").lower() != "until-found"
                 or attributes.get("aria-hidden") == "true"
                 or _STYLED_AWAY.search(attributes.get("style", "")) is not None
             )
-            if hidden and not self._is_shown_later(element, attributes):
+            if is_hidden and not self._is_shown_later(element, attributes):
                 return HIDDEN
         if kind := _BY_ROLE.get(attributes.get("role", ""), ""):
             return kind if kind != EDGES or _of_the_page(element) else ""
@@ -173,24 +173,24 @@ class Omissions:
             return False
         extent = self._measure(element)
         links = sum(1 for _ in element.iter("a"))
-        return links >= _FEWEST_LINKS and extent.linked >= _LINKED * extent.words > 0
+        return links >= _FEWEST_LINKS and extent.linked_words >= _LINKED * extent.words > 0
 
     def _measure(self, element: Any) -> Extent:
-        if self._measured[0] is not element:
-            self._measured = (element, measure(element))
-        return self._measured[1]
+        if self._last_extent[0] is not element:
+            self._last_extent = (element, measure(element))
+        return self._last_extent[1]
 
     def _is_shown_later(self, element: Any, attributes: Any) -> bool:
         """Tell a panel that a control opens, or a formula whose picture is shown, from what never is."""
-        if attributes.get("role") == "tabpanel" or attributes.get("id") in self._opened:
+        if attributes.get("role") == "tabpanel" or attributes.get("id") in self._panels:
             extent = measure(element)
-            return extent.prose >= extent.linked
+            return extent.prose >= extent.linked_words
         return next(element.iter("math"), None) is not None
 
 
 def measure(element: Any) -> Extent:
     """Count an element's words, those of scripts and styles aside."""
-    words = linked = 0
+    words = linked_words = 0
     inside = 0  # links that are open
     from lxml import etree  # of an extra: what reads no web page has the names above without it
 
@@ -208,8 +208,8 @@ def measure(element: Any) -> Extent:
             text = None if part is element else part.tail
         if text and (count := count_words(text)):
             words += count
-            linked += count * (inside > 0)
-    return Extent(words, linked)
+            linked_words += count * (inside > 0)
+    return Extent(words, linked_words)
 
 
 _LINKS = frozenset("a option button".split())
@@ -247,4 +247,4 @@ def _lists_places_in_page(element: Any) -> bool:
     if len(links) < _FRAGMENTS or not all(link.get("href", "#").startswith("#") for link in links):
         return False
     extent = measure(element)
-    return extent.linked >= _LINKED * extent.words > 0
+    return extent.linked_words >= _LINKED * extent.words > 0

@@ -110,11 +110,11 @@ def _places(sentence: str, count: int, most: int) -> Sequence[int]:
 def _phrase_places(sentence: str, starts: Sequence[int], most: int) -> Iterator[int]:
     first = 0
     while (words := len(starts) - first) > most:
-        wanted = first + words // math.ceil(words / most)
+        target = first + words // math.ceil(words / most)
         near = most // _NEAR
-        candidates = range(max(first + 1, wanted - near), min(first + most, wanted + near) + 1)
+        candidates = range(max(first + 1, target - near), min(first + most, target + near) + 1)
         ends = [number for number in candidates if _ends_phrase(sentence[starts[number] - 1])]
-        first = min(ends, key=lambda number: abs(number - wanted), default=wanted)
+        first = min(ends, key=lambda number: abs(number - target), default=target)
         yield starts[first]
 
 
@@ -131,18 +131,18 @@ def _parts(pieces: Sequence[_Piece], cutting: Cutting) -> Iterator[Sequence[_Pie
         target = words_left / max(1, math.ceil(words_left / most))
         stop, size = start, 0
         while stop < len(pieces):
-            grown = size + pieces[stop].words
+            next_size = size + pieces[stop].words
             # Stop where the size wanted is met more nearly than one piece further on.
-            if size and (grown > most or grown - target > target - size):
+            if size and (next_size > most or next_size - target > target - size):
                 break
-            stop, size = stop + 1, grown
-        stop = _settled(pieces, start, stop, room=most - size, near=most // _NEAR)
+            stop, size = stop + 1, next_size
+        stop = _move_to_paragraph(pieces, start, stop, room=most - size, near=most // _NEAR)
         yield pieces[_repeated_from(pieces, start, cutting.overlap) : stop]
         words_left -= sum(piece.words for piece in pieces[start:stop])
         start = stop
 
 
-def _settled(pieces: Sequence[_Piece], start: int, stop: int, room: int, near: int) -> int:
+def _move_to_paragraph(pieces: Sequence[_Piece], start: int, stop: int, room: int, near: int) -> int:
     """Move a passage's end to a paragraph's: no more than ``near`` words away, and ``room`` if it grows."""
     for step, spare in ((1, min(near, room)), (-1, near)):
         place, words = stop, 0

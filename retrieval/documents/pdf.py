@@ -135,7 +135,7 @@ class _Layout:
         titles = [entry.title for entry in outline]
         self._titles = {fold(form) for title in titles for form in (title, NUMBERING.sub("", title))} - {""}
         self._sections = self._place_sections(outline)
-        self._printed = {
+        self._heading_lines = {
             (number, place)
             for number, sections in self._sections.items()
             for section in sections
@@ -149,7 +149,7 @@ class _Layout:
         self._leave_out("tables of contents", self._contents())
         self._leave_out("index", self._index())
         words = unbroken_words([line for page in self._texts for line in page])
-        for entry in self._joined(words):
+        for entry in self._join_lines(words):
             if isinstance(entry, _Section):
                 self._writer.heading(entry.level, entry.title)
             else:
@@ -158,7 +158,7 @@ class _Layout:
 
     def _leave_out(self, what: str, places: Collection[tuple[int, int]]) -> None:
         for number, place in places:
-            if (number, place) not in self._printed:
+            if (number, place) not in self._heading_lines:
                 words = self._texts[number][place].split()
                 # Dots that lead to a page number are no words.
                 self._writer.leave_out(what, " ".join(word for word in words if any(map(str.isalnum, word))))
@@ -166,13 +166,15 @@ class _Layout:
 
     def _place_sections(self, outline: Sequence[OutlineEntry]) -> Mapping[int, list[_Section]]:
         """Find the lines at which the outline's sections begin, by page."""
-        placed: dict[int, list[_Section]] = {}
+        sections_by_page: dict[int, list[_Section]] = {}
         for entry in outline:
             if any(map(str.isalnum, entry.title)):
-                placed.setdefault(entry.page, []).append(_place_section(entry, self._pages[entry.page]))
-        for sections in placed.values():
+                sections_by_page.setdefault(entry.page, []).append(
+                    _place_section(entry, self._pages[entry.page])
+                )
+        for sections in sections_by_page.values():
             sections.sort(key=lambda section: section.place)
-        return placed
+        return sections_by_page
 
     def _running_lines(self) -> set[tuple[int, int]]:
         """Find what stands at the edge of several pages, be it with a number that rises with the page."""
@@ -201,13 +203,13 @@ class _Layout:
         without = re.sub(rf"^{re.escape(label)}\s+|\s+{re.escape(label)}$", "", line)
         parts = [part for part in _HEADER_PARTS.split(without) if part]
         sure = without != line
-        return bool(parts) and all(self._names_section(part, numbered=not sure) for part in parts)
+        return bool(parts) and all(self._names_section(part, needs_number=not sure) for part in parts)
 
-    def _names_section(self, text: str, *, numbered: bool) -> bool:
+    def _names_section(self, text: str, *, needs_number: bool) -> bool:
         """Whether a part of a header is a section's title, which may be cut short."""
         numbering = _NUMBERING_BEFORE.match(text)
         rest = fold(text[numbering.end() :] if numbering else text)
-        if numbered and not numbering:
+        if needs_number and not numbering:
             return False
         if {fold(text), rest} & self._titles or is_contents_heading(text) or is_index_heading(text):
             return True
@@ -237,7 +239,7 @@ class _Layout:
             if (number, place) not in self._left_out
         ]
 
-    def _joined(self, words: Collection[str]) -> Iterator[_Section | tuple[int, str]]:
+    def _join_lines(self, words: Collection[str]) -> Iterator[_Section | tuple[int, str]]:
         """Yield headings, and paragraphs with the page on which they begin, counted from 0.
 
         A sentence that a page's end cuts belongs to where it begins.
@@ -282,7 +284,7 @@ class _Layout:
             lines = [
                 page[place]
                 for place in places
-                if (number, place) not in self._left_out and (number, place) not in self._printed
+                if (number, place) not in self._left_out and (number, place) not in self._heading_lines
             ]
             if section or lines:
                 yield section, lines
@@ -299,26 +301,26 @@ def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> _Section:
     ]
     for place in below:
         for count in range(1, _TITLE_LINES + 1):
-            printed = " ".join(line.text for line in lines[place : place + count])
-            numbering = _numbering(printed, title)
+            heading = " ".join(line.text for line in lines[place : place + count])
+            numbering = _numbering(heading, title)
             if numbering is not None:
                 return _Section(level, f"{numbering} {entry.title}".strip(), place, count)
     return _Section(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
 
 
-def _numbering(printed: str, title: str) -> str | None:
+def _numbering(heading: str, title: str) -> str | None:
     """Return what stands before a title in a printed heading, "" for nothing; None if it is another one."""
-    letters = fold(printed)
+    letters = fold(heading)
     if not letters.endswith(title):
         return None
     before = len(letters) - len(title)
     if not before:
         return ""
-    end, seen = 0, 0
-    while seen < before:
-        seen += len(fold(printed[end]))
+    end, count = 0, 0
+    while count < before:
+        count += len(fold(heading[end]))
         end += 1
-    numbering = printed[:end] + (re.match(r"[.:)]*", printed[end:]) or [""])[0]
+    numbering = heading[:end] + (re.match(r"[.:)]*", heading[end:]) or [""])[0]
     return numbering if _NUMBERING.fullmatch(numbering) else None
 
 
@@ -328,8 +330,8 @@ def _forms(line: str, page: int) -> list[str]:
     The line as it stands, or one of its numbers counted from the page's. Were all numbers taken for page
     numbers, the rows of a table would be running lines.
     """
-    squeezed = " ".join(line.split())
-    return [squeezed] + [
-        f"{squeezed[: number.start()]}#{int(number[0]) - page}#{squeezed[number.end() :]}"
-        for number in _NUMBER.finditer(squeezed)
+    text = " ".join(line.split())
+    return [text] + [
+        f"{text[: number.start()]}#{int(number[0]) - page}#{text[number.end() :]}"
+        for number in _NUMBER.finditer(text)
     ]

@@ -116,8 +116,8 @@ def read_contents(data: bytes) -> PdfContents:
 
 
 def _read(file: pypdfium2.PdfDocument) -> PdfContents:
-    contents = PdfContents(_decoded(lambda: file.get_metadata_value("Title")))
-    asked = unmapped = 0
+    contents = PdfContents(_decode(lambda: file.get_metadata_value("Title")))
+    samples = unmapped_samples = 0
     for number in range(len(file)):
         label = _page_label(file, number)
         try:
@@ -128,23 +128,23 @@ def _read(file: pypdfium2.PdfDocument) -> PdfContents:
             continue
         reader = _LineReader(text.raw)
         contents.pages.append(Page(label, tuple(reader.lines())))
-        asked, unmapped = asked + reader.asked, unmapped + reader.unmapped
+        samples, unmapped_samples = samples + reader.samples, unmapped_samples + reader.unmapped
         text.close()
         page.close()
-    contents.unmapped = unmapped / asked if asked else 0.0
+    contents.unmapped = unmapped_samples / samples if samples else 0.0
     _read_outline(file, contents)
     return contents
 
 
 def _page_label(file: pypdfium2.PdfDocument, number: int) -> int | str:
     """Return the number printed on a page, as far as the file says it; else its count from 1."""
-    label = _decoded(lambda: file.get_page_label(number))
+    label = _decode(lambda: file.get_page_label(number))
     if label.isascii() and label.isdecimal() and int(label):
         return int(label)
     return label or number + 1
 
 
-def _decoded(read: Callable[[], str]) -> str:
+def _decode(read: Callable[[], str]) -> str:
     """Return a text out of the file's properties, "" if its characters are broken."""
     try:
         return " ".join(clean(read()).split())
@@ -154,7 +154,7 @@ def _decoded(read: Callable[[], str]) -> str:
 
 def _read_outline(file: pypdfium2.PdfDocument, contents: PdfContents) -> None:
     for bookmark in file.get_toc():
-        title = _decoded(bookmark.get_title)
+        title = _decode(bookmark.get_title)
         place = bookmark.get_dest()
         page = place.get_index() if place else None
         if not place or page is None or not 0 <= page < len(contents.pages):
@@ -171,7 +171,7 @@ class _LineReader:
 
     def __init__(self, text_page: pdfium.FPDF_TEXTPAGE) -> None:
         self._page = text_page
-        self.asked = 0
+        self.samples = 0
         self.unmapped = 0
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
         self._begin_line()
@@ -190,21 +190,21 @@ class _LineReader:
     def lines(self) -> Iterator[Line]:
         """Yield the page's lines that are not blank."""
         character = partial(pdfium.FPDFText_GetUnicode, self._page)
-        broken = False
+        after_break = False
         for number in range(pdfium.FPDFText_CountChars(self._page)):
             letter = chr(min(character(number), 0x10FFFF))
             if letter == "\n":
-                broken = True
+                after_break = True
             elif letter in _HYPHENS:
                 self._add(number, "-")
                 yield from self._end_line()
             elif letter.isspace():
-                if not broken and letter != "\r":
+                if not after_break and letter != "\r":
                     self._keep(letter)
             elif letter != "\0":
-                if broken and not self._goes_on(number):
+                if after_break and not self._goes_on(number):
                     yield from self._end_line()
-                broken = False
+                after_break = False
                 self._add(number, letter)
         yield from self._end_line()
 
@@ -232,7 +232,7 @@ class _LineReader:
     def _add(self, number: int, letter: str) -> None:
         x, y = self._origin(number)
         if number % _SAMPLED == 0:
-            self.asked += 1
+            self.samples += 1
             self.unmapped += pdfium.FPDFText_HasUnicodeMapError(self._page, number) == 1
         if self._last is None:
             self._height, self._size = y, self._font_size(number)
@@ -278,12 +278,12 @@ class _LineReader:
         if self._script is not None:
             self._end_script()
         self._line.add("".join(self._parts))
-        drawn = str(self._line).strip()
-        if text := _STRAY_ACCENT.sub("", clean(drawn)).strip():
+        raw_text = str(self._line).strip()
+        if text := _STRAY_ACCENT.sub("", clean(raw_text)).strip():
             columns = None
             if self._left_part:
                 left, x = self._left_part
-                columns = left, drawn[len(left) :].strip(), x
+                columns = left, raw_text[len(left) :].strip(), x
             yield Line(text, self._height, columns)
         self._begin_line()
 

@@ -27,10 +27,10 @@ def read_text(data: bytes, title: str) -> Document:
 
     A first line that stands by itself like a heading is its title.
     """
-    decoded = decode(data)
+    decoding = decode(data)
     writer = Writer(title)
-    writer.notes += [decoded.note] if decoded.note else []
-    lines = clean(decoded.text).split("\n")
+    writer.notes += [decoding.note] if decoding.note else []
+    lines = clean(decoding.text).split("\n")
     contents = find_contents(lines) | find_repeated_contents(lines)
     writer.leave_out("tables of contents", "\n".join(lines[number] for number in sorted(contents)))
     lines = ["" if number in contents else line for number, line in enumerate(lines)]
@@ -56,8 +56,8 @@ def find_heading(lines: Sequence[str]) -> int | None:
         return None
     line = lines[place].strip()
     letters, digits = sum(map(str.isalpha, line)), sum(map(str.isdigit, line))
-    marked = unicodedata.category(line[-1]).startswith("P") and line[-1] not in _CLOSING
-    if len(line) > _LONGEST_TITLE or letters <= digits or marked or _ITEM.match(line):
+    ends_in_mark = unicodedata.category(line[-1]).startswith("P") and line[-1] not in _CLOSING
+    if len(line) > _LONGEST_TITLE or letters <= digits or ends_in_mark or _ITEM.match(line):
         return None
     return place if not _FIELD.match(line) and _is_prose(lines[place + 1 :], line.split()[0]) else None
 
@@ -65,8 +65,8 @@ def find_heading(lines: Sequence[str]) -> int | None:
 def _is_prose(lines: Sequence[str], word: str) -> bool:
     """Whether a third of the paragraphs end as sentences do, and none of the others begins with a word."""
     prose, others = 0, 0
-    for filled, group in groupby(lines, key=lambda line: any(map(str.isalnum, line))):
-        if filled:
+    for has_words, group in groupby(lines, key=lambda line: any(map(str.isalnum, line))):
+        if has_words:
             paragraph = [*group]
             ends = paragraph[-1].rstrip().rstrip(_CLOSING).endswith(tuple(_ENDS))
             if not ends and paragraph[0].split()[0] == word:
@@ -124,8 +124,8 @@ def join_lines(lines: Sequence[str], *, words: Collection[str] | None = None) ->
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         if line.endswith("-") and line[-2:-1].isalnum() and following[:1].isalnum():
             first, second = _LAST_LETTERS.search(line[:-1]), _FIRST_LETTERS.match(following)
-            joined = f"{first[0] if first else ''}{second[0] if second else ''}".casefold()
-            printers = words is not None and first and second and joined in words
+            word = f"{first[0] if first else ''}{second[0] if second else ''}".casefold()
+            printers = words is not None and first and second and word in words
             parts.append(line[:-1] if printers else line)
         else:
             parts.append(line + line_joint(line, following))

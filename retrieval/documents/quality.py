@@ -44,13 +44,13 @@ def describe_quality(texts: Iterable[str]) -> list[str]:
         lengths.update(map(len, words_of_text))
     words, single = lengths.total(), lengths[1]
     letters = sum(length * count for length, count in lengths.items())
-    glued = sum(length * count for length, count in lengths.items() if length > _LONGEST_WORD)
+    glued_letters = sum(length * count for length, count in lengths.items() if length > _LONGEST_WORD)
     notes = []
     if letters + no_letters >= _FEWEST_LETTERS:
-        if letters and glued > _GLUED * letters:
+        if letters and glued_letters > _GLUED * letters:
             notes.append(
-                f"its words may be glued together: {glued / letters:.0%} of its letters stand in words of "
-                f"over {_LONGEST_WORD} letters"
+                f"its words may be glued together: {glued_letters / letters:.0%} of its letters stand in "
+                f"words of over {_LONGEST_WORD} letters"
             )
         if single > _SINGLE * words:
             notes.append(f"its words may be torn apart: {single / words:.0%} of them are single letters")

@@ -119,17 +119,17 @@ class DocumentCorpus:
 
         pages = {file.name: file for file in files if _is_page(file)}
         sites = Sites(pages, read_page)
-        for number, (file, hashed) in enumerate(zip(files, self.hashes, strict=True)):
+        for number, (file, corpus_file) in enumerate(zip(files, self.hashes, strict=True)):
             if time.monotonic() - last_report > _REPORT_EVERY_S:
                 last_report = time.monotonic()
                 report_progress(f"{number:,} of {len(files):,} files read")
             kept_before, dropped_before, shared_before = report.passages, report.dropped, report.shared_ids
             site = sites.site(file.name)
             document = read_pages.pop(file.name, None)
-            earlier_report = earlier.file(hashed) if earlier else None
+            earlier_report = earlier.file(corpus_file) if earlier else None
             if earlier and earlier_report and earlier_report.repeats == site.digest:
                 result = FileReading((), earlier_report.note, earlier_report.left_out)
-                yield from earlier.passages(hashed)
+                yield from earlier.passages(corpus_file)
             else:
                 result = self._read(file, site, document)
                 fit = None if file.ending == RECORDS else self._fit
@@ -137,7 +137,7 @@ class DocumentCorpus:
             report.files.append(
                 FileReport(
                     file.name,
-                    hashed.hash,
+                    corpus_file.hash,
                     report.passages - kept_before,
                     report.dropped - dropped_before,
                     result.refused,
@@ -160,20 +160,20 @@ class DocumentCorpus:
         try:
             return read_file(file, self._cutting, site, document, main=self._main)
         except DataError as error:
-            refused = str(error)
+            refusal = str(error)
         except Exception as error:  # noqa: BLE001 - a broken file fails anywhere in its format's library
-            refused = f"it cannot be read as {file.path.suffix}: {type(error).__name__}, {reason(error)}"
+            refusal = f"it cannot be read as {file.path.suffix}: {type(error).__name__}, {reason(error)}"
         # A reason may quote the file's path, whose bytes need not be UTF-8.
-        return FileReading(refused=refused.encode("utf-8", "replace").decode())
+        return FileReading(refused=refusal.encode("utf-8", "replace").decode())
 
     def notes(self, report: CorpusReport) -> list[str]:
         """Return what could not be read, what was read with doubt, and what was left out."""
         notes = []
-        if refused := report.refused:
-            notes.append(f"{len(refused):,} file(s) could not be read:{_listed(refused)}")
+        if unreadable := report.refused:
+            notes.append(f"{len(unreadable):,} file(s) could not be read:{_list_files(unreadable)}")
         if originals := self.listing.originals:
             notes += [
-                f"{len(lines):,} {what}:{_shortened(lines)}"
+                f"{len(lines):,} {what}:{_join_first(lines)}"
                 for what, are_exports in (
                     ("file(s) are read from docling's export of them", False),
                     ("export(s) of docling are left out", True),
@@ -187,25 +187,24 @@ class DocumentCorpus:
                 )
             ]
         if doubtful := [file for file in report.files if file.note]:
-            notes.append(f"notes on {len(doubtful):,} file(s):{_listed(doubtful)}")
-        if shortened := [file for file in report.files if file.left_out]:
-            words = sum((Counter(file.left_out) for file in shortened), Counter[str]())
+            notes.append(f"notes on {len(doubtful):,} file(s):{_list_files(doubtful)}")
+        if files := [file for file in report.files if file.left_out]:
+            words = sum((Counter(file.left_out) for file in files), Counter[str]())
             counts = ", ".join(f"{what} ({count:,} words)" for what, count in words.most_common())
             notes.append(
-                f"left out of the text of {len(shortened):,} file(s): {counts}; {FILES} "
-                "has the counts of each."
+                f"left out of the text of {len(files):,} file(s): {counts}; {FILES} has the counts of each."
             )
         if left_out := self.listing.describe_omissions():
             notes.append(f"{left_out}.{list_unread(self.listing.skipped)}")
         return notes
 
 
-def _listed(files: Sequence[FileReport]) -> str:
+def _list_files(files: Sequence[FileReport]) -> str:
     lines = [f"\n  {file.file}: {file.refused or file.note}" for file in files]
-    return _shortened(lines, f": {FILES} in the index's folder has them all")
+    return _join_first(lines, f": {FILES} in the index's folder has them all")
 
 
-def _shortened(lines: Sequence[str], rest: str = "") -> str:
+def _join_first(lines: Sequence[str], rest: str = "") -> str:
     more = f"\n  and {len(lines) - _LISTED:,} more{rest}" if len(lines) > _LISTED else ""
     return "".join(lines[:_LISTED]) + more
 

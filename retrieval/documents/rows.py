@@ -22,26 +22,26 @@ def read_table_file(data: bytes, title: str) -> Document:
 
     N is the number that a spreadsheet program shows; the first row names the columns unless it has numbers.
     """
-    decoded = decode(data)
+    decoding = decode(data)
     writer = Writer(title)
-    writer.notes += [decoded.note] if decoded.note else []
-    lines = clean(_WITHIN_ROWS.sub(" ", decoded.text)).splitlines(keepends=True)
+    writer.notes += [decoding.note] if decoding.note else []
+    lines = clean(_WITHIN_ROWS.sub(" ", decoding.text)).splitlines(keepends=True)
     layout = Layout.of_any_columns(lines, tab_first="\t" in "".join(lines[:1]))
     is_whole = partial(layout.dialect.reads_whole, lines)
-    unquoted: list[int] = []  # numbers of rows
+    unquoted_rows: list[int] = []  # numbers of rows
     rows: list[list[str]] = []
     for _, row in split_rows(lines, layout, is_whole):
         rows.append(row)
-        if layout.unquoted_rows > len(unquoted):
-            unquoted.append(len(rows))
+        if layout.unquoted_rows > len(unquoted_rows):
+            unquoted_rows.append(len(rows))
     write_rows(writer, rows, "row {}".format, header_by_words=True)
     if layout.dialect_guess or not layout.dialect.quoted:
         guess = layout.dialect_guess or "a guess: they are part of the text"
         writer.notes.append(f"quotation marks are read by {guess}")
-    if unquoted:
+    if unquoted_rows:
         writer.notes.append(
-            f"{len(unquoted):,} row(s) whose quotation marks do not close were taken as they stand, row "
-            f"{unquoted[0]} first: a spreadsheet program may number the rows below it otherwise"
+            f"{len(unquoted_rows):,} row(s) whose quotation marks do not close were taken as they stand, row "
+            f"{unquoted_rows[0]} first: a spreadsheet program may number the rows below it otherwise"
         )
     return writer.document()
 
@@ -63,19 +63,20 @@ def write_rows(
         place: the place of a row by its number, which begins at 1.
         header_by_words: two columns of words have a header, too; else their first row is one like the rest.
     """
-    filled = [
+    numbered_rows = [
         (number, [" ".join(clean(cell).split()) for cell in row])
         for number, row in enumerate(rows, 1)
         if any(map(str.strip, row))
     ]
-    if not filled:
+    if not numbered_rows:
         return
-    width = statistics.median_high([_count_filled(row) for _, row in filled])
+    width = statistics.median_high([_count_filled(row) for _, row in numbered_rows])
     start = next(
-        (place for place, (_, row) in enumerate(filled) if 2 * _count_filled(row) > width), len(filled)
+        (place for place, (_, row) in enumerate(numbered_rows) if 2 * _count_filled(row) > width),
+        len(numbered_rows),
     )
     level = _TITLE_LEVEL
-    for number, row in filled[:start]:
+    for number, row in numbered_rows[:start]:
         cells = [cell for cell in row if cell]
         if len(cells) == 1:
             writer.heading(level, cells[0], page=place(number))
@@ -83,10 +84,10 @@ def write_rows(
         else:
             writer.block(" | ".join(cells), page=place(number), whole=True)
     names: Sequence[str] = ()
-    if _is_header([row for _, row in filled[start:]], header_by_words=header_by_words):
-        names = filled[start][1]
+    if _is_header([row for _, row in numbered_rows[start:]], header_by_words=header_by_words):
+        names = numbered_rows[start][1]
         start += 1
-    for number, row in filled[start:]:
+    for number, row in numbered_rows[start:]:
         writer.block(name_cells(names, row), page=place(number), whole=True)
 
 

@@ -58,16 +58,16 @@ class Site:
         if not self.texts:
             return document
         blocks = document.blocks
-        dropped = {
+        menu = {
             place
             for place in _menu_places(blocks, self.texts)
             if blocks[place].linked or self.texts[blocks[place].text] != name
         }
-        if not dropped or len(dropped) == len(blocks):
+        if not menu or len(menu) == len(blocks):
             return document
-        words = sum(count_words(blocks[place].text) for place in dropped)
-        kept = tuple(block for place, block in enumerate(blocks) if place not in dropped)
-        return replace(document, blocks=kept, left_out={**document.left_out, REPEATED: words})
+        words = sum(count_words(blocks[place].text) for place in menu)
+        kept_blocks = tuple(block for place, block in enumerate(blocks) if place not in menu)
+        return replace(document, blocks=kept_blocks, left_out={**document.left_out, REPEATED: words})
 
 
 def group_pages(names: Iterable[str]) -> dict[str, str]:
@@ -111,12 +111,12 @@ class Sites:
         return self._sites[group]
 
 
-def _menu_places(blocks: Sequence[Block], repeated: Mapping[str, str]) -> set[int]:
+def _menu_places(blocks: Sequence[Block], repeated_texts: Mapping[str, str]) -> set[int]:
     """Return where a page has what its site repeats: links, what they enclose, and its edges."""
-    places = {place for place, block in enumerate(blocks) if block.text in repeated}
-    linked = [place for place in sorted(places) if blocks[place].linked]
-    menu = set(linked)
-    for place, following in pairwise(linked):
+    places = {place for place, block in enumerate(blocks) if block.text in repeated_texts}
+    linked_places = [place for place in sorted(places) if blocks[place].linked]
+    menu = set(linked_places)
+    for place, following in pairwise(linked_places):
         between = range(place + 1, following)
         if len(between) <= _ENCLOSED and places.issuperset(between):
             menu.update(between)

@@ -42,21 +42,21 @@ def read_presentation(data: bytes, title: str) -> Document:
     slides that cannot be read, are named in a note. Raises :class:`DataError` for what is no presentation.
     """
     open_archive(data, ".pptx")
-    presentation, broken = _open(data)
-    stated = stated_title(presentation.core_properties.title, "")
-    writer = Writer(stated or title, stated=bool(stated))
+    presentation, problems = _open(data)
+    own_title = stated_title(presentation.core_properties.title, "")
+    writer = Writer(own_title or title, is_title_stated=bool(own_title))
     drawings = 0
     unread: dict[str, str] = {}
     for number, slide in enumerate(presentation.slides, 1):
         place = f"slide {number}"
-        if problem := broken.get(slide.part.partname[1:]):
+        if problem := problems.get(slide.part.partname[1:]):
             unread[place] = problem
             continue
-        if problem := broken.get(_relations_of(slide.part.partname[1:])):
+        if problem := problems.get(_relations_of(slide.part.partname[1:])):
             unread[f"layout and notes of {place}"] = problem
-        if problem := broken.get(slide.slide_layout.part.partname[1:]):
+        if problem := problems.get(slide.slide_layout.part.partname[1:]):
             unread[f"layout of {place}"] = problem
-        if slide.has_notes_slide and (problem := broken.get(slide.notes_slide.part.partname[1:])):
+        if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {place}"] = problem
         if slide.element.get("show") == "0":
             writer.leave_out(_HIDDEN, "\n".join(_texts(slide.shapes)))
@@ -85,17 +85,17 @@ def _open(data: bytes) -> tuple[Any, dict[str, str]]:
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
         damage = reason(error)
     try:
-        repaired, broken = _empty_broken_parts(data)
-        return Presentation(io.BytesIO(repaired)), broken
+        repaired_data, problems = _empty_broken_parts(data)
+        return Presentation(io.BytesIO(repaired_data)), problems
     except Exception:  # noqa: BLE001 - as above
         raise DataError(f"it is damaged, or no .pptx ({damage}): open it and save it again.") from None
 
 
 def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
     """Return a presentation whose broken and missing parts are empty, and what was wrong with each."""
-    broken: dict[str, str] = {}
+    problems: dict[str, str] = {}
     file = io.BytesIO()
-    with ZipFile(io.BytesIO(data)) as archive, ZipFile(file, "w", ZIP_DEFLATED) as repaired:
+    with ZipFile(io.BytesIO(data)) as archive, ZipFile(file, "w", ZIP_DEFLATED) as copy:
         names = [*archive.namelist(), *_missing_parts(data)]
         layouts = sorted(name.rpartition("/")[2] for name in names if _is_layout(name))
         for name in names:
@@ -105,27 +105,27 @@ def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
                 if kind or relations:
                     etree.fromstring(content)
             except Exception as error:  # noqa: BLE001 - as above
-                broken[name] = reason(error)
+                problems[name] = reason(error)
                 content = _EMPTY.format(_ROOTS[kind[1]]).encode() if kind else b""
                 if relations and layouts:
                     content = _ONLY_LAYOUT.format(layouts[0]).encode()
-            repaired.writestr(name, content)
-    return file.getvalue(), broken
+            copy.writestr(name, content)
+    return file.getvalue(), problems
 
 
 def _missing_parts(data: bytes) -> list[str]:
     """Return the parts of slides that are named in a presentation but are not there."""
     with ZipFile(io.BytesIO(data)) as archive:
         there = set(archive.namelist())
-        listed = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
-        slides = [f"ppt/{name.decode()}" for name in listed]
+        paths = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
+        slides = [f"ppt/{name.decode()}" for name in paths]
         relations = [_relations_of(name) for name in slides]
         notes = []
         for name in there.intersection(relations):
             with contextlib.suppress(Exception):  # what is damaged is found when it is repaired
                 notes += re.findall(rb'Target="(?:\.\.|/ppt)/(notesSlides/[^"]+)"', archive.read(name))
-    named = [*slides, *relations, *(f"ppt/{name.decode()}" for name in notes)]
-    return [name for name in dict.fromkeys(named) if name not in there]
+    parts = [*slides, *relations, *(f"ppt/{name.decode()}" for name in notes)]
+    return [name for name in dict.fromkeys(parts) if name not in there]
 
 
 def _relations_of(part: str) -> str:

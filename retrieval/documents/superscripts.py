@@ -36,7 +36,7 @@ _LONG = 20  # characters; what is longer, or has three words, is a remark
 @dataclass(frozen=True, slots=True)
 class _Script:
     text: str
-    raised: bool
+    is_raised: bool
     note: bool = False
 
 
@@ -77,10 +77,10 @@ class InlineText:
             else:
                 following = self._pieces[place + 1 : place + 4]
                 after = "".join(other if isinstance(other, str) else f" {other.text}" for other in following)
-                if piece.raised:
-                    part = _raised(before, piece.text, after, note=piece.note)
+                if piece.is_raised:
+                    part = _write_raised(before, piece.text, after, note=piece.note)
                 else:
-                    part = _lowered(before, piece.text, after)
+                    part = _write_lowered(before, piece.text, after)
             parts.append(part)
             before = (before + part[-_LONG:])[-_LONG:]
         return "".join(parts)
@@ -92,8 +92,8 @@ def note_mark(text: str) -> str:
     >>> note_mark("3"), note_mark("[a]"), note_mark("*")
     ('[3]', '[a]', '[*]')
     """
-    bracketed = _BRACKETED.fullmatch(text.strip())
-    return f"[{bracketed[1] if bracketed else text.strip()}]"
+    match = _BRACKETED.fullmatch(text.strip())
+    return f"[{match[1] if match else text.strip()}]"
 
 
 def group(text: str) -> str:
@@ -110,7 +110,7 @@ def group(text: str) -> str:
     return f"({text})"
 
 
-def _raised(before: str, text: str, after: str, *, note: bool) -> str:
+def _write_raised(before: str, text: str, after: str, *, note: bool) -> str:
     if _is_note(before, text, after) or (note and len(text) <= _LONG and text[:1] not in _ELSEWHERE):
         space = " " if before[-1:].strip() else ""
         return f"{space}{note_mark(text)}{_space(']', after)}"
@@ -154,7 +154,7 @@ def _last_word(text: str) -> str:
     return match[0] if (match := _LAST_WORD.search(text)) else ""
 
 
-def _lowered(before: str, text: str, after: str) -> str:
+def _write_lowered(before: str, text: str, after: str) -> str:
     if not before[-1:].strip():
         return text
     if text.isdigit() and not before[-1].isdigit() and not after[:1].isdigit():

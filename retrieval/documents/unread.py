@@ -42,4 +42,6 @@ def list_unread(endings: Iterable[str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for ending in endings:
         by_reason.setdefault(advise(ending), []).append(ending)
-    return "".join(f"\n  {', '.join(named)}: {why}" for why, named in by_reason.items())
+    return "".join(
+        f"\n  {', '.join(endings_of_reason)}: {why}" for why, endings_of_reason in by_reason.items()
+    )

@@ -43,8 +43,8 @@ class _Reader:
 
     def __init__(self, package: Package, title: str, *, follow_fields: bool) -> None:
         self._package = package
-        stated = stated_title(package.title(), "")
-        self.writer = Writer(stated or title, stated=bool(stated))
+        own_title = stated_title(package.title(), "")
+        self.writer = Writer(own_title or title, is_title_stated=bool(own_title))
         self.lines = LineReader(package, self.writer, follow_fields=follow_fields)
         self._waiting: list[tuple[str, Any]] = []  # notes of a table, to be written below it
         self._title: list[str] = []  # its paragraphs so far
@@ -172,13 +172,13 @@ class _Reader:
             before = to_number(value(row.find(f"{W}trPr"), "gridBefore"), 0)
             texts = [""] * min(before, _WIDEST_SPAN)
             for cell in cells:
-                merged = cell.find(f"{W}tcPr/{W}vMerge")
-                goes_on = merged is not None and merged.get(f"{W}val", "continue") == "continue"
+                merge = cell.find(f"{W}tcPr/{W}vMerge")
+                goes_on = merge is not None and merge.get(f"{W}val", "continue") == "continue"
                 text = above.get(len(texts), "") if goes_on else self._block_text(cell)
                 above[len(texts)] = text
                 width = to_number(value(cell.find(f"{W}tcPr"), "gridSpan"), 1)
-                repeated = text if header and not grid else ""
-                texts += [text] + [repeated] * (min(width, _WIDEST_SPAN) - 1)
+                filler = text if header and not grid else ""
+                texts += [text] + [filler] * (min(width, _WIDEST_SPAN) - 1)
             grid.append(texts)
         return grid
 

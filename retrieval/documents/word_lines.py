@@ -50,7 +50,7 @@ class WordLine:
 
     text: InlineText = field(default_factory=InlineText)
     script: str = ""
-    scripted: list[str] = field(default_factory=list)
+    script_texts: list[str] = field(default_factory=list)
     notes: list[tuple[str, Any]] = field(default_factory=list)
     boxes: list[Any] = field(default_factory=list)
     contents: list[str] = field(default_factory=list)
@@ -65,18 +65,18 @@ class WordLine:
             self.end_script()
             self.script = script
         if script:
-            self.scripted.append(text)
+            self.script_texts.append(text)
         else:
             self.text.add(text)
 
     def end_script(self) -> None:
         """Write what is raised or lowered so far."""
-        text = "".join(self.scripted)
+        text = "".join(self.script_texts)
         if self.script == "superscript":
             self.text.add_raised(text)
         elif self.script:
             self.text.add_lowered(text)
-        self.scripted, self.script = [], ""
+        self.script_texts, self.script = [], ""
 
     def __str__(self) -> str:
         self.end_script()
@@ -155,14 +155,14 @@ class LineReader:
         style = self.styles.run(properties)
         script = value(properties, "vertAlign") or style.script
         script = script if script in ("superscript", "subscript") else ""
-        hidden = is_on(properties, "vanish", otherwise=style.hidden)
+        is_hidden = is_on(properties, "vanish", otherwise=style.hidden)
         fonts = None if properties is None else properties.find(f"{W}rFonts")
         font = style.font if fonts is None else fonts.get(f"{W}ascii", "")
         for element in run.iterchildren():
             tag = element.tag
             if tag == f"{W}t":
                 text = _plain(element.text or "", font)
-                if hidden:
+                if is_hidden:
                     self._writer.leave_out(HIDDEN, text)
                 else:
                     self._add(line, text, script)

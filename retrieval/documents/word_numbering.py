@@ -99,13 +99,13 @@ class Numbering:
         if level.format == "bullet":
             return "-"
 
-        def shown(match: re.Match[str]) -> str:
+        def show_number(match: re.Match[str]) -> str:
             at = int(match[1]) - 1
             other = numbers.levels.get(at, Level())
             count = counts.setdefault(at, other.start)
             return format_number(count, "decimal" if level.all_decimal else other.format)
 
-        label = _PLACE.sub(shown, level.text).strip()
+        label = _PLACE.sub(show_number, level.text).strip()
         return label if any(map(str.isalnum, label)) else "" if level.format == "none" else "-"
 
 

@@ -56,15 +56,15 @@ class Package:
         self._names = {_key(name): name for name in self._zip.namelist()}
         self.notes: list[str] = []
         targets = [each.target for each in self.relationships("") if each.kind == "officeDocument"]
-        found = [name for name in (*targets, "word/document.xml") if _key(name) in self._names]
+        main_parts = [name for name in (*targets, "word/document.xml") if _key(name) in self._names]
         others = [name for name in self._names if re.fullmatch(r"word/document\d*\.xml", name)]
-        self.name = next(iter([*found, *others]), "")
+        self.name = next(iter([*main_parts, *others]), "")
         document = self.read(self.name) if self.name else None
         body = None if document is None else document.find(f"{W}body")
         if body is None:
             raise DataError(_DAMAGED)
         self.body: Any = body
-        self._related = self.relationships(self.name)
+        self._main_relationships = self.relationships(self.name)
 
     def read(self, name: str) -> Any:
         """Return the root of a part; None if it is missing or broken."""
@@ -81,15 +81,15 @@ class Package:
 
     def read_bytes(self, name: str) -> bytes:
         """Return a part's bytes, none if it is missing or broken."""
-        stored = self._names.get(_key(name))
-        if stored is None:
+        stored_name = self._names.get(_key(name))
+        if stored_name is None:
             return b""
         try:
-            part = self._zip.getinfo(stored)
+            part = self._zip.getinfo(stored_name)
             if part.file_size > _LARGEST:
                 raise DataError(f"its part {name} unpacks to over {_LARGEST >> 20} MB: split the document.")
             check_part(self._data, part)
-            return self._zip.read(stored)
+            return self._zip.read(stored_name)
         except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
             self.notes.append(f"its part {name} is damaged, and left out")
             return b""
@@ -112,12 +112,12 @@ class Package:
 
     def related(self, kind: str) -> list[Any]:
         """Return the roots of the parts of a kind that the text points at, such as "footnotes"."""
-        roots = [self.read(each.target) for each in self._related if each.kind == kind]
+        roots = [self.read(each.target) for each in self._main_relationships if each.kind == kind]
         return [root for root in roots if root is not None]
 
     def target(self, identifier: str) -> str:
         """Return the name of the part that the text points at by this id, "" if it is not there."""
-        names = (each.target for each in self._related if each.id == identifier)
+        names = (each.target for each in self._main_relationships if each.id == identifier)
         return next((name for name in names if _key(name) in self._names), "")
 
     def title(self) -> str:

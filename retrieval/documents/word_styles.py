@@ -100,8 +100,8 @@ def _read_style(identifier: str, elements: dict[str, Any]) -> Style:
         identifier = value(chain[-1], "basedOn")
 
     def first(path: str, attribute: str = "val") -> str:
-        found = (style.find("/".join(f"{W}{part}" for part in path.split("/"))) for style in chain)
-        return next((str(each.get(f"{W}{attribute}", "")) for each in found if each is not None), "")
+        elements = (style.find("/".join(f"{W}{part}" for part in path.split("/"))) for style in chain)
+        return next((str(each.get(f"{W}{attribute}", "")) for each in elements if each is not None), "")
 
     names = [value(style, "name") for style in chain]
     headings = [_HEADING.fullmatch(each) for each in names]

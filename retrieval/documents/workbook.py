@@ -70,12 +70,12 @@ def _open(data: bytes, *, values: bool) -> tuple[Any, dict[str, str]]:
                 relation = reader.parser.rels[sheet.id]
                 if "chartsheet" in relation.Type:
                     continue
-                opened = ReadOnlyWorksheet(reader.wb, sheet.name, relation.target, reader.shared_strings)
+                worksheet = ReadOnlyWorksheet(reader.wb, sheet.name, relation.target, reader.shared_strings)
             except Exception as error:  # noqa: BLE001 - as above
                 unread[f"sheet {sheet.name}"] = reason(error)
                 continue
-            opened.sheet_state = sheet.state
-            reader.wb._sheets.append(opened)
+            worksheet.sheet_state = sheet.state
+            reader.wb._sheets.append(worksheet)
 
     reader.read_worksheets = open_sheets
     reader.read()

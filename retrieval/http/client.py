@@ -18,7 +18,7 @@ from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
 from retrieval.index_manifest import IndexPart, require_all_parts
-from retrieval.wrappers import PartsRetriever, noted
+from retrieval.wrappers import PartsRetriever, with_note
 
 _MAX_CONNECTIONS = 64  # more would not make a server faster: it searches what comes at once as one batch
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0  # a search takes milliseconds, a server's restart seconds
@@ -54,10 +54,10 @@ async def connect(config: RetrieverConfig) -> Retriever:
             retriever.hops = _HopClient(retriever)
         return retriever
     holders = require_all_parts(parts)
-    opened = [
+    retrievers = [
         _replicas({url: greetings[url].fingerprint for url in holders[number]}, config) for number in holders
     ]
-    return PartsRetriever(opened, next(part.whole for part in parts.values() if part is not None))
+    return PartsRetriever(retrievers, next(part.whole for part in parts.values() if part is not None))
 
 
 def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig) -> HttpRetriever:
@@ -187,10 +187,10 @@ class HttpRetriever:
 
     def _require_same_index(self, url: str, content: dict[str, Any]) -> None:
         """Refuse a reply from another index than at first, where the server reports which it searches."""
-        searched = content.get("fingerprint", self.fingerprint)
-        if self.fingerprint and searched != self.fingerprint:
+        fingerprint = content.get("fingerprint", self.fingerprint)
+        if self.fingerprint and fingerprint != self.fingerprint:
             raise BackendError(
-                f"{url} searches another index now ({searched}) than when the run began "
+                f"{url} searches another index now ({fingerprint}) than when the run began "
                 f"({self.fingerprint}): start the server on the same index again, and run the same command "
                 "to go on."
             )
@@ -280,7 +280,7 @@ def _parse_hits(reply: dict[str, Any], k: int) -> Sequence[Hit] | SearchFailedEr
     hits = [hit_from_wire(record) for record in _require_list(result, "hits")]
     if len(hits) > k:
         raise DataError(f"it has {len(hits)} hits where {k} were asked for")
-    return noted(hits, str(result.get("note", "")))
+    return with_note(hits, str(result.get("note", "")))
 
 
 def _parse_passages(reply: dict[str, Any]) -> list[Passage]:

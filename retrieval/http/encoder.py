@@ -54,16 +54,16 @@ class ServedEncoder(TextEncoder):
         )
         base = self._server.url if urlsplit(self._server.url).path else f"{self._server.url}/v1"
         self._url = f"{base}/embeddings"
-        served = self._server.run(self._server.describe(f"{base}/models"))
-        self._texts = min(_TEXTS, served.batch_size or _TEXTS)
-        self.model = self._server.choose_model(served, "")
+        served_models = self._server.run(self._server.describe(f"{base}/models"))
+        self._texts = min(_TEXTS, served_models.batch_size or _TEXTS)
+        self.model = self._server.choose_model(served_models, "")
         self._options: dict[str, Any] = {"encoding_format": "base64"}
         if self.model:
             self._options["model"] = self.model
-        if served.is_vllm:
+        if served_models.is_vllm:
             self._options["truncate_prompt_tokens"] = -1
         self._replied_model, vectors = self._server.run(self._open())
-        self.model = self._server.require_model(self.model, served, self._replied_model)
+        self.model = self._server.require_model(self.model, served_models, self._replied_model)
         self.dimension = vectors.shape[1]
         self.batch_size = placement.batch_size or _BATCH
         self.name = f"{self._server.url}#{self.model}"
@@ -83,8 +83,8 @@ class ServedEncoder(TextEncoder):
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         # Characters composed (NFC): a query spells as a passage does.
-        composed = [unicodedata.normalize("NFC", prompt + text) for text in texts]
-        vectors = self._server.run(self._encode_all(composed))
+        nfc_texts = [unicodedata.normalize("NFC", prompt + text) for text in texts]
+        vectors = self._server.run(self._encode_all(nfc_texts))
         require_finite(vectors, texts, self.name)
         # OpenAI's, vLLM's and TEI's have length 1 but for their last bits, others' need not.
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -142,38 +142,39 @@ class ModelServer:
 
         Raises :class:`BackendError` if nothing listens there.
         """
-        listed = await self._look_up(models_url, _read_models)
-        if listed is not None:
-            return listed
+        served_models = await self._look_up(models_url, _read_models)
+        if served_models is not None:
+            return served_models
         return await self._look_up(f"{self.root}/info", _read_info) or ServedModels()
 
-    def choose_model(self, served: ServedModels, example: str) -> str:
+    def choose_model(self, served_models: ServedModels, example: str) -> str:
         """Return the model to ask for: that which was named, or the only one that is served; "" if unknown.
 
         Raises :class:`ConfigError` if there are several, or the only one is another than was named.
         """
         # A server of one model may ignore the name that a request has, as TEI and llama.cpp do. One of
         # several goes by it and refuses others, and its list need not be whole (as of Azure's deployments).
-        if self.model and len(served.models) == 1 and not _same_model(self.model, served.models[0]):
-            raise self._other_model(served.models[0])
-        if self.model or len(served.models) < 2:
-            return self.model or "".join(served.models)
+        names = served_models.models
+        if self.model and len(names) == 1 and not _same_model(self.model, names[0]):
+            raise self._other_model(names[0])
+        if self.model or len(names) < 2:
+            return self.model or "".join(names)
         raise ConfigError(
-            f"{self.what} at {self.url} serves {', '.join(served.models[:8])}: name one of these behind the "
-            f"address, such as {self.url}#{example or served.models[0]}."
+            f"{self.what} at {self.url} serves {', '.join(names[:8])}: name one of these behind the "
+            f"address, such as {self.url}#{example or names[0]}."
         )
 
-    def require_model(self, model: str, served: ServedModels, replied: str) -> str:
+    def require_model(self, model: str, served_models: ServedModels, reply_model: str) -> str:
         """Return the name of the model, by user, list or reply, "" where one of them has none.
 
         Raises :class:`ConfigError` if none of them has, and if another model than the named one replied.
         """
         # vLLM calls a model in replies by the first of its names, whichever was asked for; providers may add
         # a version (text-embedding-ada-002-v2).
-        named = self.model and replied and not served.is_vllm
-        if named and not (replied.startswith(self.model) or _same_model(self.model, replied)):
-            raise self._other_model(replied)
-        if not (model := model or replied):
+        is_checked = self.model and reply_model and not served_models.is_vllm
+        if is_checked and not (reply_model.startswith(self.model) or _same_model(self.model, reply_model)):
+            raise self._other_model(reply_model)
+        if not (model := model or reply_model):
             raise ConfigError(
                 f"{self.what} at {self.url} does not tell which model it serves: name it behind the address, "
                 f"such as {self.url}#BAAI/bge-m3. What is made with one model is not searched with another."
@@ -218,14 +219,14 @@ class ModelServer:
         )
 
 
-def _same_model(named: str, served: str) -> bool:
+def _same_model(one: str, other: str) -> bool:
     """Whether two names may be of one model: a server may leave out the owner, or have its folder.
 
     >>> [_same_model("BAAI/bge-m3", name) for name in ("bge-m3:latest", "/models/BGE-M3", "BAAI/bge-m4")]
     [True, True, False]
     """
     first, second = (
-        name.rstrip("/").rpartition("/")[2].lower().removesuffix(":latest") for name in (named, served)
+        name.rstrip("/").rpartition("/")[2].lower().removesuffix(":latest") for name in (one, other)
     )
     return first == second
 

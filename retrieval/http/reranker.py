@@ -44,15 +44,15 @@ class ServedReranker:
         base = self._server.url.removesuffix("/rerank")
         self._url = f"{base}/rerank"
         models = f"{base}/models" if base != self._server.root else f"{base}/v1/models"
-        served = self._server.run(self._server.describe(models))
-        self._model = self._server.choose_model(served, "")
+        served_models = self._server.run(self._server.describe(models))
+        self._model = self._server.choose_model(served_models, "")
         self._options: dict[str, Any] = {"model": self._model} if self._model else {}
-        if served.is_vllm:  # it refuses passages that are too long otherwise
+        if served_models.is_vllm:  # it refuses passages that are too long otherwise
             self._options["truncate_prompt_tokens"] = -1
-        self._texts = served.batch_size or _TEI_TEXTS
+        self._texts = served_models.batch_size or _TEI_TEXTS
         self._is_tei = False
-        replied = self._server.run(self._open())
-        self._model = self._server.require_model(self._model, served, replied)
+        reply_model = self._server.run(self._open())
+        self._model = self._server.require_model(self._model, served_models, reply_model)
         self.fingerprint = stable_hash(f"served|{self._model}")
 
     def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:

@@ -34,14 +34,14 @@ async def retrieve(retriever: Retriever, body: Mapping[str, Any]) -> dict[str, A
     if "queries" not in body and "query" in body:
         (query,) = _queries([body["query"]], "'query' must be a string")
         hits, error = await _search(retriever, query, _topk(body, DEFAULT_TOPK_SINGLE, 1))
-        return {"result": list(map(_titled, hits))} | ({"errors": {"0": error}} if error else {})
+        return {"result": list(map(_with_title, hits))} | ({"errors": {"0": error}} if error else {})
     queries = _queries(body.get("queries"), "'queries' must be a list of strings")
     topk = _topk(body, DEFAULT_TOPK, len(queries))
     with_scores = body.get("return_scores")
     if with_scores is not None and not isinstance(with_scores, bool):
         raise DataError(f"'return_scores' must be true or false, but is {with_scores!r:.40}.")
     outcomes = await asyncio.gather(*(_search(retriever, query, topk) for query in queries))
-    write = _scored if with_scores else _document
+    write = _with_score if with_scores else _document
     errors = {str(number): error for number, (_, error) in enumerate(outcomes) if error}
     result = [list(map(write, hits)) for hits, _ in outcomes]
     return {"result": result} | ({"errors": errors} if errors else {})
@@ -81,11 +81,11 @@ def _document(hit: Hit) -> dict[str, Any]:
     return {"id": hit.id, "contents": f'"{_title(hit.passage)}"\n{hit.passage.text}'}
 
 
-def _scored(hit: Hit) -> dict[str, Any]:
+def _with_score(hit: Hit) -> dict[str, Any]:
     return {"document": _document(hit), "score": hit.score}
 
 
-def _titled(hit: Hit) -> dict[str, Any]:
+def _with_title(hit: Hit) -> dict[str, Any]:
     document = {"title": _title(hit.passage), "text": hit.passage.text}
     return {"document": document, "docid": hit.id, "score": hit.score}
 

@@ -67,13 +67,13 @@ def create_app(retriever: Retriever) -> Starlette:
     async def search(request: Request) -> Response:
         body = await _body(request)
         queries, k = _strings(body, "queries"), body.get("k")
-        searched = hops if hops is not None and body.get("hop") is True else retriever
+        target = hops if hops is not None and body.get("hop") is True else retriever
         if not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise DataError(f"'k' must be a whole number from 1 to {MAX_K:,}, but is {k!r}.")
 
         async def one(query: str) -> dict[str, Any]:
             try:
-                hits = await searched.search(query, k)
+                hits = await target.search(query, k)
                 note = search_note(hits)
                 return {"hits": list(map(hit_to_record, hits))} | ({"note": note} if note else {})
             except BackendError:  # no fault of this query: the whole request fails, and clients try again

@@ -37,7 +37,7 @@ from retrieval.lucene.java import (
 from retrieval.lucene.languages import ENGLISH, count_terms, open_analyzer, prepare
 from retrieval.records import passage_from_record
 from retrieval.store import PassageStore, has_store
-from retrieval.wrappers import HitsOrError, noted
+from retrieval.wrappers import HitsOrError, with_note
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
 _MOST_TERMS = 1024  # of a query: Lucene's own limit, which a search over several fields multiplies
@@ -71,19 +71,19 @@ def build_lucene(
         options += ["-language", language]
     with writing_lucene(folder):
         indexer = java_class("io.anserini.index.SimpleIndexer")([*places, *options])
-        stream, count, began = iter(passages), 0, time.monotonic()
+        stream, count, start = iter(passages), 0, time.monotonic()
         try:
             while chunk := [_document(passage, language) for passage in islice(stream, _INDEX_CHUNK)]:
-                added = indexer.addRawDocuments(chunk)
-                if added != len(chunk):
+                count_added = indexer.addRawDocuments(chunk)
+                if count_added != len(chunk):
                     raise DataError(
-                        f"Lucene refused {len(chunk) - added} of the passages {count:,} to "
+                        f"Lucene refused {len(chunk) - count_added} of the passages {count:,} to "
                         f"{count + len(chunk):,}: is there space left for '{folder}'?"
                     )
-                if count // 100_000 < (count + added) // 100_000:
-                    speed = pace(count + added, time.monotonic() - began)
-                    report(f"{count + added:,} passages indexed, {speed}")
-                count += added
+                if count // 100_000 < (count + count_added) // 100_000:
+                    speed = pace(count + count_added, time.monotonic() - start)
+                    report(f"{count + count_added:,} passages indexed, {speed}")
+                count += count_added
         except BaseException:
             indexer.close(False)  # nobody will search it, and merging may take minutes
             raise
@@ -136,11 +136,11 @@ class LuceneSearcher:
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
-        prepared = [self._shorten(prepare(query, self._language)) for query in queries]
-        outcomes = self._search_all([query for query, _ in prepared], k)
+        prepared_queries = [self._shorten(prepare(query, self._language)) for query in queries]
+        outcomes = self._search_all([query for query, _ in prepared_queries], k)
         return [
-            outcome if isinstance(outcome, SearchFailedError) else noted(outcome, note)
-            for outcome, (_, note) in zip(outcomes, prepared, strict=True)
+            outcome if isinstance(outcome, SearchFailedError) else with_note(outcome, note)
+            for outcome, (_, note) in zip(outcomes, prepared_queries, strict=True)
         ]
 
     def _search_all(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:

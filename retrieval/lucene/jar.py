@@ -33,11 +33,11 @@ def fetch_jar() -> None:
         JAR.fetch() as file,
         build_once(jar_folder(), "Lucene") as filling,
         ZipFile(file) as whole,
-        ZipFile(filling / file.name, "w", ZIP_DEFLATED) as kept,
+        ZipFile(filling / file.name, "w", ZIP_DEFLATED) as copy,
     ):
         for entry in whole.infolist():
             if not entry.filename.startswith(_UNUSED):
-                kept.writestr(entry, whole.read(entry))
+                copy.writestr(entry, whole.read(entry))
 
 
 def find_jar() -> Path:
@@ -46,11 +46,11 @@ def find_jar() -> Path:
     Without a Pyserini of a fitting version it is the one in the cache. Raises :class:`BackendError` if there
     is none.
     """
-    installed = JAR.find_installed()
-    fitting = _fitting(installed) or _fitting(jar_folder().glob("*.jar"))
+    installed_jars = JAR.find_installed()
+    fitting = _fitting(installed_jars) or _fitting(jar_folder().glob("*.jar"))
     if fitting:
         return max(fitting, key=_version)
-    other = f" (the Pyserini that is installed has {installed[-1].name})" if installed else ""
+    other = f" (the Pyserini that is installed has {installed_jars[-1].name})" if installed_jars else ""
     raise BackendError(
         f"Lucene, which BM25 is, is not on this machine yet{other}: run `corag setup`, which fetches it "
         f"(about {JAR.size_mb} MB)."

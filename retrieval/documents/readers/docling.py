@@ -34,10 +34,10 @@ def read_origin(file: Path) -> tuple[str, int | None] | None:
         return None
     try:
         origin = orjson.loads(file.read_bytes())["origin"]
-        name, stated = PurePath(origin["filename"]).name, origin.get("binary_hash")
+        name, file_hash = PurePath(origin["filename"]).name, origin.get("binary_hash")
     except (OSError, orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
         return None  # its reader tells what is wrong with it
-    return unicodedata.normalize("NFC", name), stated if isinstance(stated, int) else None
+    return unicodedata.normalize("NFC", name), file_hash if isinstance(file_hash, int) else None
 
 
 def _parse(data: bytes, title: str) -> Document:
