@@ -89,7 +89,7 @@ def _choose(names: Sequence[str], source: HubFiles) -> list[str]:
     if content_ending(Path(data[0])) in ARROW_TABLES:  # asked for now, and not after gigabytes were fetched
         require(f"'{data[0]}'", "pyarrow")
     sets = _sets_of_files(data)
-    if len(sets) > 1 and not any(sign in source.pattern for sign in "*?["):
+    if len(sets) > 1 and not any(wildcard in source.pattern for wildcard in "*?["):
         listing = _list_names([f"{source}/{each}" for each in sets])
         raise ConfigError(f"{source} has several sets of files: name one of {listing}.")
     if not _NUMBER.search(source.pattern):  # which names some shards

@@ -71,7 +71,7 @@ def with_hop_encoder(retrievers: Sequence[Retriever], encoder: TextEncoder) -> l
     Raises :class:`IndexMismatchError` if its vectors are no queries of an index, or nothing says that they
     are; :class:`ConfigError` if none is over vectors of passages.
     """
-    hop_retrievers = [_asked_by(each, encoder) for each in retrievers]
+    hop_retrievers = [_with_query_encoder(each, encoder) for each in retrievers]
     if all(one is other for one, other in zip(hop_retrievers, retrievers, strict=True)):
         raise ConfigError(
             f"the hop encoder '{encoder.name}' has no index to search: it is for an index with a vector per "
@@ -80,27 +80,27 @@ def with_hop_encoder(retrievers: Sequence[Retriever], encoder: TextEncoder) -> l
     return hop_retrievers
 
 
-def _asked_by(retriever: Retriever, encoder: TextEncoder) -> Retriever:
+def _with_query_encoder(retriever: Retriever, encoder: TextEncoder) -> Retriever:
     if not isinstance(retriever, BatchedRetriever) or not isinstance(retriever.searcher, DenseSearcher):
         return retriever
-    own = retriever.searcher.encoder
+    base = retriever.searcher.encoder
     trained_for = _training(encoder.name).get("passage_encoder", "")
-    if not trained_for and encoder.fingerprint != own.fingerprint and encoder.dimension == own.dimension:
+    if not trained_for and encoder.fingerprint != base.fingerprint and encoder.dimension == base.dimension:
         # A random model of the same dimension would be searched with, and find what looks like chance.
         raise IndexMismatchError(
-            f"nothing says that the hop encoder '{encoder.name}' makes queries for passages of '{own.name}': "
-            f"'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If it was trained "
-            "elsewhere, from that very encoder and with its passages frozen, write this file: "
-            f'{{"passages": "frozen", "passage_encoder": "{own.fingerprint}"}}.'
+            f"nothing says that the hop encoder '{encoder.name}' makes queries for passages of "
+            f"'{base.name}': 'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If it "
+            "was trained elsewhere, from that very encoder and with its passages frozen, write this file: "
+            f'{{"passages": "frozen", "passage_encoder": "{base.fingerprint}"}}.'
         )
-    trained_for = trained_for or own.fingerprint
-    if (own.dimension, own.fingerprint) != (encoder.dimension, trained_for):
+    trained_for = trained_for or base.fingerprint
+    if (base.dimension, base.fingerprint) != (encoder.dimension, trained_for):
         raise IndexMismatchError(
             f"the hop encoder '{encoder.name}' makes queries of {encoder.dimension} dimensions for passages "
-            f"of the encoder {trained_for}, but the index has those of '{own.name}' ({own.dimension} "
-            f"dimensions, fingerprint {own.fingerprint}): train it from the index's own encoder."
+            f"of the encoder {trained_for}, but the index has those of '{base.name}' ({base.dimension} "
+            f"dimensions, fingerprint {base.fingerprint}): train it from the index's own encoder."
         )
-    searcher = retriever.searcher.asked_by(encoder)
+    searcher = retriever.searcher.with_query_encoder(encoder)
     how = f"hop queries by {encoder.fingerprint}{encoder.rounding}|{searcher.query_prefix}"
     part = retriever.part
     if part is not None:

@@ -92,23 +92,28 @@ class LinkedRetriever:
         for each in self._indexes:
             each.close()
 
-    def _link(self, query: str, hits: Sequence[Hit]) -> list[_Linked]:
+    def _link(self, query: str, hits: Sequence[Hit]) -> list[_RankedPassage]:
         """Return the hits and what is linked to them, best first."""
         least = min((hit.score for hit in hits), default=0.0)
-        own = {hit.passage.id: hit.score - least for hit in hits}
+        score_by_id = {hit.passage.id: hit.score - least for hit in hits}
         titles = HitTitles(hit.passage for hit in hits)
-        first_passages = list(islice(self._find_mentions(query, titles, own), self._rules.named_first))
+        first_passages = list(
+            islice(self._find_mentions(query, titles, score_by_id), self._rules.named_first)
+        )
         links_by_id = {
-            each.id: _Linked(each, own.get(each.id, 0.0), "(named in the query)") for each in first_passages
+            each.id: _RankedPassage(each, score_by_id.get(each.id, 0.0), "(named in the query)")
+            for each in first_passages
         }
         for hit in hits:
-            links_by_id.setdefault(hit.passage.id, _Linked(hit.passage, own[hit.passage.id]))
-        strength = own | dict.fromkeys((each.id for each in first_passages), max(own.values(), default=0.0))
+            links_by_id.setdefault(hit.passage.id, _RankedPassage(hit.passage, score_by_id[hit.passage.id]))
+        strength = score_by_id | dict.fromkeys(
+            (each.id for each in first_passages), max(score_by_id.values(), default=0.0)
+        )
         for seed in list(links_by_id.values())[: self._rules.seeds]:
             gain = self._rules.weight * strength[seed.passage.id]
-            for passage in self._find_mentions(seed.passage.text, titles, own):
-                score = own.get(passage.id, 0.0) + gain
-                candidate = links_by_id.setdefault(passage.id, _Linked(passage, -1.0))
+            for passage in self._find_mentions(seed.passage.text, titles, score_by_id):
+                score = score_by_id.get(passage.id, 0.0) + gain
+                candidate = links_by_id.setdefault(passage.id, _RankedPassage(passage, -1.0))
                 if passage.id != seed.passage.id and score > candidate.score:
                     candidate.score = score
                     candidate.link = candidate.link or f"(mentioned in '{seed.passage.title}')"
@@ -117,7 +122,9 @@ class LinkedRetriever:
             links_by_id[passage.id].score += highest
         return sorted(links_by_id.values(), key=lambda each: -each.score)
 
-    def _find_mentions(self, text: str, hits: HitTitles, own: Mapping[str, float]) -> Iterator[Passage]:
+    def _find_mentions(
+        self, text: str, hits: HitTitles, score_by_id: Mapping[str, float]
+    ) -> Iterator[Passage]:
         """Yield the passages whose titles a text mentions: the best of each title, then the second best."""
         by_title: dict[int, dict[str, Passage]] = {}
         groups = [index.find(text, hits) for index in self._indexes]
@@ -126,16 +133,16 @@ class LinkedRetriever:
         for key, passages in chain.from_iterable(groups):
             by_title.setdefault(key, {}).update((each.id, each) for each in passages)
         best = (
-            sorted(same.values(), key=lambda each: -own.get(each.id, 0.0))[:MOST_PER_TITLE]
+            sorted(same.values(), key=lambda each: -score_by_id.get(each.id, 0.0))[:MOST_PER_TITLE]
             for same in by_title.values()
         )
         for same_place in zip_longest(*best):
             unique = {each.id: each for each in same_place if each is not None}
-            yield from sorted(unique.values(), key=lambda each: -own.get(each.id, 0.0))
+            yield from sorted(unique.values(), key=lambda each: -score_by_id.get(each.id, 0.0))
 
 
 @dataclass(slots=True)
-class _Linked:
+class _RankedPassage:
     """A passage in a ranking, and by which link it came there, "" for none."""
 
     passage: Passage

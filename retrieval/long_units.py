@@ -211,7 +211,7 @@ def _both_ways(links: Iterable[tuple[int, int]], documents: int) -> list[list[in
         if source != target:
             neighbours[source][target] = None
             neighbours[target][source] = None
-    return [list(linked) for linked in neighbours]
+    return [list(targets) for targets in neighbours]
 
 
 def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int]]:

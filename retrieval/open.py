@@ -78,13 +78,13 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 
         retriever: Retriever = await connect(config)
         if config.links != "none":
-            retriever = _linked_elsewhere(retriever, LinkRules.from_config(config))
+            retriever = _follow_links_elsewhere(retriever, LinkRules.from_config(config))
     else:
         retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
     return await asyncio.to_thread(_rerank_and_remember, retriever, config)
 
 
-def _linked_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
+def _follow_links_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
     """Follow links among the hits of search servers, and of their hop encoder if they have one."""
     follower = LinkedRetriever(retriever, (), rules, elsewhere=True)
     hops: Retriever | None = getattr(retriever, "hops", None)

@@ -42,16 +42,16 @@ _EXPECTED = (
 )
 
 
-def adapt_retriever(thing: Any) -> Retriever:
+def adapt_retriever(retriever: Any) -> Retriever:
     """Return a retriever around an own object or function; one that has our protocol is used as it is.
 
     Raises :class:`ConfigError` for what cannot be searched.
     """
-    if inspect.iscoroutinefunction(getattr(thing, "search", None)) and hasattr(thing, "passages"):
-        return _BorrowedRetriever(cast("Retriever", thing))
-    if not hasattr(thing, "invoke") and callable(getattr(thing, "as_retriever", None)):
-        thing = thing.as_retriever()  # a vector store of LangChain's, an index of LlamaIndex's
-    return OwnRetriever(thing)
+    if inspect.iscoroutinefunction(getattr(retriever, "search", None)) and hasattr(retriever, "passages"):
+        return _BorrowedRetriever(cast("Retriever", retriever))
+    if not hasattr(retriever, "invoke") and callable(getattr(retriever, "as_retriever", None)):
+        retriever = retriever.as_retriever()  # a vector store of LangChain's, an index of LlamaIndex's
+    return PythonRetriever(retriever)
 
 
 class _BorrowedRetriever:
@@ -68,22 +68,22 @@ class _BorrowedRetriever:
         """Do nothing."""
 
 
-class OwnRetriever:
+class PythonRetriever:
     """A :class:`corag.core.protocols.Retriever` around an object or function of the user's.
 
     If it is not told k, as many as are wanted are kept of what it returns. Passages are looked up by id among
     those that were found since it was opened.
     """
 
-    def __init__(self, thing: Any) -> None:
-        self._call = OwnCall(thing, FUNCTIONS, SETTINGS, _EXPECTED)
+    def __init__(self, retriever: Any) -> None:
+        self._call = OwnCall(retriever, FUNCTIONS, SETTINGS, _EXPECTED)
         if "token" in self._call.first:
             raise ConfigError(
                 f"{self._call.name} takes tokens, not a query: give a function of query and k around it, "
                 "such as `def search(query, k): ...`, that splits the query and returns texts."
             )
-        self.fingerprint = f"python:{identify(thing)}"
-        self._most = _size_of(thing)
+        self.fingerprint = f"python:{identify(retriever)}"
+        self._most = _size_of(retriever)
         self._passage_by_id: dict[str, Passage] = {}
 
     async def search(self, query: str, k: int) -> Sequence[Hit]:
@@ -259,14 +259,16 @@ def _record_of(item: Any) -> dict[str, Any] | None:
         return None
     metadata = getattr(node, "metadata", None)
     metadata = dict(metadata) if isinstance(metadata, Mapping) else {}
-    own = next((value for name in ("id", "node_id", "id_") if (value := getattr(node, name, None))), None)
-    name = own or metadata.get("id") or metadata.get("_id")
+    identifier = next(
+        (value for name in ("id", "node_id", "id_") if (value := getattr(node, name, None))), None
+    )
+    name = identifier or metadata.get("id") or metadata.get("_id")
     return {"text": text, "metadata": metadata, **({"id": str(name)} if name else {})}
 
 
-def _size_of(thing: Any) -> int:
+def _size_of(retriever: Any) -> int:
     """Return how many passages there are, where asking for more is an error: in LlamaIndex's BM25."""
-    scores = getattr(getattr(thing, "bm25", None), "scores", None)
+    scores = getattr(getattr(retriever, "bm25", None), "scores", None)
     size = scores.get("num_docs") if isinstance(scores, Mapping) else None
     return sys.maxsize if size is None else int(size)
 

@@ -123,16 +123,16 @@ def find_dialect(lines: Sequence[str], delimiter: str) -> Dialect:
     share = plain.evenness(lines)[0]
     strict = plain.is_strict(lines, is_cut=is_cut)
     if not (strict and share == 1):
-        sign = re.escape(delimiter)
+        separator = re.escape(delimiter)
         share = max(share, replace(plain, quoted=False).evenness(lines)[0])
-        if re.search(rf'\\(?:["\n]|{sign})', text):
+        if re.search(rf'\\(?:["\n]|{separator})', text):
             with_escapes = replace(plain, escaped=True)
             better = with_escapes.evenness(lines, is_cut=is_cut)[0]
             if with_escapes.is_strict(lines, is_cut=is_cut) and (
                 better > share or (better == share and not strict)
             ):
                 return with_escapes
-        if delimiter != " " and re.search(rf'{sign} +"', text):
+        if delimiter != " " and re.search(rf'{separator} +"', text):
             with_blanks = replace(plain, blanks=True)
             if (
                 with_blanks.is_strict(lines, is_cut=is_cut)
@@ -188,14 +188,15 @@ def _broken_cell(delimiter: str) -> regex.Pattern[str]:
     Such a mark is part of the text; blanks are no text. Possessive, since a line may be long: Python's own
     module matches these wrongly up to 3.11.4 (its issue 106052), as Debian 12 has it.
     """
-    sign = re.escape(delimiter)
+    separator = re.escape(delimiter)
     return regex.compile(
-        rf'(?:(?:{_QUOTED} *+|(?!")[^{sign}]*+){sign})*+{_QUOTED}(?! *+(?:[\r\n]|{sign}|$))(?!")'
+        rf'(?:(?:{_QUOTED} *+|(?!")[^{separator}]*+){separator})*+{_QUOTED}'
+        rf'(?! *+(?:[\r\n]|{separator}|$))(?!")'
     )
 
 
 @lru_cache
 def _closed_row(delimiter: str) -> regex.Pattern[str]:
-    sign = re.escape(delimiter)
-    cell = rf'(?:{_QUOTED} *+|(?!")[^{sign}\r\n]*+)'
-    return regex.compile(rf"(?:{cell}{sign})*+{cell}[\r\n]*+")
+    separator = re.escape(delimiter)
+    cell = rf'(?:{_QUOTED} *+|(?!")[^{separator}\r\n]*+)'
+    return regex.compile(rf"(?:{cell}{separator})*+{cell}[\r\n]*+")

@@ -97,8 +97,8 @@ class Layout:
         origin = (
             "by the header" if self.header else "a guess, there is no header" if self.guessed else "as named"
         )
-        sign = _DELIMITERS.get(self.dialect.delimiter)
-        cells = f"cells between {sign}" if len(self.names) > 1 else "one column"
+        separator = _DELIMITERS.get(self.dialect.delimiter)
+        cells = f"cells between {separator}" if len(self.names) > 1 else "one column"
         marks = "enclose cells" if self.dialect.quoted else "are part of the text"
         guess = f" ({self.dialect_guess})" if self.dialect_guess else ""
         exceptions = (

@@ -19,7 +19,7 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
-from corag.generation.trained_for import joined_prompts, trained_for
+from corag.generation.trained_for import join_prompts, trained_for
 from training.checks import check_length, check_packages, check_training
 from training.config import SftConfig
 from training.model_setup import load_model, load_padding_tokenizer, resolve_batching, save_model
@@ -93,7 +93,7 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
         "seconds": summary.seconds,
         "resumed_from": summary.resumed_from,
         "tokens_per_second": summary.tokens / summary.seconds if summary.tokens else None,
-        "trained_for": joined_prompts(
+        "trained_for": join_prompts(
             [
                 trained_for(config.adapter, config.model),
                 *(load_report(each).trained_for for each in config.rows),

@@ -37,8 +37,8 @@ async def adaptive(tools: Tools, config: CoRAGConfig, context: Context) -> Outco
     return rank(candidates)
 
 
-def chains_to_decide(candidates: Sequence[Candidate], left: int, sure: float) -> int:
-    """Return how many of ``left`` further chains could decide a vote, the least; 0 if it is decided.
+def chains_to_decide(candidates: Sequence[Candidate], chains_left: int, sure: float) -> int:
+    """Return how many of ``chains_left`` further chains could decide a vote, the least; 0 if it is decided.
 
     It is decided if the leading answer is more frequent than the second in the long run with probability
     ``sure``, or if those that are left cannot bring another ahead.
@@ -48,9 +48,9 @@ def chains_to_decide(candidates: Sequence[Candidate], left: int, sure: float) ->
     first, second = [*(count for _, count in counts.most_common(2)), 0, 0][:2]
 
     def is_decided(more: int) -> bool:
-        return majority(first + more, second) >= sure or first + more - second > left - more
+        return majority(first + more, second) >= sure or first + more - second > chains_left - more
 
-    return next((more for more in range(left) if is_decided(more)), left)
+    return next((more for more in range(chains_left) if is_decided(more)), chains_left)
 
 
 def majority(first: int, second: int) -> float:

@@ -95,7 +95,7 @@ class Chain:
             log_probabilities=(*self.log_probabilities, log_probability),
         )
 
-    def followed_as(self, longer: Chain) -> Chain:
+    def continue_as(self, longer: Chain) -> Chain:
         """Return the chain with the next hop of one that extends it."""
         place = len(self)
         return self.then(longer.hops[place], longer.hits[place], longer.log_probabilities[place])

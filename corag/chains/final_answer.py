@@ -95,14 +95,14 @@ async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
     Raises :class:`DataError` if the index lacks one of these.
     """
     if tools.question.context_ids:
-        hits = await given_context(tools)
+        hits = await context_of_question(tools)
     else:
         depth = max(config.search_depth, config.context_passages)
         hits = await tools.search(tools.question.text, k=depth, path="question")
     return Context(hits, expected_costs(hits, tools, config))
 
 
-async def given_context(tools: Tools) -> tuple[Hit, ...]:
+async def context_of_question(tools: Tools) -> tuple[Hit, ...]:
     """Return the passages that the question brings.
 
     Without those that the index lacks, it would quietly be another question.

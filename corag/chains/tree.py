@@ -193,7 +193,7 @@ class Tree:
         )
         # Of several that go through the same sub-query the first: all else of the hop follows from it.
         by_next = {rollout.sub_queries[len(chain)]: rollout for rollout in reversed(further)}
-        return [chain.followed_as(by_next[sub_query]) for sub_query in next_queries]
+        return [chain.continue_as(by_next[sub_query]) for sub_query in next_queries]
 
     def _longer(self, chain: Chain) -> list[Chain]:
         """Return the earlier rollouts that go on from a chain, each once."""

@@ -84,11 +84,11 @@ class ChatTemplate:
     @cached_property
     def replaced_tokens(self) -> int:
         """The tokens of the template's own system prompt that an empty system turn spares; 0 if few."""
-        own = self._try([USER])
+        with_own_system = self._try([USER])
         without = self._try([{"role": "system", "content": ""}, USER]) if self.takes_system else None
-        if own is None or without is None:
+        if with_own_system is None or without is None:
             return 0
-        excess = len(self._ids(own)) - len(self._ids(without))
+        excess = len(self._ids(with_own_system)) - len(self._ids(without))
         return excess if excess > LONG_ADDITION else 0
 
     @cached_property

@@ -71,7 +71,7 @@ def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, .
     import torch
 
     with torch.inference_mode():
-        ids, mask = _left_padded([job.ids + job.target for job in jobs], pad, model.device)
+        ids, mask = _pad_left([job.ids + job.target for job in jobs], pad, model.device)
         longest = max(len(job.target) for job in jobs)
         # No more than that: a row of the vocabulary per prompt token would be most of the memory.
         last = longest + 1
@@ -108,7 +108,7 @@ def generate(
 
     samples = samples_of(jobs)
     with torch.inference_mode():
-        ids, mask = _left_padded([job.ids for job in jobs], pad, model.device)
+        ids, mask = _pad_left([job.ids for job in jobs], pad, model.device)
         cache = DynamicCache(config=model.config)
         out = model(
             input_ids=ids,
@@ -159,7 +159,7 @@ def _chance(sampling: Sampling, n: int) -> random.Random:
     return random.Random() if sampling.seed is None else random.Random(f"{sampling.seed}/{n}")
 
 
-def _left_padded(
+def _pad_left(
     sequences: Sequence[tuple[int, ...]], pad: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids and mask, int64 [sequences, longest], so that all sequences end in the last column.

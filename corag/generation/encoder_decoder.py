@@ -109,7 +109,7 @@ def score_apart(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[fl
     with torch.inference_mode():
         encoding, mask = _encode(model, [job.ids for job in jobs], pad)
         begin = _start_token(model)
-        targets, _ = _right_padded([(begin, *job.target[:-1]) for job in jobs], pad, model.device)
+        targets, _ = _pad_right([(begin, *job.target[:-1]) for job in jobs], pad, model.device)
         logits = model(
             encoder_outputs=encoding, attention_mask=mask, decoder_input_ids=targets, use_cache=False
         ).logits
@@ -161,11 +161,11 @@ def generate_apart(
 
 def _encode(model: Any, prompts: Sequence[tuple[int, ...]], pad: int) -> tuple[Any, torch.Tensor]:
     """Return what the encoder makes of prompts, and their mask, int64 [prompts, longest]."""
-    ids, mask = _right_padded(prompts, pad, model.device)
+    ids, mask = _pad_right(prompts, pad, model.device)
     return model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
 
-def _right_padded(
+def _pad_right(
     sequences: Sequence[tuple[int, ...]], pad: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids and mask, int64 [sequences, longest], of sequences that begin in the first column."""

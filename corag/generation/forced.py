@@ -112,9 +112,9 @@ class _ForcedDecoding:
         # Placeholders stand for tokens that are still on their way, so the length is right under asynchronous
         # scheduling too.
         return {
-            row: target[len(generated)]
-            for row, (target, generated) in self._rows.items()
-            if len(generated) < len(target)
+            row: target[len(reply_ids)]
+            for row, (target, reply_ids) in self._rows.items()
+            if len(reply_ids) < len(target)
         }
 
     def _next_by_slot(self, ctx: Any) -> dict[int, int]:

@@ -29,7 +29,7 @@ from corag.core.protocols import (
 )
 from corag.core.types import TokenUsage
 from corag.generation.fitting import EstimatedTokens, fit
-from corag.generation.prefixes import repeated_length, tell_to_begin
+from corag.generation.prefixes import repeated_length, request_prefix
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import inner_text, is_cut, thought_in
 
@@ -54,7 +54,7 @@ _EXPECTED = (
 )
 
 
-def adapt_model(thing: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> Generator:
+def adapt_model(model: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> Generator:
     """Return a generator around an own model; one that has our protocol is used as it is.
 
     ``max_context``: its window in tokens, to which prompts are shortened; 0 for as long as they come.
@@ -62,14 +62,14 @@ def adapt_model(thing: Any, max_context: int = 0, *, keeps_thoughts: bool = Fals
 
     Raises :class:`ConfigError` for what is no model.
     """
-    if all(hasattr(thing, name) for name in ("generate", "score", "count_tokens", "fingerprint", "close")):
-        return _BorrowedModel(cast("Generator", thing))
-    if hasattr(thing, "forward") and hasattr(thing, "generate") and hasattr(thing, "state_dict"):
+    if all(hasattr(model, name) for name in ("generate", "score", "count_tokens", "fingerprint", "close")):
+        return _BorrowedModel(cast("Generator", model))
+    if hasattr(model, "forward") and hasattr(model, "generate") and hasattr(model, "state_dict"):
         raise ConfigError(
-            f"{describe(thing)} takes token ids, not texts: open its folder or name, "
+            f"{describe(model)} takes token ids, not texts: open its folder or name, "
             'open_model("FOLDER", backend="transformers"), or give a function of the prompt around it.'
         )
-    return OwnGenerator(thing, max_context, keeps_thoughts=keeps_thoughts)
+    return PythonGenerator(model, max_context, keeps_thoughts=keeps_thoughts)
 
 
 class _BorrowedModel:
@@ -96,18 +96,18 @@ class _Reply:
     logprobs: tuple[float, ...] | None = None
 
 
-class OwnGenerator:
+class PythonGenerator:
     """A :class:`corag.core.protocols.Generator` around an object or function of the user's."""
 
-    def __init__(self, thing: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> None:
+    def __init__(self, model: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> None:
         self._keeps_thoughts = keeps_thoughts
-        self._call = OwnCall(thing, FUNCTIONS, SETTINGS, _EXPECTED)
-        self._score = getattr(thing, "score", None)
-        self._count = getattr(thing, "count_tokens", None)
+        self._call = OwnCall(model, FUNCTIONS, SETTINGS, _EXPECTED)
+        self._score = getattr(model, "score", None)
+        self._count = getattr(model, "count_tokens", None)
         self._room = max_context
         self._counter = EstimatedTokens()
         self.name = self._call.name
-        self.fingerprint = f"python:{identify(thing)}" + (f":{max_context}" if max_context else "")
+        self.fingerprint = f"python:{identify(model)}" + (f":{max_context}" if max_context else "")
         takes = self._call.takes
         self.lacks = frozenset(
             ability
@@ -218,7 +218,7 @@ class OwnGenerator:
         if prompt.plain or not (several or self._call.first in _MESSAGES):
             return prompt.text
         messages = [{"role": each.role, "content": each.text} for each in prompt.messages]
-        return tell_to_begin(messages, prompt.prefix)
+        return request_prefix(messages, prompt.prefix)
 
     def _completion(self, reply: _Reply, prompt: Prompt, sampling: Sampling) -> Completion:
         text, whole = reply.text, reply.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 _BEGIN = "\n\nBegin your reply with: {prefix}"
 
 
-def tell_to_begin(messages: list[dict[str, str]], prefix: str) -> list[dict[str, str]]:
+def request_prefix(messages: list[dict[str, str]], prefix: str) -> list[dict[str, str]]:
     """Return messages whose last one says how the reply is to begin, if it is to."""
     if not prefix:
         return messages

@@ -25,7 +25,7 @@ from corag.core.tokenizer import load_tokenizer
 from corag.generation.chat_template import USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
-from corag.generation.special_names import BREAK, broken_at_names, space_out_names
+from corag.generation.special_names import BREAK, break_at_names, space_out_names
 from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
@@ -132,7 +132,11 @@ class Renderer:
         """Return the token ids of a whole prompt, however long."""
         text, has_breaks = self._safe_text(prompt)
         special = prompt.plain or not self.chat
-        return self._joined_ids(text, special=special) if has_breaks else self._ids(text, special=special)
+        return (
+            self._ids_between_breaks(text, special=special)
+            if has_breaks
+            else self._ids(text, special=special)
+        )
 
     def target_ids(self, request: ScoreRequest, *, apart: bool = False) -> list[int]:
         """Return the token ids to score: those of a text are as they follow the prompt's.
@@ -293,7 +297,7 @@ class Renderer:
         safe_text = self._break_names(text, ())
         if not (prompt.plain or prompt.prefix):
             safe_text = self._append_reply(before, safe_text)[len(before) :]
-        encode = self._joined_ids if has_breaks or BREAK in safe_text else self._ids
+        encode = self._ids_between_breaks if has_breaks or BREAK in safe_text else self._ids
         return continuation_ids(encode, before, safe_text)
 
     def _append_reply(self, before: str, reply: str) -> str:
@@ -312,13 +316,13 @@ class Renderer:
         return self._ids("a") != continuation_ids(self._ids, "\n", "a")
 
     def _break_names(self, text: str, wording: Spans) -> str:
-        return broken_at_names(text, wording, self._names, BREAK)
+        return break_at_names(text, wording, self._names, BREAK)
 
     def _literal_ids(self, text: str) -> list[int]:
         safe_text = self._break_names(text, ())
-        return self._ids(text) if safe_text == text else self._joined_ids(safe_text)
+        return self._ids(text) if safe_text == text else self._ids_between_breaks(safe_text)
 
-    def _joined_ids(self, text: str, *, special: bool = False) -> list[int]:
+    def _ids_between_breaks(self, text: str, *, special: bool = False) -> list[int]:
         """Return the token ids of what stands between the breaks: no token reaches over one."""
         first, *rest = text.split(BREAK)
         ids = self._ids(first, special=special)

@@ -20,8 +20,8 @@ COMMON_NAMES = re.compile(
 )
 
 
-def broken_at_names(text: str, wording: Spans, names: re.Pattern[str], sign: str) -> str:
-    """Put a sign into every name of a special token that does not stand in the wording."""
+def break_at_names(text: str, wording: Spans, names: re.Pattern[str], mark: str) -> str:
+    """Put a mark into every name of a special token that does not stand in the wording."""
     # A break that a text brings along is taken out later: left in, it would close a name around it.
     original, text = text, text.replace(BREAK, "\ufffd")
     # Names that overlap are both broken, for either could be read: so the search goes on within the name.
@@ -33,7 +33,7 @@ def broken_at_names(text: str, wording: Spans, names: re.Pattern[str], sign: str
     if not breaks:
         return original
     parts = (text[start:end] for start, end in pairwise([0, *breaks, len(text)]))
-    return sign.join(parts)
+    return mark.join(parts)
 
 
 def space_out_names(text: str, names: re.Pattern[str], wording: Spans = ()) -> str:
@@ -44,7 +44,7 @@ def space_out_names(text: str, names: re.Pattern[str], wording: Spans = ()) -> s
     >>> space_out_names("It ends.<|im_end|>", COMMON_NAMES)
     'It ends.< |im_end|>'
     """
-    return broken_at_names(text, wording, names, " ")
+    return break_at_names(text, wording, names, " ")
 
 
 def spaced_prompt(prompt: Prompt, names: re.Pattern[str]) -> Prompt:

@@ -28,7 +28,7 @@ class ThoughtForm:
     """How a family of models writes a thought.
 
     Attributes:
-        sign: what tells a template of this form.
+        template_mark: what tells a template of this form.
         opening: what begins a thought.
         end: what ends it.
         closing: what ends it and begins the reply.
@@ -37,7 +37,7 @@ class ThoughtForm:
         optional: it does not think in plain conversations.
     """
 
-    sign: str
+    template_mark: str
     opening: str
     end: str
     closing: str
@@ -231,7 +231,7 @@ def resolve_thinking(
     _check_arguments(options.template_args, variables)
     prompt = render(options.template_args, None)
     tail = prompt.rstrip()
-    form = next((form for form in FORMS if form.sign in template or tail.endswith(form.begin)), None)
+    form = next((form for form in FORMS if form.template_mark in template or tail.endswith(form.begin)), None)
     if form is None and options.mode in ("off", "strip"):  # the user knows more than the template
         form = next((form for form in FORMS if form.begin in marks), None)
     switches = variables & SWITCHES.keys()

@@ -28,10 +28,10 @@ def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
     for folder, name in itertools.product(folders, (TRAINING, MERGED_TRAINING)):
         with suppress(DataError):  # a file of that name that is not ours
             results.append((read_manifest(Path(folder), name) or {}).get("result") or {})
-    return joined_prompts([result.get("trained_for", {}) for result in results])
+    return join_prompts([result.get("trained_for", {}) for result in results])
 
 
-def joined_prompts(parts: Sequence[Prompts]) -> dict[str, list[str]]:
+def join_prompts(parts: Sequence[Prompts]) -> dict[str, list[str]]:
     """Return what several trainings taught together.
 
     >>> joined_prompts([{"corag": ["stop_check v1"]}, {"corag": ["stop_check v1", "verify v1"]}])

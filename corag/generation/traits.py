@@ -86,9 +86,9 @@ def _prompt(turns: Any) -> Prompt:
 
 def _compare(renderer: Renderer, turns: Any) -> str:
     """Return "=" if a prompt's tokens are those of the tokenizer's own method, else what differs."""
-    own: list[Turn] = [dict(turn) for turn in turns]
+    conversation: list[Turn] = [dict(turn) for turn in turns]
     text = renderer.template.tokenizer.apply_chat_template(
-        own, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
+        conversation, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
     )
     text += renderer.thinking.lead(text, None) or renderer.template.blank_before_reply
     target = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)

@@ -40,7 +40,7 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
-    arguments = _own_arguments(config, folder, lora_rank, cpu=cpu) | _passed_through(config, folder)
+    arguments = _own_arguments(config, folder, lora_rank, cpu=cpu) | _user_arguments(config, folder)
     # Batches for throughput: vLLM has none of its sizes (8,192 to 16,384 tokens on a GPU) for an engine that
     # a program embeds, as this one is, and would take 2,048 tokens. What a CPU takes at once is set here.
     usage = UsageContext.ENGINE_CONTEXT if cpu else UsageContext.LLM_CLASS
@@ -95,7 +95,7 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
     }
 
 
-def _passed_through(config: ModelConfig, folder: str) -> dict[str, Any]:
+def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
     """Return the engine's arguments that are no options: the user's, and the output layer's precision."""
     from vllm.platforms import current_platform
 

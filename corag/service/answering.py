@@ -276,8 +276,8 @@ class AnswerService:
             raise error_from_row("") from None
         record(row)
         if row.answer is None:
-            own = bool(request.budget) and request.budget == self._budget(request)
-            raise error_from_row(row.error, budget_by_caller=own)
+            by_caller = bool(request.budget) and request.budget == self._budget(request)
+            raise error_from_row(row.error, budget_by_caller=by_caller)
         return AnswerResult(row, row.answer, public_record(preset.name, orjson.loads(row.to_json())))
 
     def _budget(self, request: AnswerRequest) -> int:

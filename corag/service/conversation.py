@@ -12,7 +12,7 @@ from corag.core.prompting.prompt import Message, Prompt, Role, Segment
 from corag.core.prompting.template import load_prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
-from corag.service.follow_ups import has_lost, joined_question
+from corag.service.follow_ups import has_lost, join_question
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the user's
@@ -157,7 +157,7 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> Standalon
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
     transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
     prompt = template.render({"conversation": transcript, "question": request.text})
-    fallback = joined_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
+    fallback = join_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)
     try:

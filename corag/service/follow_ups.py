@@ -42,7 +42,7 @@ def has_lost(rewrite: str, question: str, earlier: Sequence[str]) -> bool:
     return not known_words & _content_words(rewrite)
 
 
-def joined_question(question: str, earlier: Sequence[str]) -> str:
+def join_question(question: str, earlier: Sequence[str]) -> str:
     """Return a question behind the user's turns that it follows, back to one that names something.
 
     ``earlier``: the user's turns before it, oldest first.

@@ -32,7 +32,7 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
-        self._adapted = Counter(
+        self._adaptations = Counter(
             "corag_requests_adapted",
             "Requests of which something was passed over (ignored), left out for its length (shortened), or "
             "that were a chat page's own job (job).",
@@ -77,7 +77,7 @@ class Metrics:
     def count_adaptation(self, **kinds: bool) -> None:
         """Count a request that was not taken as it stands, once for each kind that is true."""
         for kind in (kind for kind, true in kinds.items() if true):
-            self._adapted.labels(kind).inc()
+            self._adaptations.labels(kind).inc()
 
     def count_outcome(self, preset: str, outcome: str) -> None:
         """Count a question by its outcome."""

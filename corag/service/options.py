@@ -121,8 +121,8 @@ class ServiceOptions(Setup):
         kind: type[Any] = RunConfig
         for name in self.method:
             kind = with_method(kind, name, self.find_method(name))
-        own = {each.name for each in fields(self)}
-        shared = {each.name: getattr(self, each.name) for each in fields(kind) if each.name in own}
+        names = {each.name for each in fields(self)}
+        shared = {each.name: getattr(self, each.name) for each in fields(kind) if each.name in names}
         return cast("RunConfig", kind(**{**shared, "questions": SERVED, "out": self.out or "auto"}))
 
 

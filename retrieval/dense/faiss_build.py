@@ -73,7 +73,7 @@ def build_faiss(
 def _build_in_memory(
     shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> None:
-    index = _hnsw(shards, config) if config.faiss in GRAPHS else _trained_ivfpq(shards, config)
+    index = _hnsw(shards, config) if config.faiss in GRAPHS else _train_ivfpq(shards, config)
     start = last_report = time.monotonic()
     for vectors in () if config.train_only else shards:
         index.add(np.asarray(vectors))
@@ -124,11 +124,11 @@ def _hnsw(shards: VectorSource, config: IndexConfig) -> Any:
     return index
 
 
-def _trained_ivfpq(shards: VectorSource, config: IndexConfig) -> Any:
+def _train_ivfpq(shards: VectorSource, config: IndexConfig) -> Any:
     import faiss
 
     if config.trained:
-        return _read_trained(Path(config.trained), shards.dimension)
+        return _read_training(Path(config.trained), shards.dimension)
     # To be trained only, they are a sample that was taken for so many lists.
     lists = config.ivf_lists
     if not config.train_only:
@@ -144,7 +144,7 @@ def training_rows(lists: int) -> int:
     return _TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)
 
 
-def _read_trained(folder: Path, dimension: int) -> Any:
+def _read_training(folder: Path, dimension: int) -> Any:
     """Read an empty index that was trained before. Raises :class:`IndexMismatchError` if it is none."""
     import faiss
 

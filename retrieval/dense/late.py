@@ -68,8 +68,8 @@ class LateEncoder(Encoder):
         return self._limit("query")
 
     def _limit(self, kind: Kind) -> int:
-        own = getattr(self._model[0], f"{kind}_length", None)
-        return min(int(own or UNLIMITED), super().max_tokens)
+        limit = getattr(self._model[0], f"{kind}_length", None)
+        return min(int(limit or UNLIMITED), super().max_tokens)
 
     def encode_tokens(
         self, texts: Sequence[str], batch_size: int = 0, *, prompt: str, kind: Kind

@@ -92,7 +92,7 @@ class DenseSearcher:
         """What goes before every query."""
         return self._query_prefix
 
-    def asked_by(self, encoder: TextEncoder) -> DenseSearcher:
+    def with_query_encoder(self, encoder: TextEncoder) -> DenseSearcher:
         """Return a search of the same vectors whose queries another encoder makes; this one closes them.
 
         Its queries have the prompt that the encoder brings, or else those of this search.

@@ -110,8 +110,8 @@ def check_vectors(
 
 def _known_prefixes(encoder: TextEncoder) -> list[str]:
     card = encoder.missing_prompts()
-    own = (encoder.prompts.document, card.document if card else "")
-    return list(dict.fromkeys((*own, *_PREFIXES)))
+    encoder_prefixes = (encoder.prompts.document, card.document if card else "")
+    return list(dict.fromkeys((*encoder_prefixes, *_PREFIXES)))
 
 
 def _advice(

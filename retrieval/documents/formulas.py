@@ -78,11 +78,11 @@ def word_formula_text(element: Any, depth: int = 0) -> str:
         degree = part("deg")
         return f"{group(part('e'))}^(1/{group(degree)})" if degree.strip() else f"√{group(part('e'))}"
     if tag == "nary":
-        sign = _property(element, "naryPr", "chr", "∫")
+        operator = _property(element, "naryPr", "chr", "∫")
         bounds = "".join(
             f"{mark}{group(bound)}" for mark, bound in (("_", part("sub")), ("^", part("sup"))) if bound
         )
-        return f"{sign}{bounds} {part('e')}"
+        return f"{operator}{bounds} {part('e')}"
     if tag == "d":
         inner = _property(element, "dPr", "sepChr", "|").join(
             word_formula_text(child, depth + 1) for child in element.findall(f"{_WORD}e")

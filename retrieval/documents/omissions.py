@@ -96,7 +96,7 @@ class Omissions:
         self.prose: Counter[str] = Counter()
         self.read_anyway = 0  # words of parts that are called navigation, and are text
         self._last_extent: tuple[Any, Extent] = (None, Extent(0, 0))  # mostly asked for twice in a row
-        self._panels = _opened_by_controls(root)
+        self._panels = _controlled_panels(root)
 
     def reason(self, element: Any, tag: str) -> str:
         """Return what an element is that is not read, "" if it is."""
@@ -230,7 +230,7 @@ def _of_the_page(element: Any) -> bool:
     )
 
 
-def _opened_by_controls(root: Any) -> frozenset[str]:
+def _controlled_panels(root: Any) -> frozenset[str]:
     """Return the ids of what buttons, tabs and links of the page open."""
     ids: set[str] = set()
     for element in root.xpath("//*[@aria-controls or @data-target or @data-bs-target]"):

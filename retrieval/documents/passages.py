@@ -137,7 +137,7 @@ def _parts(pieces: Sequence[_Piece], cutting: Cutting) -> Iterator[Sequence[_Pie
                 break
             stop, size = stop + 1, next_size
         stop = _move_to_paragraph(pieces, start, stop, room=most - size, near=most // _NEAR)
-        yield pieces[_repeated_from(pieces, start, cutting.overlap) : stop]
+        yield pieces[_start_with_overlap(pieces, start, cutting.overlap) : stop]
         words_left -= sum(piece.words for piece in pieces[start:stop])
         start = stop
 
@@ -154,7 +154,7 @@ def _move_to_paragraph(pieces: Sequence[_Piece], start: int, stop: int, room: in
     return stop
 
 
-def _repeated_from(pieces: Sequence[_Piece], start: int, overlap: int) -> int:
+def _start_with_overlap(pieces: Sequence[_Piece], start: int, overlap: int) -> int:
     """Return where a passage begins that repeats up to ``overlap`` words before ``start``."""
     while start and pieces[start - 1].words <= overlap:
         start -= 1

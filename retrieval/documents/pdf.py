@@ -219,8 +219,8 @@ class _Layout:
         places = self._places()
         lines = [self._texts[number][place] for number, place in places]
         labels = {str(label) for label in self._labels}
-        found = find_contents(lines, labels, self._titles) | find_repeated_contents(lines)
-        return {places[line] for line in found}
+        contents = find_contents(lines, labels, self._titles) | find_repeated_contents(lines)
+        return {places[line] for line in contents}
 
     def _index(self) -> set[tuple[int, int]]:
         places = self._places()

@@ -365,7 +365,7 @@ class EarlierIndex:
             "gone": [name for name in before if name not in now],
         }
         parts = [f"{len(names):,} {what} ({_some(names)})" for what, names in by_kind.items() if names]
-        same = sum(before.get(name) == hashed for name, hashed in now.items())
+        same = sum(before.get(name) == file_hash for name, file_hash in now.items())
         return f"since this index was built: {', '.join(parts) or 'another order'}; unchanged: {same:,}"
 
 

@@ -114,9 +114,9 @@ def _write_raised(before: str, text: str, after: str, *, note: bool) -> str:
     if _is_note(before, text, after) or (note and len(text) <= _LONG and text[:1] not in _ELSEWHERE):
         space = " " if before[-1:].strip() else ""
         return f"{space}{note_mark(text)}{_space(']', after)}"
-    sign = _SIGNS.get(text)
-    if sign or (not any(map(str.isalnum, text)) and not set(text) & set("+−-")):
-        return sign or text
+    symbol = _SIGNS.get(text)
+    if symbol or (not any(map(str.isalnum, text)) and not set(text) & set("+−-")):
+        return symbol or text
     if text.lower() in ("o", "0") and before[-1:].isdigit() and _DEGREES.match(after):
         return "°"
     word = _last_word(before)

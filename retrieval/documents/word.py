@@ -55,14 +55,16 @@ class _Reader:
         self._write(self._package.body)
         self._end_title()
         writer = self.writer
-        edges = [all_text(part) for kind in ("header", "footer") for part in self._package.related(kind)]
+        edges = [
+            all_text(part) for kind in ("header", "footer") for part in self._package.related_roots(kind)
+        ]
         for text in dict.fromkeys(edges):
             if writer.count_words():
                 writer.leave_out(EDGES, text)
             else:
                 writer.block(text)
                 writer.notes.append("its only text stands in its page headers: read")
-        for part in self._package.related("comments"):
+        for part in self._package.related_roots("comments"):
             writer.leave_out(_COMMENTS, all_text(part))
         writer.notes += dict.fromkeys(self._package.notes)
 

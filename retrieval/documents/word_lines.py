@@ -96,11 +96,11 @@ class LineReader:
         self._package, self._writer, self._follow_fields = package, writer, follow_fields
         self.styles = Styles(package)
         self.fields: list[_Field] = []
-        self._numbering = Numbering(next(iter(package.related("numbering")), None), self.styles.numbers)
+        self._numbering = Numbering(next(iter(package.related_roots("numbering")), None), self.styles.numbers)
         self._notes = {
             kind: {
                 note.get(f"{W}id"): note
-                for root in package.related(f"{kind}s")
+                for root in package.related_roots(f"{kind}s")
                 for note in root.iter(f"{W}{kind}")
             }
             for kind in ("footnote", "endnote")
@@ -110,11 +110,11 @@ class LineReader:
     def label(self, paragraph: Any) -> str:
         """Return the number that Word gives a paragraph, "-" for a bullet, "" for none."""
         style = self.styles.paragraph(paragraph)
-        own = paragraph.find(f"{W}pPr/{W}numPr")
-        number = value(own, "numId") or style.number
+        numbering = paragraph.find(f"{W}pPr/{W}numPr")
+        number = value(numbering, "numId") or style.number
         if not number or number == "0":
             return ""
-        place: int | None = to_number(value(own, "ilvl"), -1)
+        place: int | None = to_number(value(numbering, "ilvl"), -1)
         if place == -1:
             place = self._numbering.level_of_style(number, self.styles.identifier(paragraph))
         return self._numbering.label(number, style.place or 0 if place is None else place)

@@ -69,9 +69,11 @@ class Numbering:
                     )
                 if (level := override.find(f"{W}lvl")) is not None:
                     # The list of this number alone looks otherwise.
-                    own = _Numbers(dict(self._lists[identifier].levels), target.by_style, target.counts)
-                    own.levels[place] = _read_level(level)
-                    self._lists[identifier] = own
+                    numbers_of_list = _Numbers(
+                        dict(self._lists[identifier].levels), target.by_style, target.counts
+                    )
+                    numbers_of_list.levels[place] = _read_level(level)
+                    self._lists[identifier] = numbers_of_list
         for identifier, each in self._lists.items():
             # A list may stand for that of a list style.
             other = self._lists.get(numbers_of_styles.get(each.style_link, ""))

@@ -110,7 +110,7 @@ class Package:
             if isinstance(element.tag, str) and element.get("TargetMode") != "External"
         ]
 
-    def related(self, kind: str) -> list[Any]:
+    def related_roots(self, kind: str) -> list[Any]:
         """Return the roots of the parts of a kind that the text points at, such as "footnotes"."""
         roots = [self.read(each.target) for each in self._main_relationships if each.kind == kind]
         return [root for root in roots if root is not None]

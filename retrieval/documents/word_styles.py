@@ -77,14 +77,14 @@ class Styles:
         style = self.paragraph(paragraph)
         if style.level is not None:
             return style.level
-        own = value(paragraph.find(f"{W}pPr"), "outlineLvl")
-        return int(own) + 1 if own.isdecimal() and int(own) < 9 and not style.contents else None
+        outline = value(paragraph.find(f"{W}pPr"), "outlineLvl")
+        return int(outline) + 1 if outline.isdecimal() and int(outline) < 9 and not style.contents else None
 
 
 def _read_styles(package: Package) -> tuple[dict[str, Style], str]:
     """Return the styles by id, and the id of that of paragraphs which name none."""
     elements, default = {}, ""
-    for root in package.related("styles"):
+    for root in package.related_roots("styles"):
         for element in root.iter(f"{W}style"):
             identifier = element.get(f"{W}styleId", "")
             elements[identifier] = element

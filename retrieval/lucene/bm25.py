@@ -145,10 +145,10 @@ class LuceneSearcher:
 
     def _search_all(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
-        decoding = [
+        futures = [
             self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks
         ]
-        return [outcome for decoded in decoding for outcome in decoded.result()]
+        return [outcome for future in futures for outcome in future.result()]
 
     def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
         """Return the passages with these ids by id, leaving out unknown ones."""

@@ -153,7 +153,7 @@ def writing_lucene(folder: Path) -> Iterator[None]:
     try:
         yield
     except java_error() as error:
-        raise _unwritten(folder, f"Lucene says: {reason(error)}") from error
+        raise _write_error(folder, f"Lucene says: {reason(error)}") from error
 
 
 def require_passages(folder: Path, count_expected: int) -> None:
@@ -162,10 +162,10 @@ def require_passages(folder: Path, count_expected: int) -> None:
     On a full disk Anserini logs the error and goes on as if nothing had happened.
     """
     if (count := _passages_in(folder)) != count_expected:
-        raise _unwritten(folder, f"Lucene wrote {count:,} of {count_expected:,} passages")
+        raise _write_error(folder, f"Lucene wrote {count:,} of {count_expected:,} passages")
 
 
-def _unwritten(folder: Path, why: str) -> DataError:
+def _write_error(folder: Path, why: str) -> DataError:
     return DataError(f"cannot write the index '{folder}': {why}. Free some space or choose another place.")
 
 

@@ -165,8 +165,8 @@ class ScriptCounter:
 
     def analyzer_note(self, code: str) -> str:
         """Return a sentence if a fifth of the letters are of scripts that an analyser is not for, else ""."""
-        own = LANGUAGES[code].scripts
-        share, foreign = self._foreign(own) if own else (0.0, [])
+        scripts = LANGUAGES[code].scripts
+        share, foreign = self._foreign(scripts) if scripts else (0.0, [])
         if share < _FOREIGN:
             return ""
         return (
@@ -184,13 +184,13 @@ class ScriptCounter:
             "alone: name a multilingual one (--encoder)."
         )
 
-    def _foreign(self, own: Collection[str]) -> tuple[float, list[str]]:
+    def _foreign(self, known_scripts: Collection[str]) -> tuple[float, list[str]]:
         """Return the share of letters of other scripts than these, and the scripts, most frequent first."""
         scripts: Counter[str] = Counter()
         for character, count in self._characters.items():
             if name := _script(character):
                 scripts[name] += count
-        foreign = Counter({name: count for name, count in scripts.items() if name not in own})
+        foreign = Counter({name: count for name, count in scripts.items() if name not in known_scripts})
         return foreign.total() / max(1, scripts.total()), [name for name, _ in foreign.most_common()]
 
 

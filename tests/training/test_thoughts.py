@@ -22,7 +22,7 @@ from corag.core.sentences import first_sentence
 from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import GoldHop, Question
-from corag.generation.trained_for import joined_prompts
+from corag.generation.trained_for import join_prompts
 from eval.datasets.load import load_questions
 from eval.datasets.reasoning import gold_sentences, hop_sentence
 from eval.datasets.sets.jsonl import parse_question, question_record
@@ -248,7 +248,7 @@ def test_a_report_says_which_prompts_its_rows_teach(tmp_path, renderer):
     reader = OneStepConfig().qa_template().identity
     assert report.trained_for == {"corag": [final, stop], "one_step": [reader]}
     assert read_report(tmp_path / "rows").trained_for == report.trained_for
-    both = joined_prompts([report.trained_for, {"corag": [stop, "mine v1"], "ircot": ["x v1"]}])
+    both = join_prompts([report.trained_for, {"corag": [stop, "mine v1"], "ircot": ["x v1"]}])
     assert both == {"corag": [final, stop, "mine v1"], "one_step": [reader], "ircot": ["x v1"]}
 
 

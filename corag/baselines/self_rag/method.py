@@ -226,7 +226,7 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
             beam = sorted(pool, key=lambda each: rank_key(each, config), reverse=True)[: config.beam]
     except BudgetExhaustedError:
         cut_short = "budget"
-    best = most_voted(pool, config) if config.aggregate == "sum" else beam[0]
+    best = choose_by_votes(pool, config) if config.aggregate == "sum" else beam[0]
     ids = dict.fromkeys(hit.passage.id for hits in hits_by_query.values() for hit in hits)
     stop_reason = cut_short or best.stopped
     text = config.without_reflection_tokens(best.text)
@@ -285,7 +285,7 @@ def rank_key(hypothesis: Hypothesis, config: SelfRAGConfig) -> tuple[bool, float
     return bool(config.without_reflection_tokens(hypothesis.text)), score
 
 
-def most_voted(pool: Sequence[Hypothesis], config: SelfRAGConfig) -> Hypothesis:
+def choose_by_votes(pool: Sequence[Hypothesis], config: SelfRAGConfig) -> Hypothesis:
     """Return the best one of the answer whose scores have the highest sum (released code, closed tasks)."""
     answers = [normalize_answer(config.without_reflection_tokens(hypothesis.text)) for hypothesis in pool]
     totals: dict[str, float] = {}

@@ -110,7 +110,7 @@ class Endpoints(Generic[Server]):
             server.load += 1
             start = time.monotonic()
             try:
-                return await send_worded(
+                return await send_adapted(
                     self._client, server.url, route, body(server), parse, on_reply, server.wording
                 )
             except FaultError as fault:
@@ -200,7 +200,7 @@ def connect(config: ModelConfig) -> httpx.AsyncClient:
     )
 
 
-async def send_worded(
+async def send_adapted(
     client: httpx.AsyncClient,
     url: str,
     route: str,
@@ -235,7 +235,7 @@ async def send_opening(
     retries: int,
     wording: Wording,
 ) -> Result:
-    """Do what :func:`send_worded` does, again after short pauses if it fails, while a server is being opened.
+    """Do what :func:`send_adapted` does, again after short pauses if it fails, while a server is opened.
 
     Raises :class:`BackendError` if nothing listens there, which waiting would not change, or is silent;
     :class:`FaultyServerError` if the last attempt failed; :class:`StatusError`.
@@ -246,7 +246,7 @@ async def send_opening(
         start = time.monotonic()
         try:
             with silence.waiting() as on_reply:
-                return await send_worded(client, url, route, body, parse, on_reply, wording)
+                return await send_adapted(client, url, route, body, parse, on_reply, wording)
         except UnreachableError as fault:
             raise BackendError(
                 f"the server {url} cannot be reached{_through(url)} ({fault}): start it, or correct "

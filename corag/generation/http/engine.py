@@ -66,7 +66,7 @@ from corag.generation.http.wire import (
     sampling_body,
 )
 from corag.generation.models import folder_digest, model_folder
-from corag.generation.prefixes import tell_to_begin
+from corag.generation.prefixes import request_prefix
 from corag.generation.rendering import Renderer
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import closing_of
@@ -283,7 +283,7 @@ class HttpGenerator:
         messages = messages_body(spaced_out)
         if self._renderer is not None and renders_chat:
             messages = [dict(turn) for turn in self._renderer.template.turns(messages)]
-        messages = tell_to_begin(messages, spaced_out.prefix)
+        messages = request_prefix(messages, spaced_out.prefix)
         body: dict[str, Any] = {"messages": messages, **self._thoughts.settings}
         return _Call(CHAT, body, prompt, shortening, prefix=spaced_out.prefix)
 
