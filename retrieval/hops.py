@@ -89,8 +89,8 @@ def _with_query_encoder(retriever: Retriever, encoder: TextEncoder) -> Retriever
         # A random model of the same dimension would be searched with, and find what looks like chance.
         raise IndexMismatchError(
             f"nothing says that the hop encoder '{encoder.name}' makes queries for passages of "
-            f"'{base.name}': 'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If it "
-            "was trained elsewhere, from that very encoder and with its passages frozen, write this file: "
+            f"'{base.name}': 'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If "
+            "it was trained elsewhere, from that very encoder and with its passages frozen, write this file: "
             f'{{"passages": "frozen", "passage_encoder": "{base.fingerprint}"}}.'
         )
     trained_for = trained_for or base.fingerprint
