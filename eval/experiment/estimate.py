@@ -30,17 +30,17 @@ class RunEstimate:
         questions: how many.
         judged_by: the answered questions that it is judged by.
         tokens: prompt and generated.
-        computed_tokens: those that the engine computes: they were neither in its cache nor remembered.
+        computed: those that the engine computes: they were neither in its cache nor remembered.
         searches: that an index answers: repeats that were remembered are not among them.
         seconds: with the engine and the index open; None if the answered ones tell no pace.
         bytes: of their lines in ``traces.jsonl``.
-        error: half the width of the 95% interval of ``computed_tokens``, as a share of it.
+        error: half the width of the 95% interval of ``computed``, as a share of it.
     """
 
     questions: int
     judged_by: int
     tokens: int
-    computed_tokens: int
+    computed: int
     searches: int
     seconds: float | None
     bytes: int
@@ -50,7 +50,7 @@ class RunEstimate:
         """Write it in a line."""
         time_ = "" if self.seconds is None else f"{clock(self.seconds)}, "
         return (
-            f"{time_}{short(self.computed_tokens)} computed tokens (±{self.error:.0%}) of "
+            f"{time_}{short(self.computed)} computed tokens (±{self.error:.0%}) of "
             f"{short(self.tokens)}, {self.searches:,} searches, {self.bytes / 1e6:,.1f} MB of traces"
         )
 
@@ -69,9 +69,7 @@ class RunCost:
     def compare(self, forecast: RunEstimate) -> str:
         """Return a sentence that compares it with what was expected."""
         seconds = time.monotonic() - self.start
-        ratios = (
-            [f"{self.computed_tokens / forecast.computed_tokens:.2f}"] if forecast.computed_tokens else []
-        )
+        ratios = [f"{self.computed_tokens / forecast.computed:.2f}"] if forecast.computed else []
         ratios = [f"{seconds / forecast.seconds:.2f}", *ratios] if forecast.seconds else ratios
         return (
             f"it took {clock(seconds)} and {short(self.computed_tokens)} computed tokens, "
@@ -98,7 +96,7 @@ def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate |
         questions=questions,
         judged_by=len(rows),
         tokens=round(share * usage.total),
-        computed_tokens=round(share * usage.computed),
+        computed=round(share * usage.computed),
         searches=round(share * sum(row.searches - row.remembered_searches for row in rows)),
         seconds=questions / pace if pace else None,
         bytes=round(questions / answered_count * (folder / TRACES).stat().st_size),

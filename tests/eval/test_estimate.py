@@ -36,7 +36,7 @@ def test_the_rest_is_judged_by_the_mean_of_what_is_answered(tmp_path: Path) -> N
     rest = estimate(folder, 120, 12)
     assert rest is not None and (rest.questions, rest.judged_by, rest.searches) == (120, 12, 120)
     assert rest.tokens == 20 * sum(each.total for each in usage)
-    assert rest.computed_tokens == 20 * sum(each.computed for each in usage)
+    assert rest.computed == 20 * sum(each.computed for each in usage)
     assert rest.bytes == 10 * (folder / TRACES).stat().st_size
     assert 0.2 < rest.error < 0.6
     assert rest.seconds == pytest.approx(20.0), "twelve in two seconds"

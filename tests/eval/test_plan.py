@@ -53,6 +53,9 @@ def test_what_a_plan_says_is_what_the_run_then_takes(capsys: pytest.CaptureFixtu
     assert main(["run", "--questions", "asked.jsonl", *own]) == 0
     rest = [row for key, row in read_rows(Path("out/corag")).items() if key not in pilot]
     assert planned["questions"] == len(rest) == 40
+    assert set(planned) == {
+        "questions", "judged_by", "tokens", "computed", "searches", "seconds", "bytes", "error",
+    }, "programs read these keys"  # fmt: skip
     happened = {
         "tokens": sum(row.total_usage.total for row in rest),
         "searches": sum(row.searches for row in rest),

@@ -43,7 +43,7 @@ def main(config: PlanConfig) -> CommandResult:
             each.name,
             f"{rest.questions:,} of {each.questions:,}",
             "-" if rest.seconds is None else clock(rest.seconds),
-            short(rest.computed_tokens),
+            short(rest.computed),
             f"±{rest.error:.0%}",
             short(rest.tokens),
             f"{rest.searches:,}",
@@ -87,7 +87,7 @@ def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
 def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield the sums of a plan by a pilot, and how quick the pilot was."""
     seconds = sum(rest.seconds or 0.0 for rest in rests)
-    tokens = sum(rest.computed_tokens for rest in rests)
+    tokens = sum(rest.computed for rest in rests)
     yield (
         f"In all {clock(seconds)} with engine and index open, {short(tokens)} computed tokens; judged by "
         f"{rests[0].judged_by} questions each. Caches were cold for the first of them, so longer runs are "
