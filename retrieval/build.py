@@ -272,9 +272,9 @@ def _choose_rows(config: IndexConfig, encoder: TextEncoder | None) -> ChosenRows
     if config.part:
         if not (rows := IndexPart.parse(config.part).rows(total)):
             raise ConfigError(f"part {config.part} of {total:,} passages would be empty: make fewer parts.")
-        place = f"numbers {rows.start + 1:,} to {rows.stop:,} of the corpus's {total:,}"
+        range_text = f"numbers {rows.start + 1:,} to {rows.stop:,} of the corpus's {total:,}"
         return ChosenRows(
-            rows, config.ivf_lists, corpus, f"Part {config.part}: {len(rows):,} passages, {place}."
+            rows, config.ivf_lists, corpus, f"Part {config.part}: {len(rows):,} passages, {range_text}."
         )
     lists = count_ivf_lists(config, total, encoder.dimension)
     rows = range(0, total, max(1, total // training_rows(lists)))

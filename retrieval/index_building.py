@@ -66,8 +66,8 @@ def building_folder(folder: Path) -> Path:
 
 
 def _beside(folder: Path, what: str) -> Path:
-    place = folder.resolve()  # of a link, beside where it leads: the link stays
-    return place.with_name(f".{place.name}.{what}")
+    target = folder.resolve()  # of a link, beside where it leads: the link stays
+    return target.with_name(f".{target.name}.{what}")
 
 
 def is_beside_an_index(name: str) -> bool:
@@ -321,9 +321,9 @@ def open_unchanged(
     stays.
     """
     for tries_left in reversed(range(_TRIES)):
-        before, place = identify_folder(folder), resolve_index(folder)
+        before, path = identify_folder(folder), resolve_index(folder)
         try:
-            index = open_index(place)
+            index = open_index(path)
         except Exception:
             if not tries_left or identify_folder(folder) == before:
                 raise

@@ -276,19 +276,19 @@ def _titles_in(text: str, by_first_word: dict[str, dict[tuple[str, ...], int]]) 
     """
     spans = list(_words(text))
     words = [text[start:end] for start, end in spans]
-    place = 0
-    while place < len(words):
-        candidates = by_first_word.get(words[place], {})
-        fits = [title for title in candidates if tuple(words[place : place + len(title)]) == title]
+    position = 0
+    while position < len(words):
+        candidates = by_first_word.get(words[position], {})
+        fits = [title for title in candidates if tuple(words[position : position + len(title)]) == title]
         longest = max(fits, key=len, default=())
         # Four characters are enough to see the end of a sentence, closing quotes and brackets included.
         if len(longest) == 1 and _begins_name(longest[0]):
-            start = spans[place][0]
+            start = spans[position][0]
             if _SENTENCE_START.search(text[max(0, start - 4) : start]):
                 longest = ()
         if longest:
             yield candidates[longest]
-        place += max(1, len(longest))
+        position += max(1, len(longest))
 
 
 def _words(text: str) -> Iterator[tuple[int, int]]:

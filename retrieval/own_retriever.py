@@ -123,10 +123,10 @@ def read_hits(value: Any) -> list[Hit]:
     items, scores = _items_of(value)
     passages: list[Passage] = []
     item_scores: list[float | None] = []
-    for place, item in enumerate(items):
-        passage, score = read_passage(item, f"item {place + 1}")
+    for position, item in enumerate(items):
+        passage, score = read_passage(item, f"item {position + 1}")
         passages.append(passage)
-        item_scores.append(scores[place] if scores is not None and place < len(scores) else score)
+        item_scores.append(scores[position] if scores is not None and position < len(scores) else score)
     final_scores = [float(score) for score in item_scores if score is not None]
     if len(final_scores) < len(passages):
         final_scores = [1 / rank for rank in range(1, len(passages) + 1)]
@@ -187,9 +187,9 @@ def _join_columns(
     fields = {field: columns[name] for name, field in _COLUMNS.items() if name in columns}
     if fields and all(isinstance(each, str | Mapping) for each in items):
         items = [
-            {field: values[place] for field, values in fields.items() if values[place] is not None}
+            {field: values[position] for field, values in fields.items() if values[position] is not None}
             | ({"text": each} if isinstance(each, str) else dict(each))
-            for place, each in enumerate(items)
+            for position, each in enumerate(items)
         ]
     scores = next((columns[name] for name in _SCORES if name in columns), None)
     return items, [float(each) for each in scores] if scores and _is_numbers(scores) else None

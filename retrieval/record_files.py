@@ -193,18 +193,18 @@ def _parse_stream(path: Path, strays: list[int]) -> Any:
         if head.startswith("{"):  # a torn line of a large file must not have it read whole
             decoder.raw_decode(head)
         strays.clear()  # it is read once more
-        text, values, place = read_text(path, strays.append), [], 0
-        while start := _next_value(text, place):
-            _, place = decoder.raw_decode(text, start - 1)
-            values.append(parse_json(text[start - 1 : place]))
+        text, values, position = read_text(path, strays.append), [], 0
+        while start := _next_value(text, position):
+            _, position = decoder.raw_decode(text, start - 1)
+            values.append(parse_json(text[start - 1 : position]))
     except (ValueError, RecursionError):  # JSON's own errors, and numbers of thousands of digits
         return None
     return values[0] if len(values) == 1 else values
 
 
-def _next_value(text: str, place: int) -> int:
+def _next_value(text: str, position: int) -> int:
     """Return the place, counted from 1, of the next character that is no space; 0 at the end."""
-    match = _NO_SPACE.search(text, place)
+    match = _NO_SPACE.search(text, position)
     return match.start() + 1 if match else 0
 
 
@@ -272,11 +272,11 @@ def _squad_article(where: str, article: Mapping[str, Any]) -> Iterator[Record | 
     if not isinstance(paragraphs, list) or not any("context" in each for each in paragraphs if each):
         return
     for number, paragraph in enumerate(paragraphs, 1):
-        place = f"{where}, paragraph {number}"
+        location = f"{where}, paragraph {number}"
         if isinstance(paragraph, dict) and "context" in paragraph:
-            yield Record(place, {"title": article.get("title"), "text": paragraph["context"]})
+            yield Record(location, {"title": article.get("title"), "text": paragraph["context"]})
         else:
-            yield _record(paragraph, place)
+            yield _record(paragraph, location)
 
 
 def _mapping_records(path: Path, mapping: Mapping[str, Any]) -> Iterator[FileItem]:

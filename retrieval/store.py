@@ -114,11 +114,11 @@ class PassageStore:
         rows = self._rows[np.minimum(first, len(self) - 1)]
         starts, stops = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
         by_id = {}
-        for place, (identifier, start, stop) in enumerate(zip(ids, starts, stops, strict=True)):
+        for position, (identifier, start, stop) in enumerate(zip(ids, starts, stops, strict=True)):
             passage = Passage(*orjson.loads(self._texts[start:stop]))
             if passage.id == identifier:
                 by_id[identifier] = passage
-            elif other := self._look_further(identifier, hashes[place], int(first[place])):
+            elif other := self._look_further(identifier, hashes[position], int(first[position])):
                 by_id[identifier] = other
             elif same_id := self.aliases.same_as.get(identifier):
                 by_id[identifier] = replace(self.passages([same_id])[same_id], id=identifier)
@@ -133,13 +133,13 @@ class PassageStore:
             else NO_ALIASES
         )
 
-    def _look_further(self, identifier: str, id_hash: np.uint64, place: int) -> Passage | None:
+    def _look_further(self, identifier: str, id_hash: np.uint64, position: int) -> Passage | None:
         """Search the rows whose ids have the same hash: for unknown ids and the rare hash that two share."""
-        while place < len(self) and self._sorted_hashes[place] == id_hash:
-            passage = self.row(int(self._rows[place]))
+        while position < len(self) and self._sorted_hashes[position] == id_hash:
+            passage = self.row(int(self._rows[position]))
             if passage.id == identifier:
                 return passage
-            place += 1
+            position += 1
         return None
 
     def close(self) -> None:

@@ -114,12 +114,12 @@ class TitleTable:
         for first in sorted(longest):
             if first < end:
                 continue
-            length, place = longest[first]
+            length, position = longest[first]
             start = words[first].start()
             spelling = text[start : words[first + length - 1].end()]
-            rows = self._rows_of(place)
+            rows = self._rows_of(position)
             if rows and (not _has_case(spelling) or not _has_capital(text) or _has_capital(spelling)):
-                mentions.append(Mention(spelling, int(self._hashes[place]), rows, start))
+                mentions.append(Mention(spelling, int(self._hashes[position]), rows, start))
                 end = first + length
         return mentions
 
@@ -141,10 +141,10 @@ class TitleTable:
         # Of the titles that begin at one word, longer ones come last.
         return dict(zip(np.concatenate(firsts)[is_title].tolist(), lengths_and_places, strict=True))
 
-    def _rows_of(self, place: int) -> tuple[int, ...]:
+    def _rows_of(self, position: int) -> tuple[int, ...]:
         """Return the rows of the title at a place of the table; none if it stands all over the index."""
-        last = int(np.searchsorted(self._hashes, self._hashes[place], "right"))
-        rows = self._rows[place:last]
+        last = int(np.searchsorted(self._hashes, self._hashes[position], "right"))
+        rows = self._rows[position:last]
         gaps = np.count_nonzero(np.diff(rows) > 1)
         return tuple(rows.tolist()) if gaps < _MOST_PLACES else ()
 

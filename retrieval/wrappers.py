@@ -118,10 +118,10 @@ class BatchedRetriever:
         # One batch per distinct k, so that one deep search does not make the others deep.
         outcomes: list[HitsOrError] = [()] * len(items)
         for depth in sorted({k for _, k in items}):
-            places = [place for place, (_, k) in enumerate(items) if k == depth]
-            batch_outcomes = self._searcher.search([items[place][0] for place in places], depth)
-            for place, outcome in zip(places, batch_outcomes, strict=True):
-                outcomes[place] = outcome
+            places = [position for position, (_, k) in enumerate(items) if k == depth]
+            batch_outcomes = self._searcher.search([items[position][0] for position in places], depth)
+            for position, outcome in zip(places, batch_outcomes, strict=True):
+                outcomes[position] = outcome
         return outcomes
 
     def _look_up_batch(self, items: Sequence[Sequence[str]]) -> Sequence[Sequence[Passage]]:

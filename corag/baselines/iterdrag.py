@@ -163,7 +163,9 @@ async def next_line(
     # Their first words differ, so no more is scored. Greedy decoding would decide at the first token in which
     # they part.
     tokens = zip(ask.token_ids, answer.token_ids, strict=False)
-    parting = next((place for place, (ask_id, answer_id) in enumerate(tokens) if ask_id != answer_id), 0)
+    parting = next(
+        (position for position, (ask_id, answer_id) in enumerate(tokens) if ask_id != answer_id), 0
+    )
     if answer.token_logprobs[parting] > ask.token_logprobs[parting]:
         return FINAL, ""
     sub_query = await write_line(prompt(FOLLOW_UP), "follow_up", tools, config, path=path)

@@ -337,7 +337,7 @@ class Library:
         """Take in what a search found; return so many sentences of each passage, all for 0."""
         self._passages.update((hit.passage.id, hit.passage) for hit in hits)
         self._term = ""  # lookups begin anew (released code: on a new page)
-        places = {name: place for place, name in enumerate(self._passages, 1)}
+        places = {name: position for position, name in enumerate(self._passages, 1)}
         return [
             _excerpt(
                 places[hit.passage.id], hit.passage, sentences(hit.passage.text)[: shown_sentences or None]
@@ -351,8 +351,8 @@ class Library:
         if needle != self._term:
             self._term, self._position = needle, 0
         matches = [
-            _excerpt(place, passage, [sentence], number)
-            for place, passage in enumerate(self._passages.values(), 1)
+            _excerpt(position, passage, [sentence], number)
+            for position, passage in enumerate(self._passages.values(), 1)
             for number, sentence in enumerate(sentences(passage.text), 1)
             if needle and needle in sentence.casefold()
         ]
@@ -367,10 +367,10 @@ class Library:
         return f"(Results {first} to {self._position} / {len(matches)})\n", page
 
 
-def _excerpt(place: int, passage: Passage, part: Sequence[str], number: int = 0) -> Excerpt:
+def _excerpt(position: int, passage: Passage, part: Sequence[str], number: int = 0) -> Excerpt:
     """``number``: of the one sentence that a lookup shows; 0 for the passage's beginning."""
     sentence = f", sentence {number}" if number else ""
-    return {"place": str(place), "title": passage.title, "sentence": sentence, "text": " ".join(part)}
+    return {"place": str(position), "title": passage.title, "sentence": sentence, "text": " ".join(part)}
 
 
 def sentences(text: str) -> list[str]:

@@ -349,10 +349,10 @@ def forced_box(reply: str) -> str:
 def _up_to_closing_brace(text: str) -> str:
     """Return the text up to the brace that closes what was open before it."""
     depth = 1
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         depth += (character == "{") - (character == "}")
         if not depth:
-            return text[:place]
+            return text[:position]
     return text.split("\n", 1)[0]
 
 

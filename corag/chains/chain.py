@@ -97,8 +97,8 @@ class Chain:
 
     def continue_as(self, longer: Chain) -> Chain:
         """Return the chain with the next hop of one that extends it."""
-        place = len(self)
-        return self.then(longer.hops[place], longer.hits[place], longer.log_probabilities[place])
+        position = len(self)
+        return self.then(longer.hops[position], longer.hits[position], longer.log_probabilities[position])
 
 
 def top_passages(hits: Sequence[Hit], count: int) -> list[Passage]:

@@ -141,7 +141,7 @@ def clip_text(text: str, limit: int, count: Count) -> str:
     if is_unspaced(text):
         ends = [end for _, end in word_spans(text)]
     else:
-        ends = [place for place, character in enumerate(text) if character.isspace()] + [len(text)]
+        ends = [position for position, character in enumerate(text) if character.isspace()] + [len(text)]
     # A first word that is too long by itself is cut within.
     return longest_beginning(text, ends, limit, count) or longest_beginning(
         text, range(len(text) + 1), limit, count

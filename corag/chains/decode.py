@@ -89,9 +89,9 @@ async def new_sub_query(
     """
     for attempt in range(tries):
         retry_temperature = max(temperature, RETRY_TEMPERATURE) if attempt else temperature
-        place = f"{path}/retry {attempt}" if attempt else path
+        attempt_path = f"{path}/retry {attempt}" if attempt else path
         proposals, _ = await sample_sub_queries(
-            chain, 1, tools, config, temperature=retry_temperature, path=place
+            chain, 1, tools, config, temperature=retry_temperature, path=attempt_path
         )
         if proposals:
             return proposals[0], attempt + 1
@@ -139,10 +139,10 @@ def read_sub_queries(
     texts = [conventions.read_sub_query(each.text, number) for each in replies]
     repeats = sum(not conventions.fresh([text], earlier) for text in texts)
     sub_queries = []
-    for place in map(texts.index, conventions.fresh(texts, earlier)):
-        reply = replies[place]
+    for position in map(texts.index, conventions.fresh(texts, earlier)):
+        reply = replies[position]
         is_cut = reply.finish_reason == "length" and conventions.reaches_end(reply.text, number)
-        sub_queries.append(SubQuery(texts[place], is_cut, sum_log_probabilities(reply)))
+        sub_queries.append(SubQuery(texts[position], is_cut, sum_log_probabilities(reply)))
     return sub_queries, repeats
 
 

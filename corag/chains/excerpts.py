@@ -43,7 +43,7 @@ def excerpt(passage: Passage, query: str, most: int) -> Passage:
         return passage
     stems = _stems(query) - _stems(passage.title)
     overlaps = [len(stems & _stems(passage.text[start:end])) for start, end in spans]
-    others = sorted(range(1, len(spans)), key=lambda place: -overlaps[place])
+    others = sorted(range(1, len(spans)), key=lambda position: -overlaps[position])
     return replace(passage, text=_join(passage.text, spans, sorted([0, *others[: most - 1]])))
 
 
@@ -63,12 +63,12 @@ def _join(text: str, spans: Sequence[tuple[int, int]], places: Sequence[int]) ->
     """Write some of a text's sentences: neighbours as they stand in it, others with a space between."""
     parts: list[str] = []
     end = -1
-    for place in places:
-        start, stop = spans[place]
+    for position in places:
+        start, stop = spans[position]
         if parts:
-            neighbours = end == place - 1
+            neighbours = end == position - 1
             before = text[spans[end][0] : spans[end][1]]
             parts.append(text[spans[end][1] : start] if neighbours else line_joint(before, text[start:stop]))
         parts.append(text[start:stop])
-        end = place
+        end = position
     return "".join(parts)

@@ -173,8 +173,8 @@ def final_prompt(
     number = len(passages)
     if limits:  # without a limit no token is counted
 
-        def excess(count_dropped: int) -> int:
-            prompt = render(len(passages) - count_dropped)[1]
+        def excess(dropped_number: int) -> int:
+            prompt = render(len(passages) - dropped_number)[1]
             return token_bound(prompt, config.max_answer_tokens, count) - min(limits)
 
         number -= count_to_drop(excess, [count(passage.contents) for passage in reversed(passages)])

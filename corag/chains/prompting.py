@@ -110,7 +110,7 @@ def final_answer_prompt(
 ) -> Prompt:
     """Ask for the answer: P(A | Q, Q_1:L, A_1:L, D). ``passages`` are best first."""
     template = config.prompt("final_answer")
-    passages = excerpts(passages, _all_asked(query, chain), config.prune)
+    passages = excerpts(passages, _selection_text(query, chain), config.prune)
     segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": segments})
@@ -132,7 +132,7 @@ def verify_prompt(
     The answer stands last, so that a chain's answers share the rest.
     """
     template = config.prompt("verify")
-    passages = excerpts(passages, _all_asked(query, chain), config.prune)
+    passages = excerpts(passages, _selection_text(query, chain), config.prune)
     segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render(
@@ -147,7 +147,7 @@ def refusal_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
 
 
-def _all_asked(query: str, chain: Chain) -> str:
+def _selection_text(query: str, chain: Chain) -> str:
     """Return what sentences are chosen by once there is a chain: the question, its hops and their answers."""
     hops = (f"{hop.sub_query} {hop.sub_answer}" for hop in chain.hops if not hop.refused)
     return " ".join([query, *hops])

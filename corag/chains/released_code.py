@@ -109,10 +109,10 @@ def _without_middle(message: Message, limit: int, count: Count) -> Message:
         return message
     head = len(longest_beginning(text, range(len(text) + 1), limit // 2 - 1, count))
     tail = max(head, _find_end(text, limit // 2, count))
-    segments, place = [], 0
+    segments, position = [], 0
     for segment in message.segments:
-        start, place = place, place + len(segment.text)
-        rest = text[start : max(start, min(place, head))] + text[max(start, tail) : place]
+        start, position = position, position + len(segment.text)
+        rest = text[start : max(start, min(position, head))] + text[max(start, tail) : position]
         if rest:
             segments.append(replace(segment, text=rest))
     return Message(message.role, tuple(segments))

@@ -70,10 +70,10 @@ class Taught:
             value = getattr(config, name)
             if values and value not in values:
                 yield name, values[-1], value
-        for place, name in enumerate(_PROMPTS):
+        for position, name in enumerate(_PROMPTS):
             identity = config.prompt(name).identity
             if all(identity not in prompts for prompts in self.prompts):
-                yield f"{name}_prompt", self.prompts[-1][place], identity
+                yield f"{name}_prompt", self.prompts[-1][position], identity
         # The other rules are asked for on purpose; "length" is what nobody has asked for.
         if self.teaches_stopping and config.stop == "length":
             yield "stop", "learned", config.stop
@@ -135,5 +135,5 @@ def taught_otherwise(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
         return ""
     before = ", ".join(f"{name} {value}" for name, value, _ in different)
     now = ", ".join(f"{name} {value}" for name, _, value in different)
-    as_trained = join(teaching.arguments())
-    return f"was trained for corag with {before}, but is asked with {now}: {as_trained} asks as trained"
+    command = join(teaching.arguments())
+    return f"was trained for corag with {before}, but is asked with {now}: {command} asks as trained"

@@ -219,8 +219,10 @@ class Tree:
 
         async def roll_out(start: tuple[int, Chain], branch: Tools) -> Chain:
             number, prefix = start
-            place = f"{path}/rollout {number}"
-            return await decode_chain(prefix, target, branch, plan, temperature=plan.temperature, path=place)
+            rollout_path = f"{path}/rollout {number}"
+            return await decode_chain(
+                prefix, target, branch, plan, temperature=plan.temperature, path=rollout_path
+            )
 
         costs, further = self._context.costs, target - len(chain)
         with reserve_for_scores(len(starts), costs, tools, plan, chain=chain, hops=further):

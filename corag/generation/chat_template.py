@@ -230,8 +230,8 @@ class ChatTemplate:
 def _merge_system_turn(turns: Sequence[Turn]) -> list[Turn]:
     """Return a conversation with its system turn's text before that of the first user turn."""
     system, *rest = turns
-    for place, turn in enumerate(rest):
+    for position, turn in enumerate(rest):
         if turn["role"] == "user":
-            rest[place] = {**turn, "content": f"{system['content']}\n\n{turn['content']}"}
+            rest[position] = {**turn, "content": f"{system['content']}\n\n{turn['content']}"}
             return rest
     return [{**system, "role": "user"}, *rest]

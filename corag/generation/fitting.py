@@ -71,13 +71,13 @@ def fit(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, Short
             "fewer tokens, or choose a larger max_context."
         )
     shorter, dropped_segments = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
-    shorter, count_cut = _cut_front(shorter, room, counter)
+    shorter, cut_tokens = _cut_front(shorter, room, counter)
     if not counter.size(shorter):
         raise RequestRefusedError(
             f"nothing of the prompt is left in a window with room for {room} prompt tokens."
         )
     return shorter, Shortening(
-        tuple(sorted(Counter(segment.kind for segment in dropped_segments).items())), count_cut
+        tuple(sorted(Counter(segment.kind for segment in dropped_segments).items())), cut_tokens
     )
 
 
@@ -86,7 +86,7 @@ def _cut_front(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt
 
     Return the prompt and how many went.
     """
-    count_cut = 0
+    cut_tokens = 0
     while (excess := counter.size(prompt) - room) > 0:
         lengths = [counter.count(message.text) for message in prompt.messages]
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
@@ -101,5 +101,5 @@ def _cut_front(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt
         text = counter.without_first(messages[longest].text, count)
         messages[longest] = _end_of(messages[longest], text)
         prompt = dataclasses.replace(prompt, messages=tuple(messages))
-        count_cut += count
-    return prompt, count_cut
+        cut_tokens += count
+    return prompt, cut_tokens

@@ -226,7 +226,9 @@ class PythonGenerator:
             text = text[thought_in(text) :]
         for before in (prompt.text, prompt.prefix):  # a pipeline returns the prompt, too
             text = text[repeated_length(text, before) :]
-        at = min((place for each in sampling.stop if (place := text.find(each)) >= 0), default=len(text))
+        at = min(
+            (position for each in sampling.stop if (position := text.find(each)) >= 0), default=len(text)
+        )
         finish = "stop" if at < len(text) else reply.finish_reason
         text = text[:at]
         if not sampling.logprobs:
@@ -254,12 +256,12 @@ class PythonGenerator:
 def _within(reply: _Reply, start: int, length: int) -> Completion:
     """Return the part of a reply with tokens that begins at a character, as a completion."""
     tokens: list[tuple[str, float]] = []
-    place = 0
+    position = 0
     for token, logprob in zip(reply.tokens or (), reply.logprobs or (), strict=False):
-        piece = token[max(0, start - place) : max(0, start + length - place)]
+        piece = token[max(0, start - position) : max(0, start + length - position)]
         if piece:
             tokens.append((piece, logprob))
-        place += len(token)
+        position += len(token)
     texts, logprobs = tuple(text for text, _ in tokens), tuple(value for _, value in tokens)
     return Completion("".join(texts), tuple(range(len(texts))), "stop", logprobs, texts)
 

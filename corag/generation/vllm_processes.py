@@ -67,9 +67,9 @@ def refuse_unguarded_main() -> None:
             "vLLM starts processes that import your script, but this one came from standard input: put it "
             'into a file, or open the model with backend="transformers".'
         )
-    place = _unguarded_line()
-    if place or getattr(multiprocessing.current_process(), "_inheriting", False):
-        where = f" ({place})" if place else ""
+    line = _unguarded_line()
+    if line or getattr(multiprocessing.current_process(), "_inheriting", False):
+        where = f" ({line})" if line else ""
         raise ConfigError(
             f"vLLM starts processes that import your script again{where}: put what opens a model below the "
             'line \'if __name__ == "__main__":\', or open it with backend="transformers".'

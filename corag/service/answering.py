@@ -375,7 +375,7 @@ class AnswerService:
             self._suspend(error)
             raise unavailable() from None
         except CoragError:
-            raise _search_failed() from None
+            raise _search_error() from None
         finally:
             ticket.leave()
 
@@ -388,7 +388,7 @@ class AnswerService:
             self._suspend(error)
             raise unavailable() from None
         except CoragError:
-            raise _search_failed() from None
+            raise _search_error() from None
         if not passages:
             raise CallError(404, "there is no passage with this id.", "passage_not_found")
         return passages[0]
@@ -456,7 +456,7 @@ class AnswerService:
             await asyncio.gather(self._probe, return_exceptions=True)
 
 
-def _search_failed() -> CallError:
+def _search_error() -> CallError:
     return CallError(503, "the search failed: try again.", "search_failed", retry_after=1)
 
 

@@ -110,7 +110,7 @@ def cut_job(turns: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], dict[
     size = sum(len(turn.text) for turn in turns)
     if size <= most:
         return turns, {}
-    longest = max(range(len(turns)), key=lambda place: len(turns[place].text))
+    longest = max(range(len(turns)), key=lambda position: len(turns[position].text))
     text = turns[longest].text
     half = max(0, len(text) - (size - most)) // 2
     shorter = replace(turns[longest], text=f"{text[:half]}\n...\n{text[len(text) - half :]}")

@@ -22,9 +22,9 @@ class Reasoning:
 
     def line(self, step: Step) -> str:
         """Return a step's lines, each with its line break; "" if it has nothing to show."""
-        place, retry, _ = step.path.partition(_RETRY)
+        path, retry, _ = step.path.partition(_RETRY)
         if retry:
-            self._asked_again[place] += 1
+            self._asked_again[path] += 1
             return ""
         again = "".join(
             f"[{each}] repeated itself: asked again {self._asked_again.pop(each)} times\n"
@@ -42,7 +42,7 @@ def reasoning(steps: Iterable[Step]) -> list[str]:
 
 
 def _lines(step: Step) -> str:
-    place = f"[{step.path}] " if step.path else ""
+    label = f"[{step.path}] " if step.path else ""
     if isinstance(step, SearchStep):
         if not step.query.strip():
             return ""
@@ -50,8 +50,8 @@ def _lines(step: Step) -> str:
         more = f" and {len(titles) - _MOST_TITLES} more" if len(titles) > _MOST_TITLES else ""
         note = f"  {step.note}\n" if step.note else ""
         listing = "; ".join(titles[:_MOST_TITLES]) or "nothing"
-        return f"{place}searched: {step.query}\n{note}  found: {listing}{more}\n"
+        return f"{label}searched: {step.query}\n{note}  found: {listing}{more}\n"
     if isinstance(step, GenerateStep):
         role = step.role.replace("_", " ")
-        return "".join(f"{place}{role}: {' '.join(text.split())}\n" for text in step.texts if text.strip())
+        return "".join(f"{label}{role}: {' '.join(text.split())}\n" for text in step.texts if text.strip())
     return ""

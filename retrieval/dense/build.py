@@ -101,11 +101,13 @@ class EarlierVectors:
     def find(self, texts: Sequence[str]) -> tuple[list[int], NDArray[np.float32]]:
         """Return the places of the texts that have a vector, and the vectors, [places, dimension]."""
         rows = [self._rows.get(_text_key(text), -1) for text in texts]
-        places = [place for place, row in enumerate(rows) if row >= 0]
+        places = [position for position, row in enumerate(rows) if row >= 0]
         self.reuse_count += len(places)
         if not places:
             return [], np.empty((0, self._index.d), np.float32)
-        return places, self._index.reconstruct_batch(np.array([rows[place] for place in places], np.int64))
+        return places, self._index.reconstruct_batch(
+            np.array([rows[position] for position in places], np.int64)
+        )
 
 
 def _text_key(text: str) -> bytes:
@@ -182,7 +184,7 @@ class VectorShard:
     @property
     def missing(self) -> list[int]:
         """The places that have no vector yet."""
-        return [int(place) for place in np.flatnonzero(~self._has)]
+        return [int(position) for position in np.flatnonzero(~self._has)]
 
     def put(self, places: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Set vectors."""
@@ -241,22 +243,22 @@ def encode_corpus(
             continue
         texts = [passage.contents for passage in store.rows(start, start + shard_size)]
         shard = VectorShard(file, size, encoder.dimension)
-        count_resumed = size - len(shard.missing)
-        resumed_rows += count_resumed
-        progress.add(count_resumed)
+        resumed_vectors = size - len(shard.missing)
+        resumed_rows += resumed_vectors
+        progress.add(resumed_vectors)
         if earlier_vectors:
             missing = shard.missing
-            places, vectors = earlier_vectors.find([texts[place] for place in missing])
-            shard.put([missing[place] for place in places], vectors)
+            places, vectors = earlier_vectors.find([texts[position] for position in missing])
+            shard.put([missing[position] for position in places], vectors)
             progress.add(len(places))
         # Longest first, as the encoder would order them itself: a batch is padded to little more than its
         # texts. What is resumed has the same batches, so the same vectors to the last bit.
-        order = sorted(shard.missing, key=lambda place: -len(texts[place]))
+        order = sorted(shard.missing, key=lambda position: -len(texts[position]))
         try:
             for at in range(0, len(order), batch_size):
                 batch = order[at : at + batch_size]
                 vectors = encoder.encode(
-                    [texts[place] for place in batch], batch_size, prompt=prompt, kind="document"
+                    [texts[position] for position in batch], batch_size, prompt=prompt, kind="document"
                 )
                 shard.put(batch, vectors)
                 progress.add(len(batch), len(batch))

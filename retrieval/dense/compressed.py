@@ -67,11 +67,11 @@ def measure_recall(
     unique_rows = np.unique(np.concatenate([np.array(row, np.int64) for row in hits]))
     vectors = np.concatenate(list(_pick(shards, unique_rows)))
     hit_count = 0
-    for place, row in enumerate(rows.tolist()):
+    for position, row in enumerate(rows.tolist()):
         # By scores: of equal vectors it does not matter which are found.
-        least = best[place][nearest[place] != row][:k][-1] - _ROUNDING
-        others = [each for each in hits[place] if each != row][:k]
-        hit_count += int((vectors[np.searchsorted(unique_rows, others)] @ queries[place] >= least).sum())
+        least = best[position][nearest[position] != row][:k][-1] - _ROUNDING
+        others = [each for each in hits[position] if each != row][:k]
+        hit_count += int((vectors[np.searchsorted(unique_rows, others)] @ queries[position] >= least).sum())
     recall = hit_count / (k * len(rows))
     graph = f" (ef_search {search.ef_search})"
     how = {"hnsw": graph, "hnsw_sq8": graph, "ivfpq": f" (nprobe {search.nprobe})"}

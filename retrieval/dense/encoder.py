@@ -254,17 +254,17 @@ class Encoder(TextEncoder):
             verbose=False,
             return_offsets_mapping=bool(tokenizer.is_fast),
         )
-        for place, ids in enumerate(encoding["input_ids"]):
+        for position, ids in enumerate(encoding["input_ids"]):
             if (over := len(ids) - self.max_tokens) <= 0:
                 continue
             counts.cut_texts += 1
             if tokenizer.is_fast:
                 # The special tokens at the end stay, so the text loses as many tokens as are too many.
-                ends = [end for start, end in encoding["offset_mapping"][place] if end > start]
+                ends = [end for start, end in encoding["offset_mapping"][position] if end > start]
                 behind = max(0, ends[-over - 1] - len(prompt)) if over < len(ends) else 0
-                counts.cut_words += count_words(texts[place][behind:])
+                counts.cut_words += count_words(texts[position][behind:])
             else:
-                counts.cut_words += round(count_words(texts[place]) * over / len(ids))
+                counts.cut_words += round(count_words(texts[position]) * over / len(ids))
         return counts
 
     def count_tokens(self, texts: Iterable[str]) -> list[int]:
@@ -280,9 +280,10 @@ class Encoder(TextEncoder):
 def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str) -> None:
     """Raise :class:`DataError` if the vector of a text, [texts, dimension], is not finite."""
     if not np.isfinite(vectors).all():
-        place = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
+        position = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
         raise DataError(
-            f"the encoder '{name}' returned a vector that is not finite for the text '{texts[place][:80]}'."
+            f"the encoder '{name}' returned a vector that is not finite for the text "
+            f"'{texts[position][:80]}'."
         )
 
 

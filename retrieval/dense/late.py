@@ -162,7 +162,7 @@ class TokenVectors:
             rows = _candidates(scores, min(len(scores), k), 2 * _ROUNDING * len(query))
             exact = np.array([self.score(query, int(row)) for row in rows], np.float32)
             order = np.lexsort((rows, -exact))[:k]
-            results.append([(int(rows[place]), float(exact[place])) for place in order])
+            results.append([(int(rows[position]), float(exact[position])) for position in order])
         return results
 
     def score(self, query: NDArray[np.float16], row: int) -> float:

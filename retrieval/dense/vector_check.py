@@ -35,7 +35,7 @@ _PREFIXES = ("", "passage: ", "query: ", "search_document: ")  # of E5, nomic an
 
 def sample_rows(rows: int) -> list[int]:
     """Return the rows that are compared: spread evenly, the first and the last among them."""
-    return sorted({round(place) for place in np.linspace(0, rows - 1, min(rows, _COMPARED))})
+    return sorted({round(position) for position in np.linspace(0, rows - 1, min(rows, _COMPARED))})
 
 
 @dataclass(frozen=True)
@@ -126,11 +126,11 @@ def _advice(
         return "Those that agree are in place: check the order of the files, and that the corpus is the same."
     places = sample_rows(rows)
     for offset in (-1, 1, -2, 2):
-        inside = [place for place, row in enumerate(places) if 0 <= row + offset < rows]
+        inside = [position for position, row in enumerate(places) if 0 <= row + offset < rows]
         if not inside:
             continue
-        vectors = np.stack([read(places[place] + offset) for place in inside])
-        if _compare([passages[place] for place in inside], vectors, encoder, agreement.prefix).holds:
+        vectors = np.stack([read(places[position] + offset) for position in inside])
+        if _compare([passages[position] for position in inside], vectors, encoder, agreement.prefix).holds:
             where = "before" if offset < 0 else "behind"
             return (
                 f"They are those of the row {abs(offset)} {where} it: the corpus has a record more or less "

@@ -147,8 +147,8 @@ def find_repeated_contents(lines: Sequence[str]) -> set[int]:
 
 def _is_met_again(line: str, sorted_lines: Sequence[str]) -> bool:
     """Whether a line stands twice in these, or begins another one that was broken elsewhere."""
-    place = bisect_left(sorted_lines, line)
-    after = sorted_lines[place + 1 : place + 2]
+    position = bisect_left(sorted_lines, line)
+    after = sorted_lines[position + 1 : position + 2]
     return bool(after) and (after[0] == line or (len(line) >= _CUT_ENTRY and after[0].startswith(line)))
 
 
@@ -162,12 +162,14 @@ def find_index(pages: Sequence[Sequence[str]], labels: Collection[str]) -> list[
     index_starts: list[tuple[int, int]] = []
     for number in range(len(pages) // 2, len(pages)):
         page = pages[number]
-        starts = [place for place, line in enumerate(page) if is_index_heading(line)]
+        starts = [position for position, line in enumerate(page) if is_index_heading(line)]
         goes_on = bool(index_starts) and index_starts[-1][0] == number - 1
         if goes_on or _count_entries(page, known_labels)[1] >= _DOTTED:
             starts.insert(0, 0)
         fewest = 1 if goes_on else _FEWEST
-        start = next((place for place in starts if _is_index(page[place:], known_labels, fewest)), None)
+        start = next(
+            (position for position in starts if _is_index(page[position:], known_labels, fewest)), None
+        )
         if start is not None:
             index_starts.append((number, start))
     return index_starts

@@ -108,12 +108,12 @@ def _begins_note(state: Any, start: int, _: int) -> bool:
 
 def _never_ends(state: Any, start: int, end: int) -> bool:
     """Whether a comment or script begins here that would go to the end of the file."""
-    place = state.bMarks[start] + state.tShift[start]
-    opening = _NEVER_ENDING.match(state.src, place)
+    position = state.bMarks[start] + state.tShift[start]
+    opening = _NEVER_ENDING.match(state.src, position)
     if not opening:
         return False
     closing = "-->" if opening[1] else f"</{opening[2].lower()}>"
-    return closing not in state.src[place : state.eMarks[end - 1]].lower()
+    return closing not in state.src[position : state.eMarks[end - 1]].lower()
 
 
 def _note_mark(state: Any, silent: bool) -> bool:

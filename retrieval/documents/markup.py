@@ -109,13 +109,13 @@ def _end_head(root: Any) -> None:
     """Move to the body what stands in the head and cannot: lxml does not know that HTML 5's tags end it."""
     head, body = root.find("head"), root.find("body")
     children = () if head is None else list(head)
-    start = next((place for place, child in enumerate(children) if child.tag not in _METADATA), None)
+    start = next((position for position, child in enumerate(children) if child.tag not in _METADATA), None)
     if start is None:
         return
     if body is None:
         body = etree.SubElement(root, "body")
-    for place, child in enumerate(children[start:]):
-        body.insert(place, child)
+    for position, child in enumerate(children[start:]):
+        body.insert(position, child)
 
 
 def _write(root: Any, main: Any, title: str, notes: Sequence[str], *, is_title_stated: bool) -> Document:
@@ -212,15 +212,15 @@ def _last_opening(lower: str, tag: str) -> int:
     return start
 
 
-def _within_raw(lower: str, place: int) -> bool:
+def _within_raw(lower: str, position: int) -> bool:
     """Whether a place is in a script or the like that ends after it."""
     for tag in _RAW:
-        start = _last_opening(lower[:place], tag)
-        if start >= 0 and lower.find(f"</{tag}", start) > place:
+        start = _last_opening(lower[:position], tag)
+        if start >= 0 and lower.find(f"</{tag}", start) > position:
             return True
     return False
 
 
-def _is_in_comment(lower: str, place: int) -> bool:
-    start = lower.rfind("<!--", 0, place)
-    return start >= 0 and lower.find("-->", start) > place
+def _is_in_comment(lower: str, position: int) -> bool:
+    start = lower.rfind("<!--", 0, position)
+    return start >= 0 and lower.find("-->", start) > position

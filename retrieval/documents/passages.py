@@ -87,7 +87,9 @@ def _line_parts(line: str, most: int) -> Iterator[tuple[str, int, bool]]:
     before = 0
     for start, end in sentence_spans(line):
         words = count_words(line[start:end])
-        places = [start + place for place in _places(line[start:end], words, most)] if words > most else []
+        places = (
+            [start + position for position in _places(line[start:end], words, most)] if words > most else []
+        )
         for first, last in pairwise([start, *places, end]):
             part = line[first:last].rstrip()
             yield part, count_words(part) if places else words, first > before
@@ -145,12 +147,12 @@ def _parts(pieces: Sequence[_Piece], cutting: Cutting) -> Iterator[Sequence[_Pie
 def _move_to_paragraph(pieces: Sequence[_Piece], start: int, stop: int, room: int, near: int) -> int:
     """Move a passage's end to a paragraph's: no more than ``near`` words away, and ``room`` if it grows."""
     for step, spare in ((1, min(near, room)), (-1, near)):
-        place, words = stop, 0
-        while start < place < len(pieces) and pieces[place].joint != "\n" and words <= spare:
-            words += pieces[place if step > 0 else place - 1].words
-            place += step
-        if words <= spare and place > start:
-            return place
+        position, words = stop, 0
+        while start < position < len(pieces) and pieces[position].joint != "\n" and words <= spare:
+            words += pieces[position if step > 0 else position - 1].words
+            position += step
+        if words <= spare and position > start:
+            return position
     return stop
 
 

@@ -112,8 +112,8 @@ def _has_mixed_columns(page: Page) -> bool:
     places = Counter(round(x / _COLUMN) for _, _, x in lines)
     if not places:
         return False
-    place = max(places, key=lambda one: places[one] + places[one + 1])
-    parts = [(left, right) for left, right, x in lines if round(x / _COLUMN) in (place, place + 1)]
+    position = max(places, key=lambda one: places[one] + places[one + 1])
+    parts = [(left, right) for left, right, x in lines if round(x / _COLUMN) in (position, position + 1)]
     if len(parts) < max(_COLUMN_LINES, _COLUMN_SHARE * len(page.lines)):
         return False
     return all(
@@ -136,10 +136,10 @@ class _Layout:
         self._titles = {fold(form) for title in titles for form in (title, NUMBERING.sub("", title))} - {""}
         self._sections = self._place_sections(outline)
         self._heading_lines = {
-            (number, place)
+            (number, position)
             for number, sections in self._sections.items()
             for section in sections
-            for place in range(section.place, section.place + section.lines)
+            for position in range(section.place, section.place + section.lines)
         }
         self._left_out: set[tuple[int, int]] = set()
 
@@ -157,12 +157,12 @@ class _Layout:
                 self._writer.block(paragraph, page=self._labels[number])
 
     def _leave_out(self, what: str, places: Collection[tuple[int, int]]) -> None:
-        for number, place in places:
-            if (number, place) not in self._heading_lines:
-                words = self._texts[number][place].split()
+        for number, position in places:
+            if (number, position) not in self._heading_lines:
+                words = self._texts[number][position].split()
                 # Dots that lead to a page number are no words.
                 self._writer.leave_out(what, " ".join(word for word in words if any(map(str.isalnum, word))))
-                self._left_out.add((number, place))
+                self._left_out.add((number, position))
 
     def _place_sections(self, outline: Sequence[OutlineEntry]) -> Mapping[int, list[_Section]]:
         """Find the lines at which the outline's sections begin, by page."""
@@ -183,13 +183,13 @@ class _Layout:
             edge = [*page[:_EDGE], *page[-_EDGE:]] if len(page) > 2 * _EDGE else []
             page_counts.update({form for line in edge for form in _forms(line, number)})
         return {
-            (number, place)
+            (number, position)
             for number, page in enumerate(self._texts)
-            for place, line in enumerate(page)
-            if not _EDGE <= place < len(page) - _EDGE
+            for position, line in enumerate(page)
+            if not _EDGE <= position < len(page) - _EDGE
             and (
                 max(page_counts[form] for form in _forms(line, number)) >= _REPEATED
-                or (place in (0, len(page) - 1) and self._is_page_line(line, number))
+                or (position in (0, len(page) - 1) and self._is_page_line(line, number))
             )
         }
 
@@ -217,7 +217,7 @@ class _Layout:
 
     def _contents(self) -> set[tuple[int, int]]:
         places = self._places()
-        lines = [self._texts[number][place] for number, place in places]
+        lines = [self._texts[number][position] for number, position in places]
         labels = {str(label) for label in self._labels}
         contents = find_contents(lines, labels, self._titles) | find_repeated_contents(lines)
         return {places[line] for line in contents}
@@ -225,18 +225,18 @@ class _Layout:
     def _index(self) -> set[tuple[int, int]]:
         places = self._places()
         pages: list[list[tuple[int, int]]] = [[] for _ in self._pages]
-        for number, place in places:
-            pages[number].append((number, place))
-        texts = [[self._texts[number][place] for number, place in page] for page in pages]
+        for number, position in places:
+            pages[number].append((number, position))
+        texts = [[self._texts[number][position] for number, position in page] for page in pages]
         starts = find_index(texts, {str(label) for label in self._labels})
-        return {place for number, start in starts for place in pages[number][start:]}
+        return {position for number, start in starts for position in pages[number][start:]}
 
     def _places(self) -> list[tuple[int, int]]:
         return [
-            (number, place)
+            (number, position)
             for number, page in enumerate(self._pages)
-            for place in range(len(page))
-            if (number, place) not in self._left_out
+            for position in range(len(page))
+            if (number, position) not in self._left_out
         ]
 
     def _join_lines(self, words: Collection[str]) -> Iterator[_Section | tuple[int, str]]:
@@ -259,11 +259,11 @@ class _Layout:
                         self._writer.leave_out("index", section.title)
                     else:
                         yield section
-                for place, paragraph in enumerate(paragraphs(lines, width, words=words)):
+                for position, paragraph in enumerate(paragraphs(lines, width, words=words)):
                     rest = paragraph
                     if open_paragraph:
                         page_before, text = open_paragraph
-                        if place == 0 and paragraph[0].islower() and not text.endswith(_SENTENCE_END):
+                        if position == 0 and paragraph[0].islower() and not text.endswith(_SENTENCE_END):
                             end = sentence_end(paragraph)
                             text = join_lines([text, paragraph[:end]], words=words)
                             open_paragraph = page_before, text
@@ -282,9 +282,9 @@ class _Layout:
         for at, section in enumerate([None, *sections]):
             places = range(starts[at], starts[at + 1])
             lines = [
-                page[place]
-                for place in places
-                if (number, place) not in self._left_out and (number, place) not in self._heading_lines
+                page[position]
+                for position in places
+                if (number, position) not in self._left_out and (number, position) not in self._heading_lines
             ]
             if section or lines:
                 yield section, lines
@@ -295,16 +295,16 @@ def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> _Section:
     level = entry.level + 2  # the first is the document's title's
     title = fold(entry.title)
     below = [
-        place
-        for place, line in enumerate(lines)
+        position
+        for position, line in enumerate(lines)
         if entry.height is None or line.height <= entry.height + _ABOVE
     ]
-    for place in below:
+    for position in below:
         for count in range(1, _TITLE_LINES + 1):
-            heading = " ".join(line.text for line in lines[place : place + count])
+            heading = " ".join(line.text for line in lines[position : position + count])
             numbering = _numbering(heading, title)
             if numbering is not None:
-                return _Section(level, f"{numbering} {entry.title}".strip(), place, count)
+                return _Section(level, f"{numbering} {entry.title}".strip(), position, count)
     return _Section(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
 
 

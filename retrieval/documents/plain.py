@@ -34,9 +34,9 @@ def read_text(data: bytes, title: str) -> Document:
     contents = find_contents(lines) | find_repeated_contents(lines)
     writer.leave_out("tables of contents", "\n".join(lines[number] for number in sorted(contents)))
     lines = ["" if number in contents else line for number, line in enumerate(lines)]
-    if (place := find_heading(lines)) is not None:
-        writer.heading(1, lines[place])
-        lines = lines[place + 1 :]
+    if (position := find_heading(lines)) is not None:
+        writer.heading(1, lines[position])
+        lines = lines[position + 1 :]
     for paragraph in paragraphs(lines, usual_width(lines), words=unbroken_words(lines)):
         writer.block(paragraph)
     return writer.document()
@@ -51,15 +51,15 @@ def find_heading(lines: Sequence[str]) -> int | None:
     >>> find_heading(["Fire safety", "", "Know the exits."]), find_heading(["Dear Ms Orm,", "", "Thanks."])
     (0, None)
     """
-    place = next((number for number, line in enumerate(lines) if line.strip()), None)
-    if place is None or any(map(str.isalnum, "".join(lines[place + 1 : place + 2]))):
+    position = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if position is None or any(map(str.isalnum, "".join(lines[position + 1 : position + 2]))):
         return None
-    line = lines[place].strip()
+    line = lines[position].strip()
     letters, digits = sum(map(str.isalpha, line)), sum(map(str.isdigit, line))
     ends_in_mark = unicodedata.category(line[-1]).startswith("P") and line[-1] not in _CLOSING
     if len(line) > _LONGEST_TITLE or letters <= digits or ends_in_mark or _ITEM.match(line):
         return None
-    return place if not _FIELD.match(line) and _is_prose(lines[place + 1 :], line.split()[0]) else None
+    return position if not _FIELD.match(line) and _is_prose(lines[position + 1 :], line.split()[0]) else None
 
 
 def _is_prose(lines: Sequence[str], word: str) -> bool:

@@ -72,7 +72,7 @@ def write_rows(
         return
     width = statistics.median_high([_count_filled(row) for _, row in numbered_rows])
     start = next(
-        (place for place, (_, row) in enumerate(numbered_rows) if 2 * _count_filled(row) > width),
+        (position for position, (_, row) in enumerate(numbered_rows) if 2 * _count_filled(row) > width),
         len(numbered_rows),
     )
     level = _TITLE_LEVEL

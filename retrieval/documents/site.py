@@ -59,14 +59,14 @@ class Site:
             return document
         blocks = document.blocks
         menu = {
-            place
-            for place in _menu_places(blocks, self.texts)
-            if blocks[place].linked or self.texts[blocks[place].text] != name
+            position
+            for position in _menu_places(blocks, self.texts)
+            if blocks[position].linked or self.texts[blocks[position].text] != name
         }
         if not menu or len(menu) == len(blocks):
             return document
-        words = sum(count_words(blocks[place].text) for place in menu)
-        kept_blocks = tuple(block for place, block in enumerate(blocks) if place not in menu)
+        words = sum(count_words(blocks[position].text) for position in menu)
+        kept_blocks = tuple(block for position, block in enumerate(blocks) if position not in menu)
         return replace(document, blocks=kept_blocks, left_out={**document.left_out, REPEATED: words})
 
 
@@ -113,20 +113,25 @@ class Sites:
 
 def _menu_places(blocks: Sequence[Block], repeated_texts: Mapping[str, str]) -> set[int]:
     """Return where a page has what its site repeats: links, what they enclose, and its edges."""
-    places = {place for place, block in enumerate(blocks) if block.text in repeated_texts}
-    linked_places = [place for place in sorted(places) if blocks[place].linked]
+    places = {position for position, block in enumerate(blocks) if block.text in repeated_texts}
+    linked_places = [position for position in sorted(places) if blocks[position].linked]
     menu = set(linked_places)
-    for place, following in pairwise(linked_places):
-        between = range(place + 1, following)
+    for position, following in pairwise(linked_places):
+        between = range(position + 1, following)
         if len(between) <= _ENCLOSED and places.issuperset(between):
             menu.update(between)
-    first = next((place for place in range(len(blocks)) if place not in places or blocks[place].headings), 0)
-    last = next((place for place in reversed(range(len(blocks))) if place not in places), len(blocks) - 1)
+    first = next(
+        (position for position in range(len(blocks)) if position not in places or blocks[position].headings),
+        0,
+    )
+    last = next(
+        (position for position in reversed(range(len(blocks))) if position not in places), len(blocks) - 1
+    )
     ending = last + 1
     while ending < len(blocks) and not (blocks[ending].linked or _is_notice(blocks[ending])):
         ending += 1
     for edge in (range(first), range(ending, len(blocks))):
-        words = sum(count_words(blocks[place].text) for place in edge if not blocks[place].linked)
+        words = sum(count_words(blocks[position].text) for position in edge if not blocks[position].linked)
         if words <= _LONGEST_EDGE:
             menu.update(edge)
     return menu

@@ -48,20 +48,20 @@ def read_presentation(data: bytes, title: str) -> Document:
     drawings = 0
     unread: dict[str, str] = {}
     for number, slide in enumerate(presentation.slides, 1):
-        place = f"slide {number}"
+        location = f"slide {number}"
         if problem := problems.get(slide.part.partname[1:]):
-            unread[place] = problem
+            unread[location] = problem
             continue
         if problem := problems.get(_relations_of(slide.part.partname[1:])):
-            unread[f"layout and notes of {place}"] = problem
+            unread[f"layout and notes of {location}"] = problem
         if problem := problems.get(slide.slide_layout.part.partname[1:]):
-            unread[f"layout of {place}"] = problem
+            unread[f"layout of {location}"] = problem
         if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
-            unread[f"notes of {place}"] = problem
+            unread[f"notes of {location}"] = problem
         if slide.element.get("show") == "0":
             writer.leave_out(_HIDDEN, "\n".join(_texts(slide.shapes)))
         else:
-            drawings += _write_slide(writer, slide, place)
+            drawings += _write_slide(writer, slide, location)
     writer.notes += describe_unread(unread)
     if drawings:
         writer.notes.append(f"what is drawn in {drawings:,} picture(s), chart(s) and diagram(s) is not read")
@@ -138,7 +138,7 @@ def _is_layout(name: str) -> bool:
     return kind is not None and kind[1] == "slideLayouts"
 
 
-def _write_slide(writer: Writer, slide: Any, place: str) -> int:
+def _write_slide(writer: Writer, slide: Any, location: str) -> int:
     """Write a slide; return how many of its shapes are pictures, charts and diagrams."""
     from pptx.shapes.graphfrm import GraphicFrame
     from pptx.shapes.picture import Picture
@@ -147,7 +147,7 @@ def _write_slide(writer: Writer, slide: Any, place: str) -> int:
     heading, drawings = slide.shapes.title, 0
     # A slide without a title ends the section of the one before it.
     name = " ".join(heading.text_frame.text.split()) if heading is not None else ""
-    writer.heading(2, name or place.capitalize(), page=place)
+    writer.heading(2, name or location.capitalize(), page=location)
     for shape in _in_reading_order(slide.shapes):
         if heading is not None and shape.shape_id == heading.shape_id:
             continue
@@ -155,15 +155,15 @@ def _write_slide(writer: Writer, slide: Any, place: str) -> int:
             writer.leave_out(_EDGES, shape.text_frame.text if shape.has_text_frame else "")
         elif shape.has_text_frame:
             for line in _lines(shape):
-                writer.block(line, page=place)
+                writer.block(line, page=location)
         elif getattr(shape, "has_table", False):
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
-            writer.table(rows, header=bool(shape.table.first_row), page=place)
+            writer.table(rows, header=bool(shape.table.first_row), page=location)
         elif isinstance(shape, GraphicFrame | Picture | PlaceholderPicture):
             drawings += 1
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         for line in frame.text.splitlines():
-            writer.block(line, page=place)
+            writer.block(line, page=location)
     return drawings
 
 

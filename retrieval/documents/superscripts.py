@@ -69,13 +69,13 @@ class InlineText:
         if all(isinstance(piece, str) for piece in self._pieces):
             return "".join(map(str, self._pieces))
         parts, before = [], ""  # what the next script stands behind: its end is enough
-        for place, piece in enumerate(self._pieces):
+        for position, piece in enumerate(self._pieces):
             if isinstance(piece, str):
                 part = piece
             elif not piece.text:
                 continue
             else:
-                following = self._pieces[place + 1 : place + 4]
+                following = self._pieces[position + 1 : position + 4]
                 after = "".join(other if isinstance(other, str) else f" {other.text}" for other in following)
                 if piece.is_raised:
                     part = _write_raised(before, piece.text, after, note=piece.note)

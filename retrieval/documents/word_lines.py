@@ -114,10 +114,10 @@ class LineReader:
         number = value(numbering, "numId") or style.number
         if not number or number == "0":
             return ""
-        place: int | None = to_number(value(numbering, "ilvl"), -1)
-        if place == -1:
-            place = self._numbering.level_of_style(number, self.styles.identifier(paragraph))
-        return self._numbering.label(number, style.place or 0 if place is None else place)
+        position: int | None = to_number(value(numbering, "ilvl"), -1)
+        if position == -1:
+            position = self._numbering.level_of_style(number, self.styles.identifier(paragraph))
+        return self._numbering.label(number, style.place or 0 if position is None else position)
 
     def read(self, paragraph: Any) -> WordLine:
         """Return a paragraph's text, with what it refers to."""

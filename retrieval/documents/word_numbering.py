@@ -62,9 +62,9 @@ class Numbering:
                 continue
             self._lists[identifier] = target
             for override in number.iter(f"{W}lvlOverride"):
-                place = to_number(override.get(f"{W}ilvl"), 0)
+                level_index = to_number(override.get(f"{W}ilvl"), 0)
                 if override.find(f"{W}startOverride") is not None:
-                    self._starts.setdefault(identifier, {})[place] = to_number(
+                    self._starts.setdefault(identifier, {})[level_index] = to_number(
                         value(override, "startOverride"), 1
                     )
                 if (level := override.find(f"{W}lvl")) is not None:
@@ -72,7 +72,7 @@ class Numbering:
                     numbers_of_list = _Numbers(
                         dict(self._lists[identifier].levels), target.by_style, target.counts
                     )
-                    numbers_of_list.levels[place] = _read_level(level)
+                    numbers_of_list.levels[level_index] = _read_level(level)
                     self._lists[identifier] = numbers_of_list
         for identifier, each in self._lists.items():
             # A list may stand for that of a list style.
@@ -85,17 +85,17 @@ class Numbering:
         numbers = self._lists.get(number)
         return numbers.by_style.get(style) if numbers else None
 
-    def label(self, number: str, place: int) -> str:
+    def label(self, number: str, level_index: int) -> str:
         """Return the next number of a list's level as it is shown, "-" for a bullet."""
         numbers = self._lists.get(number)
-        level = numbers.levels.get(place) if numbers else None
+        level = numbers.levels.get(level_index) if numbers else None
         if numbers is None or level is None:
             return "-"
         counts = numbers.counts
         for start_place, start in self._starts.pop(number, {}).items():
             counts[start_place] = start - 1
-        counts[place] = counts.get(place, level.start - 1) + 1
-        for deeper in [each for each in counts if each > place]:
+        counts[level_index] = counts.get(level_index, level.start - 1) + 1
+        for deeper in [each for each in counts if each > level_index]:
             if numbers.levels.get(deeper, Level()).restarts:
                 del counts[deeper]
         if level.format == "bullet":
@@ -151,11 +151,11 @@ def to_number(text: str | None, otherwise: int) -> int:
 def _read_list(element: Any) -> _Numbers:
     numbers = _Numbers(style_link=value(element, "numStyleLink"))
     for level in element.iter(f"{W}lvl"):
-        place = to_number(level.get(f"{W}ilvl"), 0)
-        if place < _LEVELS:
-            numbers.levels[place] = _read_level(level)
+        level_index = to_number(level.get(f"{W}ilvl"), 0)
+        if level_index < _LEVELS:
+            numbers.levels[level_index] = _read_level(level)
             if style := value(level, "pStyle"):
-                numbers.by_style[style] = place
+                numbers.by_style[style] = level_index
     return numbers
 
 

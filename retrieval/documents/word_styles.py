@@ -111,13 +111,13 @@ def _read_style(identifier: str, elements: dict[str, Any]) -> Style:
     outline = first("pPr/outlineLvl")
     if level is None and outline.isdecimal() and int(outline) < 9:
         level = int(outline) + 1
-    place = first("pPr/numPr/ilvl")
+    list_level = first("pPr/numPr/ilvl")
     contents = any(_CONTENTS_STYLE.fullmatch(each) for each in names)
     return Style(
         name,
         None if contents else level,
         first("pPr/numPr/numId"),
-        int(place) if place.isdecimal() else None,
+        int(list_level) if list_level.isdecimal() else None,
         contents,
         first("rPr/vertAlign"),
         any(is_on(style.find(f"{W}rPr"), "vanish") for style in chain),

@@ -147,14 +147,16 @@ def read_vectors(reply: Any, count: int) -> _Reply:
         raise MalformedReplyError(f"a reply with {len(data)} vectors for {count} texts")
     by_place: dict[int, NDArray[np.float32]] = {}
     for number, item in enumerate(data):
-        place = item.get("index", number) if isinstance(item, dict) else number
-        by_place[place] = _read_vector(value_at(reply, "data", number, "embedding", kind=object))
+        position = item.get("index", number) if isinstance(item, dict) else number
+        by_place[position] = _read_vector(value_at(reply, "data", number, "embedding", kind=object))
     if sorted(by_place, key=str) != sorted(range(count), key=str):
         raise MalformedReplyError("a reply whose vectors are not numbered as the texts are")
     if len({vector.shape for vector in by_place.values()}) > 1 or not by_place[0].size:
         raise MalformedReplyError("a reply whose vectors are empty, or not of one length")
     model = reply.get("model")
-    return model if isinstance(model, str) else "", np.stack([by_place[place] for place in range(count)])
+    return model if isinstance(model, str) else "", np.stack(
+        [by_place[position] for position in range(count)]
+    )
 
 
 def _read_vector(value: Any) -> NDArray[np.float32]:

@@ -233,7 +233,7 @@ def _same_model(one: str, other: str) -> bool:
 
 def _read_models(reply: Any) -> ServedModels:
     models = value_at(reply, "data", kind=list)
-    names = tuple(value_at(reply, "data", place, "id", kind=str) for place in range(len(models)))
+    names = tuple(value_at(reply, "data", position, "id", kind=str) for position in range(len(models)))
     return ServedModels(names, is_vllm=any(each.get("owned_by") == "vllm" for each in models))
 
 

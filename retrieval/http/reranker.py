@@ -114,9 +114,9 @@ def read_scores(reply: Any, count: int) -> tuple[str, list[float]]:
     results = reply if is_tei else value_at(reply, "results", kind=list)
     scores: dict[int, float] = {}
     for each in results:
-        place = value_at(each, "index", kind=int)
-        scores[place] = value_at(each, "score" if is_tei else "relevance_score", kind=float)
+        position = value_at(each, "index", kind=int)
+        scores[position] = value_at(each, "score" if is_tei else "relevance_score", kind=float)
     if len(results) != count or scores.keys() != set(range(count)):
         raise MalformedReplyError(f"a reply with scores of {sorted(scores)} for {count} passages")
     model = "" if is_tei else reply.get("model")
-    return model if isinstance(model, str) else "", [scores[place] for place in range(count)]
+    return model if isinstance(model, str) else "", [scores[position] for position in range(count)]

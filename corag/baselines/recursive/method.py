@@ -352,19 +352,23 @@ async def answer_wave(
     ]
     limit = config.max_sub_answer_tokens
 
-    async def sub_answer(place: int, branch: Tools) -> tuple[int, tuple[str, str]]:
-        reply = await branch.generate(prompts[place], role="sub_answer", max_tokens=limit, path=paths[place])
+    async def sub_answer(position: int, branch: Tools) -> tuple[int, tuple[str, str]]:
+        reply = await branch.generate(
+            prompts[position], role="sub_answer", max_tokens=limit, path=paths[position]
+        )
         answer, note = short_answer(reply.text)
-        return place, ("", "") if is_nothing(answer) else (answer, note)
+        return position, ("", "") if is_nothing(answer) else (answer, note)
 
-    waiting = [place for place, trail in enumerate(trails) if trail.passages]
+    waiting = [position for position, trail in enumerate(trails) if trail.passages]
     replies = dict(
-        await tools.fan_out_certain(waiting, sub_answer, lambda place: tools.cost(prompts[place], limit))
+        await tools.fan_out_certain(
+            waiting, sub_answer, lambda position: tools.cost(prompts[position], limit)
+        )
     )
     findings = []
-    for place, (sub_question, query, trail) in enumerate(zip(wave, queries, trails, strict=True)):
-        answer, note = replies.get(place, ("", ""))
-        if place in replies:
+    for position, (sub_question, query, trail) in enumerate(zip(wave, queries, trails, strict=True)):
+        answer, note = replies.get(position, ("", ""))
+        if position in replies:
             status = "answered" if answer else "unknown"
         else:
             status = "budget" if trail.passages else "nothing_found"

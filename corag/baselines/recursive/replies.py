@@ -52,7 +52,7 @@ def parse_mode(reply: str) -> Mode | None:
     ]
     # The first word decides; without one, a reply that names several modes has chosen none.
     start = _LEADS.match(reply)
-    first = [mode for place, mode in mentions if start is not None and place == start.end()]
+    first = [mode for position, mode in mentions if start is not None and position == start.end()]
     if first:
         return first[0]
     return mentions[0][1] if len({mode for _, mode in mentions}) == 1 else None
@@ -200,7 +200,7 @@ def parse_plan(reply: str, limit: int) -> Plan:
     """
     parts: dict[int, SubQuestion] = {}
     newest: int | None = None  # the one that a line of dependencies belongs to; None after an ignored one
-    count_ignored = 0
+    ignored_lines = 0
     for line in _PART_WITHIN_A_LINE.sub("\n", reply).splitlines():
         if match := _NEEDS.match(line):
             if newest is not None:
@@ -212,7 +212,7 @@ def parse_plan(reply: str, limit: int) -> Plan:
             number, text = int(match["number"]), clean(match["text"])
             newest = None
             if is_nothing(text) or number in parts or len(parts) >= limit:
-                count_ignored += 1
+                ignored_lines += 1
                 continue
             newest = number
             parts[number] = SubQuestion(number, text)
@@ -222,7 +222,7 @@ def parse_plan(reply: str, limit: int) -> Plan:
             number for number in mentioned_numbers(part.text) if number in parts and number != part.number
         )
         complete.append(replace(part, needs=tuple(dict.fromkeys((*part.needs, *others)))))
-    return replace(in_waves(complete), ignored=count_ignored)
+    return replace(in_waves(complete), ignored=ignored_lines)
 
 
 def mentioned_numbers(text: str) -> tuple[int, ...]:

@@ -83,11 +83,11 @@ class Trail:
     are followed.
     """
 
-    def __init__(self, tools: Tools, config: RecursiveConfig, place: str = "") -> None:
-        """``place``: what the paths of its searches begin with, for a trail of a sub-question's own."""
+    def __init__(self, tools: Tools, config: RecursiveConfig, prefix: str = "") -> None:
+        """``prefix``: what the paths of its searches begin with, for a trail of a sub-question's own."""
         self.tools = tools
         self.config = config
-        self._place = f"{place}/" if place else ""
+        self._prefix = f"{prefix}/" if prefix else ""
         # Passages are the same if title and text are, whatever their ids (near duplicates are not: 101
         # percent is out of reach), and none is too long.
         self._pool = PassagePool(config.max_documents, max_words=sys.maxsize, near_duplicate=101)
@@ -142,7 +142,7 @@ class Trail:
     async def search(self, queries: Sequence[str], k: int, why: Why) -> list[Passage]:
         """Search for all queries at the same time, as one step, and return the passages that are new."""
         self.steps += 1
-        step = f"{self._place}step {self.steps}"
+        step = f"{self._prefix}step {self.steps}"
         paths = [
             f"{step}/query {number}" if len(queries) > 1 else step for number in range(1, len(queries) + 1)
         ]

@@ -200,6 +200,6 @@ def _peel_front(side: str, roles: list[str]) -> str:
 
 def _splits(pair: str, word: str) -> list[tuple[str, str]]:
     return [
-        (pair[: place.start()].strip(" ,"), pair[place.end() :].strip(" ,"))
-        for place in re.finditer(rf"\s{word}\s", pair)
+        (pair[: match.start()].strip(" ,"), pair[match.end() :].strip(" ,"))
+        for match in re.finditer(rf"\s{word}\s", pair)
     ]

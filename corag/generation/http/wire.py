@@ -346,7 +346,7 @@ def _completion(
     start += repeated_length(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
-    end = min((place for place in stops if place >= 0), default=len(whole))
+    end = min((position for position in stops if position >= 0), default=len(whole))
     finish = "length" if _finish_reason(choice) in _CUT and end == len(whole) else "stop"
     if token_ids:
         ids = list_at(choice, "token_ids", kind=int)
@@ -433,4 +433,4 @@ def split_by_tokens(text: str, pieces: Sequence[str]) -> list[str]:
 def _common_prefix(one: str, other: str) -> int:
     """Return how many characters two texts begin alike."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -116,9 +116,9 @@ def read_refusal(error: Any) -> tuple[frozenset[str], str]:
     parameters = {str(inner["param"])} if inner.get("param") else set()
     detail = inner.get("detail", error.get("detail"))
     for each in detail if isinstance(detail, list) else ():
-        place = each.get("loc") if isinstance(each, dict) else None
-        if isinstance(place, list) and place:
-            parameters.add(str(place[-1]))
+        location = each.get("loc") if isinstance(each, dict) else None
+        if isinstance(location, list) and location:
+            parameters.add(str(location[-1]))
     text = str(inner.get("message") or detail or inner)
     return frozenset(parameters), " ".join(filter(None, (text, str(inner.get("code") or ""))))
 

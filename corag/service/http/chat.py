@@ -160,10 +160,12 @@ def read_messages(messages: Any, fields: FieldReader) -> list[Turn]:
         raise invalid("'messages' must be a list with at least one message.", "messages")
     turns = []
     places = [
-        place for place, each in enumerate(messages) if isinstance(each, dict) and each.get("role") == "user"
+        position
+        for position, each in enumerate(messages)
+        if isinstance(each, dict) and each.get("role") == "user"
     ]
-    for place, message in enumerate(messages):
-        where = f"messages[{place}]"
+    for position, message in enumerate(messages):
+        where = f"messages[{position}]"
         if not isinstance(message, dict):
             raise invalid(f"{where} must be an object with role and content.", where)
         role = message.get("role")
@@ -173,7 +175,7 @@ def read_messages(messages: Any, fields: FieldReader) -> list[Turn]:
                 fields.pass_over(f"{where}.tool_calls", NO_TOOLS)
                 continue
             # Only the question must have a text: an image sent before it would else end the conversation.
-            blank = place != places[-1] if places else True
+            blank = position != places[-1] if places else True
             text = read_text(message.get("content"), where, fields, blank)
             turns.append(Turn(role, text if role == "user" else without_sources(text)))
         elif role in ("system", "developer"):
@@ -197,7 +199,7 @@ def read_text(content: Any, where: str, fields: FieldReader, blank: bool) -> str
     if not isinstance(content, list):
         raise invalid(f"{where} must have text as its content: only texts are read here.", where)
     texts = []
-    for place, part in enumerate(content):
+    for position, part in enumerate(content):
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, dict) else None
         kind = (
             part.get("type", "text") if isinstance(part, dict) else "text" if isinstance(part, str) else None
@@ -208,7 +210,7 @@ def read_text(content: Any, where: str, fields: FieldReader, blank: bool) -> str
             name = printable_name(kind) if isinstance(kind, str) else "(a part)"
             if fields.strict:
                 raise invalid(f"{where} must have text as its content: only texts are read here.", where)
-            fields.pass_over(f"{where}.content[{place}].{name}", NOT_TEXT)
+            fields.pass_over(f"{where}.content[{position}].{name}", NOT_TEXT)
     if not texts and not blank:
         raise invalid(f"{where} has no text, and only texts are read here: ask in words, too.", where)
     return "\n".join(texts)

@@ -76,14 +76,14 @@ def _input(fields: FieldReader) -> list[Turn]:
     if not isinstance(value, list) or not value:
         raise invalid("'input' must be a text, or a list with at least one message.", "input")
     messages = []
-    for place, item in enumerate(value):
+    for position, item in enumerate(value):
         kind = item.get("type", "message") if isinstance(item, dict) else "message"
         if kind == "message":
             messages.append(item)
         else:
             name = printable_name(kind) if isinstance(kind, str) else "(an item)"
             reason = NO_TOOLS if name.endswith(("_call", "_call_output")) else _NO_MESSAGE
-            fields.pass_over(f"input[{place}].{name}", reason)
+            fields.pass_over(f"input[{position}].{name}", reason)
     if not messages:
         raise invalid("'input' has no message: the last one is the question.", "input")
     return read_messages(messages, fields)
@@ -200,12 +200,12 @@ class ResponseEvents:
         ]
 
     def _end_reasoning(self) -> list[bytes]:
-        place, text = self._summary_place, self._lines
+        item_fields, text = self._summary_place, self._lines
         part = {"type": "summary_text", "text": text}
         item = _reasoning_item(self._key, text)
         return [
-            self._event("response.reasoning_summary_text.done", **place, text=text),
-            self._event("response.reasoning_summary_part.done", **place, part=part),
+            self._event("response.reasoning_summary_text.done", **item_fields, text=text),
+            self._event("response.reasoning_summary_part.done", **item_fields, part=part),
             self._event("response.output_item.done", output_index=0, item=item),
         ]
 
@@ -216,15 +216,15 @@ class ResponseEvents:
         message = whole["output"][-1]
         text = message["content"][0]["text"]
         number = 1 if self._lines else 0
-        place = {"item_id": message["id"], "output_index": number, "content_index": 0}
+        item_fields = {"item_id": message["id"], "output_index": number, "content_index": 0}
         opening, part = _message_item(self._key, None), _text_part(text)
         return [
             *(self._end_reasoning() if self._lines else ()),
             self._event("response.output_item.added", output_index=number, item=opening),
-            self._event("response.content_part.added", **place, part=_text_part("")),
-            self._event("response.output_text.delta", **place, delta=text, logprobs=[]),
-            self._event("response.output_text.done", **place, text=text, logprobs=[]),
-            self._event("response.content_part.done", **place, part=part),
+            self._event("response.content_part.added", **item_fields, part=_text_part("")),
+            self._event("response.output_text.delta", **item_fields, delta=text, logprobs=[]),
+            self._event("response.output_text.done", **item_fields, text=text, logprobs=[]),
+            self._event("response.content_part.done", **item_fields, part=part),
             self._event("response.output_item.done", output_index=number, item=message),
             self._event(f"response.{whole['status']}", response=whole),
         ]
