@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from corag.baselines.forced_answer import answer_from_newest
-from corag.baselines.shared import PROMPTS, passages_found
+from corag.baselines.shared import PROMPTS, list_found_ids
 from corag.core.errors import BudgetExhaustedError, RequestRefusedError
 from corag.core.method import Method, MethodConfig
 from corag.core.option_names import NameOrPath
@@ -194,7 +194,7 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
     if not answer and (config.force_answer or stop_reason == "budget"):
         limit = config.max_answer_tokens
         answer = await answer_from_newest(final, turns, tools, max_tokens=limit, parse=forced_box)
-    return SearchO1Answer(answer, passages_found(tools), len(turns), stop_reason, tuple(searches))
+    return SearchO1Answer(answer, list_found_ids(tools), len(turns), stop_reason, tuple(searches))
 
 
 def exit_reason(turn: Completion, query: str | None) -> str:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from corag.baselines.forced_answer import answer_from_newest
-from corag.baselines.shared import PROMPTS, passages_found
+from corag.baselines.shared import PROMPTS, list_found_ids
 from corag.baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
@@ -129,7 +129,7 @@ async def self_ask(question: Question, tools: Tools, config: SelfAskConfig) -> S
     if not answer:
         # 3. "So the final answer is:" The released code adds these words itself if the model has not.
         answer = await answer_from_newest(final, follow_ups, tools, max_tokens=config.max_answer_tokens)
-    return SelfAskAnswer(answer, passages_found(tools), len(follow_ups), stop_reason, tuple(follow_ups))
+    return SelfAskAnswer(answer, list_found_ids(tools), len(follow_ups), stop_reason, tuple(follow_ups))
 
 
 async def next_turn(

@@ -9,7 +9,7 @@ from corag.core.tools import SearchStep, Tools
 PROMPTS = Path(__file__).parent / "prompts"
 
 
-def passages_found(tools: Tools) -> tuple[str, ...]:
+def list_found_ids(tools: Tools) -> tuple[str, ...]:
     """Return the ids of all passages that the question's searches found, in order.
 
     What the budget no longer let the model read counts too: recall is about the searches.
