@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\d{5}")
 _DATA = (ARROW_TABLES, (RECORDS, ".ndjson"), (".csv", ".tsv"), (".json",))
 _ABOUT_DATA = ("dataset_info.json", "dataset_infos.json", "state.json")
 _ABOUT_FOLDER = re.compile(r"(readme|licen[cs]e|changelog|citation|notice)\b.*", re.IGNORECASE)
-_NAMED = 8  # groups of files that a sentence names
+_MOST_NAMES = 8  # groups of files that a sentence names
 
 
 def expand_corpus(paths: Sequence[str], report: Callable[[str], None]) -> list[str]:
@@ -141,4 +141,4 @@ def _stem(name: str) -> str:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    return ", ".join([*names[:_NAMED], *["..."] * (len(names) > _NAMED)])
+    return ", ".join([*names[:_MOST_NAMES], *["..."] * (len(names) > _MOST_NAMES)])

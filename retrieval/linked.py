@@ -20,7 +20,7 @@ from retrieval.title_links import MOST_PER_TITLE, HitTitles, StoredTitles
 from retrieval.wrappers import with_note
 
 _DEPTH = 100  # hits of the search below, so that most of what is linked has a score of its own
-_SHOWN = 8  # links in a note
+_MOST_LINKS = 8  # links in a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class LinkedRetriever:
         hits = await self._inner.search(query, max(k, _DEPTH))
         ranking = (await asyncio.to_thread(self._link, query, hits))[:k]
         links = [f"'{each.passage.title}' {each.link}" for each in ranking if each.link]
-        more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
-        note = f"by links: {', '.join(links[:_SHOWN])}{more}" if links else ""
+        more = f" and {len(links) - _MOST_LINKS} more" if len(links) > _MOST_LINKS else ""
+        note = f"by links: {', '.join(links[:_MOST_LINKS])}{more}" if links else ""
         best = [Hit(each.passage, each.score) for each in ranking]
         return with_note(best, "; ".join(filter(None, (search_note(hits), note))))
 

@@ -36,7 +36,7 @@ SETTINGS = {
         "search_kwargs",
     ),
 }
-_EXPECTED = (
+_EXPECTATION = (
     "something to search needs one of search, retrieve, invoke or __call__, which takes a query, or to be a "
     "function of query and k that returns passages: write one, such as `def search(query, k): ...`"
 )
@@ -76,7 +76,7 @@ class PythonRetriever:
     """
 
     def __init__(self, retriever: Any) -> None:
-        self._call = OwnCall(retriever, FUNCTIONS, SETTINGS, _EXPECTED)
+        self._call = OwnCall(retriever, FUNCTIONS, SETTINGS, _EXPECTATION)
         if "token" in self._call.first:
             raise ConfigError(
                 f"{self._call.name} takes tokens, not a query: give a function of query and k around it, "

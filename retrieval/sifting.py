@@ -11,7 +11,7 @@ from corag.core.types import Passage, passage_id
 from retrieval.record_files import CorpusItem, Note
 from retrieval.records import OddRecordError
 
-_NAMED = 5  # ids, and odd records, that a sentence names
+_MOST_NAMES = 5  # ids, and odd records, that a sentence names
 _HOPELESS = 10_000  # odd records at the beginning, without a passage among them, after which reading ends
 
 NUMBER_SIGN = "#"
@@ -128,7 +128,7 @@ class CorpusReport:
     def add_odd(self, record: OddRecordError) -> None:
         """Count a record that is no passage."""
         self.odd[record.reason] += 1
-        if len(self.first_odd) < _NAMED:
+        if len(self.first_odd) < _MOST_NAMES:
             self.first_odd.append(_storable(str(record)))
 
     def add_repeat(self, identifier: str) -> None:
@@ -142,7 +142,7 @@ class CorpusReport:
         self._name_repeat(identifier)
 
     def _name_repeat(self, identifier: str) -> None:
-        if len(self.first_repeated_ids) < _NAMED and identifier not in self.first_repeated_ids:
+        if len(self.first_repeated_ids) < _MOST_NAMES and identifier not in self.first_repeated_ids:
             self.first_repeated_ids.append(identifier)
 
     def _list_repeated_ids(self) -> str:

@@ -178,7 +178,7 @@ def _quoting_evidence(line: str, delimiter: str) -> int:
     return -1 if delimiter == "\t" and bare else 0
 
 
-_QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
+_QUOTED_CELL = r'"[^"]*+(?:""[^"]*+)*+"'
 
 
 @lru_cache
@@ -190,7 +190,7 @@ def _broken_cell(delimiter: str) -> regex.Pattern[str]:
     """
     separator = re.escape(delimiter)
     return regex.compile(
-        rf'(?:(?:{_QUOTED} *+|(?!")[^{separator}]*+){separator})*+{_QUOTED}'
+        rf'(?:(?:{_QUOTED_CELL} *+|(?!")[^{separator}]*+){separator})*+{_QUOTED_CELL}'
         rf'(?! *+(?:[\r\n]|{separator}|$))(?!")'
     )
 
@@ -198,5 +198,5 @@ def _broken_cell(delimiter: str) -> regex.Pattern[str]:
 @lru_cache
 def _closed_row(delimiter: str) -> regex.Pattern[str]:
     separator = re.escape(delimiter)
-    cell = rf'(?:{_QUOTED} *+|(?!")[^{separator}\r\n]*+)'
+    cell = rf'(?:{_QUOTED_CELL} *+|(?!")[^{separator}\r\n]*+)'
     return regex.compile(rf"(?:{cell}{separator})*+{cell}[\r\n]*+")

@@ -26,15 +26,15 @@ MOST_PER_TITLE = 2  # passages of an article that a link brings
 _FACTOR = 0x9E3779B97F4A7C15
 _ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # Scripts without blanks: each character counts as a word.
-_UNSPACED = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+_UNSPACED_LETTERS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_UNSPACED_LETTERS}]|[^\W_{_UNSPACED_LETTERS}]+")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _PATH = " > "  # between the headings above a passage of a document
 # "Effective Date" means ..., and (hereinafter the "Agreement"): how contracts and manuals define names.
-_QUOTED = r'["\u201c\u201e]([^"\u201c-\u201f\n]{3,60})["\u201c\u201d]'
-_DEFINED = re.compile(
-    rf"{_QUOTED}\s*(?:\([^()]*\)\s*)?(?:(?:shall|will)\s+)?(?:means?|refers?\s+to|denotes?|is\s+defined\s+as)\b"
-    rf"|\((?:(?:the|an?|each|hereinafter|hereafter|collectively|together|referred|to|as),?\s+)*{_QUOTED}\s*\)"
+_QUOTATION = r'["\u201c\u201e]([^"\u201c-\u201f\n]{3,60})["\u201c\u201d]'
+_DEFINITION = re.compile(
+    rf"{_QUOTATION}\s*(?:\([^()]*\)\s*)?(?:(?:shall|will)\s+)?(?:means?|refers?\s+to|denotes?|is\s+defined\s+as)\b"
+    rf"|\((?:(?:the|an?|each|hereinafter|hereafter|collectively|together|referred|to|as),?\s+)*{_QUOTATION}\s*\)"
 )
 
 Numbers = npt.NDArray[np.uint64]
@@ -224,7 +224,7 @@ def _keys(passage: Passage, *, opens_document: bool) -> set[int]:
         return {_hash_title(headings[-1])} - {0}
     # A heading of one word, such as "Results", is a word and no name.
     keys = {_hash_title(headings[-1], least_words=2)}
-    for name in _DEFINED.finditer(passage.text):
+    for name in _DEFINITION.finditer(passage.text):
         keys.add(_hash_title(name[1] or name[2]))
     if opens_document:
         file = PurePath(passage.source)

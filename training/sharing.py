@@ -22,7 +22,7 @@ from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
-from corag.generation.adapter_weights import CONFIG, PICKLED, WEIGHTS
+from corag.generation.adapter_weights import CONFIG, PICKLE, WEIGHTS
 from corag.generation.adapters import TRAINING, adapter_folder, read_manifest
 from eval.tables.runs import Runs
 from training.cards import adapter_card, chains_card, run_card
@@ -46,7 +46,7 @@ _UNLICENSED = (
 Kind = Literal["adapter", "chains", "run"]
 CARD, OPTIONS = "README.md", "config.yaml"
 # Files of an adapter that others need as they are; checkpoints, logs and locks stay here.
-_ADAPTER_FILES = (WEIGHTS, PICKLED, "tokenizer*", "*.jinja", "special_tokens*")
+_ADAPTER_FILES = (WEIGHTS, PICKLE, "tokenizer*", "*.jinja", "special_tokens*")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
         if file.is_file()
     }
     base, training = base_on_hub(folder), read_manifest(folder)
-    if not files.keys() & {WEIGHTS, PICKLED}:
+    if not files.keys() & {WEIGHTS, PICKLE}:
         raise ConfigError(
             f"the adapter '{config.folder}' has no weights ({WEIGHTS}): copy that file there, or give the "
             "command that trained it again."

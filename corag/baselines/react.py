@@ -228,7 +228,7 @@ _ACTION_LABEL = re.compile(r"[*_`]*\baction[ \t]*\d*[ \t]*:\W*?(?=\w|$)", re.IGN
 _CALL = re.compile(r"\b(search|lookup|finish|think)\s?([\[(])", re.IGNORECASE)
 # Without a label, square brackets make a call anywhere; round ones only at the start of a line, for a thought
 # may well speak of "the search (2018)".
-_UNLABELLED = re.compile(
+_BARE_CALL = re.compile(
     r"(?=\b(?:search|lookup|finish)\[)|^(?=\W*(?:search|lookup|finish)\s?\()", re.IGNORECASE | re.MULTILINE
 )
 # A word of the model's own where an action should be, told back to it as invalid.
@@ -265,7 +265,7 @@ def parse_move(reply: str) -> Move:
     Move(thought='I need the author.', name='search', argument='The Glass Orchard (novel)')
     """
     step = _OBSERVATION.split(reply, maxsplit=1)[0]
-    starts_at = [start for pattern in (_ACTION_LABEL, _UNLABELLED) for start in pattern.finditer(step)]
+    starts_at = [start for pattern in (_ACTION_LABEL, _BARE_CALL) for start in pattern.finditer(step)]
     starts = sorted(starts_at, key=lambda start: start.start())
     for start in starts:  # a label that no call follows is a word of the thought
         line = step[start.end() :].strip().split("\n", 1)[0]

@@ -42,8 +42,8 @@ from corag.core.types import Answer, Hit, Question
 BEGIN_QUERY, END_QUERY = "<|begin_search_query|>", "<|end_search_query|>"
 BEGIN_RESULT, END_RESULT = "<|begin_search_result|>", "<|end_search_result|>"
 NOTHING_HELPFUL = "No helpful information found."
-REPEATED = "This query has been searched before: see the result above."
-LIMIT_REACHED = "No more searches are allowed: go on with what is known."
+REPEAT_MESSAGE = "This query has been searched before: see the result above."
+LIMIT_MESSAGE = "No more searches are allowed: go on with what is known."
 BOX = r"\boxed{"
 
 
@@ -210,9 +210,9 @@ async def look_up(
     """Search and let the model reason in the documents; a repeated query, or one too many, gets a note."""
     earlier_queries = [search.query for search in earlier if not search.refused]
     if len(earlier_queries) >= config.max_searches:
-        return Search(query, LIMIT_REACHED, refused="limit")
+        return Search(query, LIMIT_MESSAGE, refused="limit")
     if query in earlier_queries:  # word for word: another wording may find more
-        return Search(query, REPEATED, refused="repeated")
+        return Search(query, REPEAT_MESSAGE, refused="repeated")
     hits = await tools.search(query, k=config.k, path=path)
     if not hits:
         return Search(query, NOTHING_HELPFUL)
@@ -291,7 +291,7 @@ def outline_reasoning(reasoning: str) -> str:
 # The prompt asks for this header, in bold type; what stands before it is the reader's own reasoning.
 _HEADER = re.compile(r"final information[*_: \t]*", re.IGNORECASE)
 # How models write plain words in a formula.
-_WRAPPED = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
+_TEXT_WRAPPER = re.compile(r"\s*\\(?:text|textbf|mathrm|mbox)\{(.*)\}\s*", re.DOTALL)
 
 
 def last_query(turn: str) -> str | None:
@@ -330,7 +330,7 @@ def last_box(text: str) -> str:
     start = len(text)
     while (start := text.rfind(BOX, 0, start)) >= 0:
         content = _up_to_closing_brace(text[start + len(BOX) :])
-        if match := _WRAPPED.fullmatch(content):
+        if match := _TEXT_WRAPPER.fullmatch(content):
             content = match[1]
         if content.strip():
             return content.strip()

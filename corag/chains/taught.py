@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from corag.chains.config import CoRAGConfig
 
 # What a prompt shows. How many hops there are, and how chains are chosen, is free.
-_SHOWN = (
+_PROMPT_OPTIONS = (
     "passages_per_hop", "prune", "merge", "context", "context_passages", "context_order",
     "max_passage_tokens", "max_prompt_tokens", "refusal",
 )  # fmt: skip
-_BEFORE = {"prune": 0}  # what a training without the option had: it came later
+_EARLIER_DEFAULTS = {"prune": 0}  # what a training without the option had: it came later
 _LIMITS = ("max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
 _PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  # the first that chains note
 
@@ -55,7 +55,7 @@ class Taught:
         if not chains:
             return None
         return cls(
-            [{**_BEFORE, **chain["options"]["corag"]} for chain in chains],
+            [{**_EARLIER_DEFAULTS, **chain["options"]["corag"]} for chain in chains],
             [tuple(chain["prompts"][: len(_PROMPTS)]) for chain in chains],
             frozenset(tasks),
             bool(settings.get("options", {}).get("adapter")),
@@ -65,7 +65,7 @@ class Taught:
         """Yield what is asked otherwise than it was taught: (option, as taught, as asked)."""
         if not config.max_hops:
             return  # no chain is asked for
-        for name in _SHOWN:
+        for name in _PROMPT_OPTIONS:
             values = [options[name] for options in self.options if name in options]
             value = getattr(config, name)
             if values and value not in values:
@@ -94,7 +94,7 @@ class Taught:
         """Return the options of the command line that ask as it was taught."""
         from corag.chains.config import CoRAGConfig
 
-        names = (*_SHOWN, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
+        names = (*_PROMPT_OPTIONS, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
         record = self.options[-1]
         words = option_arguments("corag", CoRAGConfig, record, names)
         if self.teaches_stopping:

@@ -16,8 +16,8 @@ from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 
 CONFIG = "adapter_config.json"
-WEIGHTS, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
-_SHOWN = 3  # names in a message
+WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"
+_MOST_NAMES = 3  # names in a message
 
 
 def check_weights(adapter: str, folder: str) -> None:
@@ -62,8 +62,8 @@ def read_shapes(adapter: str) -> dict[str, Any]:
 
             with safe_open(folder / WEIGHTS, "pt") as file:
                 shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-        elif (folder / PICKLED).is_file():
-            weights = torch.load(folder / PICKLED, map_location="meta", weights_only=True)
+        elif (folder / PICKLE).is_file():
+            weights = torch.load(folder / PICKLE, map_location="meta", weights_only=True)
             shapes = {name: weight.shape for name, weight in weights.items()}
         else:
             raise ConfigError(
@@ -125,8 +125,8 @@ def _compare(weights: dict[str, Any], expected_weights: dict[str, Any]) -> tuple
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in sorted(names)[:_SHOWN]) + more
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(f"'{name}'" for name in sorted(names)[:_MOST_NAMES]) + more
 
 
 def check_for_vllm(adapter: str) -> int:

@@ -30,7 +30,7 @@ _BITS = re.compile(
 )
 
 _FOLDER = Path(__file__).parent / "shipped"
-SHIPPED = {
+SHIPPED_ADAPTERS = {
     "default": _FOLDER / "corag-world",
     "one_step": _FOLDER / "one-step-world",
     "wikipedia": _FOLDER / "corag-wikipedia",
@@ -44,7 +44,7 @@ def adapter_folder(name: str) -> str:
     """Return the folder of an adapter: one of the package's and a shared one (hub:OWNER/NAME), too."""
     if is_hub_name(name):
         return str(fetch_folder(name, "model"))
-    return str(SHIPPED.get(name, name))
+    return str(SHIPPED_ADAPTERS.get(name, name))
 
 
 def check_adapter(adapter: str, folder: str) -> dict[str, Any]:

@@ -27,8 +27,8 @@ SYSTEM, QUESTION, REPLY, SECOND = "Quokkas", "Wombats", "Numbats", "Bandicoots"
 Turn = Mapping[str, str]
 USER: Turn = {"role": "user", "content": QUESTION}
 WITH_SYSTEM: Sequence[Turn] = ({"role": "system", "content": SYSTEM}, USER)
-ANSWERED: Sequence[Turn] = (USER, {"role": "assistant", "content": REPLY})
-ASKED_AGAIN: Sequence[Turn] = (*ANSWERED, {"role": "user", "content": SECOND})
+DIALOGUE: Sequence[Turn] = (USER, {"role": "assistant", "content": REPLY})
+ASKED_AGAIN: Sequence[Turn] = (*DIALOGUE, {"role": "user", "content": SECOND})
 
 
 class ChatTemplate:
@@ -117,7 +117,7 @@ class ChatTemplate:
     @cached_property
     def blank_before_reply(self) -> str:
         """The white space that the template writes between what asks for a reply and the reply."""
-        request, dialogue = self._try([USER]) or "", self._try(ANSWERED, reply=False) or ""
+        request, dialogue = self._try([USER]) or "", self._try(DIALOGUE, reply=False) or ""
         between = dialogue.removeprefix(request).partition(REPLY)[0]
         return between if dialogue.startswith(request) and between.isspace() else ""
 
@@ -150,7 +150,7 @@ class ChatTemplate:
     def identity(self) -> str:
         """16 hexadecimal digits that identify what the template makes of conversations, on this run's day."""
         texts = [self._try(turns) for turns in ([USER], WITH_SYSTEM, ASKED_AGAIN)]
-        texts += [self._try(ANSWERED, reply=False), str(self.replaced_tokens)]
+        texts += [self._try(DIALOGUE, reply=False), str(self.replaced_tokens)]
         return stable_hash("\0".join(text or "refused" for text in texts))
 
     @property
@@ -179,7 +179,7 @@ class ChatTemplate:
 
     @property
     def _behind_last(self) -> str:
-        return (self._try(ANSWERED, reply=False) or "").rpartition(REPLY)[2]
+        return (self._try(DIALOGUE, reply=False) or "").rpartition(REPLY)[2]
 
     @property
     def _behind_earlier(self) -> str:

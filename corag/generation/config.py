@@ -12,7 +12,7 @@ from corag.core.options import Options
 from corag.core.own_objects import is_user_object
 from corag.core.servers import check_schemes, contain_credentials
 from corag.generation.engine import Engine
-from corag.generation.engine_arguments import refuse_held
+from corag.generation.engine_arguments import refuse_reserved
 from corag.generation.engines import ENGINES
 from corag.generation.thinking import ThinkingOptions
 
@@ -156,7 +156,7 @@ class ModelConfig(Options, section="model", call="open_model"):
                 f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
                 "no such arguments. A server is given them where it is started."
             )
-        refuse_held(self.engine)
+        refuse_reserved(self.engine)
         # Both would stand in every run's manifest. So they are not repeated here either.
         if contain_credentials(self.urls):
             raise ConfigError(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 # Read in place of the text before, where its last token would become one with the first of what follows.
 ANCHORS = ("\n", "a", ":", "?")
 # How much of the text before is read again, in characters: enough for a few words. A prompt is much longer.
-_BEFORE = 120
+_CONTEXT_LENGTH = 120
 
 
 def continuation_ids(encode: Callable[[str], Sequence[int]], before: str, text: str) -> list[int]:
@@ -43,9 +43,9 @@ def last_words(text: str, names: re.Pattern[str]) -> str:
 
     ``names``: finds the special tokens. Reading the end is enough to know how the text goes on.
     """
-    if len(text) <= 2 * _BEFORE:
+    if len(text) <= 2 * _CONTEXT_LENGTH:
         return text
-    end = text[-2 * _BEFORE :]
+    end = text[-2 * _CONTEXT_LENGTH :]
     last = [match.start() for match in names.finditer(end)]
-    blank = end.find(" ", _BEFORE)
+    blank = end.find(" ", _CONTEXT_LENGTH)
     return end[last[-1] if last else max(blank, 0) :]

@@ -33,7 +33,7 @@ _OPTIONS = {
 }
 """The option of ``--model`` by the engine argument that it sets."""
 
-_HELD = {
+_RESERVED_ARGUMENTS = {
     "logits_processors": "the plug-in that scores given texts is one",
     "logprobs_mode": "scores and several methods need the model's own log-probabilities",
     "additional_config": "the engine ends with the process that opened it by it",
@@ -64,12 +64,12 @@ _SPEED = frozenset(
 """How much at once, from where, or in what memory: not part of what identifies a result."""
 
 
-def refuse_held(arguments: Mapping[str, Any]) -> None:
+def refuse_reserved(arguments: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` for arguments that options set, or that scores rest on."""
     for name in arguments:
         if option := _OPTIONS.get(name):
             raise ConfigError(f"--model.engine has '{name}': write --model.{option} instead.")
-        if reason := _HELD.get(name):
+        if reason := _RESERVED_ARGUMENTS.get(name):
             raise ConfigError(f"--model.engine has '{name}', which is not free: {reason}.")
 
 
@@ -81,7 +81,7 @@ def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None
     for name in arguments:
         if name in names and not name.startswith("_"):
             continue
-        free = [each for each in names if not each.startswith("_") and each not in _HELD]
+        free = [each for each in names if not each.startswith("_") and each not in _RESERVED_ARGUMENTS]
         near = get_close_matches(name, free, n=1)
         advice = f"did you mean '{near[0]}'?" if near else "`vllm serve --help` lists them, with hyphens."
         raise ConfigError(f"--model.engine has '{name}', but vLLM's engine has no such argument: {advice}")

@@ -43,12 +43,12 @@ SETTINGS = {
     "logprobs": ("logprobs",),
 }
 _MESSAGES = ("messages", "chat", "conversation")  # names of a first parameter that is given a conversation
-_TOLD = ("temperature", "max_tokens", "seed")  # what it matters to know that a model is not told
+_MAIN_SETTINGS = ("temperature", "max_tokens", "seed")  # that a model is not told these matters
 _TEXTS = (
     "content", "message", "text", "choices", "outputs", "generations", "generated_text", "response",
     "answer", "output",
 )  # fmt: skip
-_EXPECTED = (
+_EXPECTATION = (
     "a model needs one of generate, invoke, complete or __call__, which takes a prompt, or to be a function "
     "of the prompt: write one, such as `async def llm(prompt, max_tokens): ...`"
 )
@@ -101,7 +101,7 @@ class PythonGenerator:
 
     def __init__(self, model: Any, max_context: int = 0, *, keeps_thoughts: bool = False) -> None:
         self._keeps_thoughts = keeps_thoughts
-        self._call = OwnCall(model, FUNCTIONS, SETTINGS, _EXPECTED)
+        self._call = OwnCall(model, FUNCTIONS, SETTINGS, _EXPECTATION)
         self._score = getattr(model, "score", None)
         self._count = getattr(model, "count_tokens", None)
         self._room = max_context
@@ -120,7 +120,7 @@ class PythonGenerator:
             }.items()
             if not is_offered
         )
-        other_settings = [name for name in _TOLD if name not in takes]
+        other_settings = [name for name in _MAIN_SETTINGS if name not in takes]
         settings = [name for name in SETTINGS if name in takes]
         line = f"{self.name} is told {', '.join(settings) or 'the prompt alone'}"
         self.about = (f"{line}; not {', '.join(other_settings)}." if other_settings else f"{line}.",)

@@ -118,7 +118,7 @@ _NOT_TO_BE_SET = frozenset(
     "unk_token raise_exception strftime_now namespace range dict lipsum cycler joiner".split()
 )
 # Where a template leaves a sentence for the model to finish, instead of an open thought.
-_UNFINISHED = {
+_SENTENCE_ENDS = {
     "<seed:think><seed:cot_budget_reflect>": "The current thinking budget is 0, so I will directly start "
     "answering the question.</seed:cot_budget_reflect>\n</seed:think>"
 }
@@ -191,7 +191,7 @@ class Thinking:
         if thought is None and not self.closes:
             return ""
         tail = conversation.rstrip()
-        for beginning, rest in _UNFINISHED.items():
+        for beginning, rest in _SENTENCE_ENDS.items():
             if tail.endswith(beginning):
                 return rest
         if tail.endswith(form.end):  # the template has closed it

@@ -14,12 +14,12 @@ from corag.core.machine import count_cores
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.generation.rendering import Renderer
 
-_MOST = 4  # threads: rendering itself holds the lock
+_MOST_THREADS = 4  # rendering itself holds the lock
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(_MOST, count_cores()), thread_name_prefix="tokens")
+    return ThreadPoolExecutor(min(_MOST_THREADS, count_cores()), thread_name_prefix="tokens")
 
 
 async def encode_beside(renderer: Renderer, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:

@@ -44,9 +44,9 @@ _PROBE_MOST_S = 30.0  # per attempt: an engine that hangs is probed again
 _SEARCH_MOST_S = 30.0
 _SEARCHES_PER_PLACE = 4  # a search costs a small part of what a question does
 MOST_HITS = 100  # of a search request
-LEFT = "CallerLeft: the caller went away before the answer was there."
+CALLER_GONE = "CallerLeft: the caller went away before the answer was there."
 TIMED_OUT = "TimedOut: the answer took longer than the service allows."
-GONE = "BackendGone: the model or the index failed meanwhile."
+BACKEND_GONE = "BackendGone: the model or the index failed meanwhile."
 
 Watch = Callable[[Step], None]
 
@@ -265,10 +265,10 @@ class AnswerService:
             # asyncio.timeout turns the cancellation into a TimeoutError only outside of its block, so whether
             # the time was up is measured here.
             over = time.perf_counter() - tools.begun + ticket.waited_s >= self.options.limits.answer_s
-            record(_abandoned_row(question, tools, TIMED_OUT if over else LEFT))
+            record(_abandoned_row(question, tools, TIMED_OUT if over else CALLER_GONE))
             raise
         except BackendError as error:
-            record(_abandoned_row(question, tools, GONE))
+            record(_abandoned_row(question, tools, BACKEND_GONE))
             self._suspend(error)
             raise unavailable() from None
         except ConfigError as error:  # such as a method that searches where there is no index
@@ -309,7 +309,7 @@ class AnswerService:
         self, preset: Preset, row: Row, *, ticket: Ticket, request: AnswerRequest, index: SearchedIndex
     ) -> None:
         """Count, log and save the result of a question. A job is none, so it is not saved."""
-        outcomes = {"": "answered", LEFT: "left", TIMED_OUT: "timed_out"}
+        outcomes = {"": "answered", CALLER_GONE: "left", TIMED_OUT: "timed_out"}
         outcome = outcomes.get(row.error, "failed")
         self.metrics.count_outcome(preset.name, outcome)
         self.metrics.count_answer(row, ticket.waited_s)

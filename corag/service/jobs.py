@@ -20,11 +20,11 @@ _VERB = (
     r"produce|make|return|propose)"
 )
 _SHORT = rf"(?:short|concise|brief|succinct|{_NUMBER}(?:\s*(?:-|–|to)\s*{_NUMBER})?[\s-]*(?:word|character))"
-_BETWEEN = (
+_FILLER = (
     rf"(?:[\s,()\-–]+(?:{_NUMBER}|words?|characters?|or|less|fewer|and|to|max\w*|descriptive|relevant|chat|"
     r"conversation|session|thread|informative|clear|simple|accurate|meaningful|phrase|as|a))*[\s,()\-–]+"
 )
-_SAME = r"[^.?!。？！]"  # what belongs to the same sentence
+_PART = r"[^.?!。？！]"  # a character of the same sentence
 _TALK = r"\b(?:chats?|conversations?|dialog(?:ue)?s?|discussions?|threads?|messages?|exchange|session|user)\b"
 _LENGTH = rf"(?:{_NUMBER}(?:\s*(?:-|–|to)\s*{_NUMBER})?[\s-]*(?:words?|characters?))"
 _TITLE = r"\btitles?\b(?! of\b)"
@@ -32,16 +32,16 @@ _TITLE = r"\btitles?\b(?! of\b)"
 # What each job is worded like. In the comments: an instruction that has the pattern.
 _INSTRUCTIONS: Sequence[tuple[str, str]] = (
     # "Generate a concise, 3-5 word title with an emoji summarizing the chat history."
-    ("title", rf"\b{_VERB}\b{_SAME}{{0,40}}?\b{_SHORT}{_BETWEEN}titles?\b(?={_SAME}{{0,120}}{_TALK})"),
+    ("title", rf"\b{_VERB}\b{_PART}{{0,40}}?\b{_SHORT}{_FILLER}titles?\b(?={_PART}{{0,120}}{_TALK})"),
     # "generate a concise chat title by decomposing the input"
-    ("title", rf"\b{_VERB}\b{_SAME}{{0,40}}?\b{_SHORT}\s+(?:chat|conversation|thread)\s+titles?\b"),
+    ("title", rf"\b{_VERB}\b{_PART}{{0,40}}?\b{_SHORT}\s+(?:chat|conversation|thread)\s+titles?\b"),
     # "reply with a title for the chat that is 3-4 words in length"
     (
         "title",
-        rf"\b{_VERB}\b{_SAME}{{0,90}}?{_TITLE}(?={_SAME}{{0,120}}{_LENGTH})(?={_SAME}{{0,200}}{_TALK})",
+        rf"\b{_VERB}\b{_PART}{{0,90}}?{_TITLE}(?={_PART}{{0,120}}{_LENGTH})(?={_PART}{{0,200}}{_TALK})",
     ),
     # "summarize the above conversation into a title within 10 characters"
-    ("title", rf"\bsummari[sz]e\b{_SAME}{{0,60}}?{_TALK}{_SAME}{{0,40}}?{_TITLE}{_SAME}{{0,40}}{_LENGTH}"),
+    ("title", rf"\bsummari[sz]e\b{_PART}{{0,60}}?{_TALK}{_PART}{{0,40}}?{_TITLE}{_PART}{{0,40}}{_LENGTH}"),
     # "Analyze this conversation and provide: 1. The detected language 2. A concise title"
     ("title", rf"\banaly[sz]e this {_TALK} and provide\b.{{0,160}}{_TITLE}"),
     # "Summarise the conversation above as a title of at most ten characters", in Chinese
@@ -51,33 +51,33 @@ _INSTRUCTIONS: Sequence[tuple[str, str]] = (
         r".*?(?:标题|標題)",
     ),
     # "Generate 1-3 broad tags categorizing the main themes of the chat history"
-    ("tags", rf"\b{_VERB}\b{_SAME}{{0,60}}?\btags?\b(?={_SAME}{{0,120}}{_TALK})"),
+    ("tags", rf"\b{_VERB}\b{_PART}{{0,60}}?\btags?\b(?={_PART}{{0,120}}{_TALK})"),
     # "Suggest 3-5 relevant follow-up questions that the user might naturally ask next"
     (
         "follow_ups",
-        rf"\b(?:{_VERB}|predict)\b{_SAME}{{0,60}}?\bfollow[\s-]?ups?\b{_SAME}{{0,30}}"
-        rf"\b(?:questions?|prompts?|queries|replies|suggestions)\b(?={_SAME}{{0,200}}{_TALK})",
+        rf"\b(?:{_VERB}|predict)\b{_PART}{{0,60}}?\bfollow[\s-]?ups?\b{_PART}{{0,30}}"
+        rf"\b(?:questions?|prompts?|queries|replies|suggestions)\b(?={_PART}{{0,200}}{_TALK})",
     ),
     # "predict the three most likely questions that human would ask"
     (
         "follow_ups",
-        rf"\b(?:{_VERB}|predict)\b{_SAME}{{0,60}}?\bquestions\b{_SAME}{{0,40}}\b(?:user|human)\b"
-        rf"{_SAME}{{0,40}}\bask\b",
+        rf"\b(?:{_VERB}|predict)\b{_PART}{{0,60}}?\bquestions\b{_PART}{{0,40}}\b(?:user|human)\b"
+        rf"{_PART}{{0,40}}\bask\b",
     ),
-    ("search_queries", rf"\bchat history\b{_SAME}{{0,60}}\bnecessity of generating search queries\b"),
+    ("search_queries", rf"\bchat history\b{_PART}{{0,60}}\bnecessity of generating search queries\b"),
     ("autocomplete", r"\byou are an autocompletion system\b"),
     ("emoji", r"\breflect the speaker's likely facial expression\b"),
     ("image_prompt", r"\bgenerate a detailed prompt for a[mn]? image generation task\b"),
     # "Summarize the discussion briefly in 200 words or less to use as a prompt for future context."
-    ("summary", rf"\bsummari[sz]e\b{_SAME}{{0,40}}{_TALK}{_SAME}{{0,120}}\bprompt for future context\b"),
+    ("summary", rf"\bsummari[sz]e\b{_PART}{{0,40}}{_TALK}{_PART}{{0,120}}\bprompt for future context\b"),
     # "Generate a detailed summary of this conversation."
     (
         "summary",
-        rf"^(?:please )?(?:generate|write|provide|create)\b{_SAME}{{0,30}}\bsummary of "
+        rf"^(?:please )?(?:generate|write|provide|create)\b{_PART}{{0,30}}\bsummary of "
         rf"(?:this|our|the above) {_TALK}",
     ),
 )
-_COMPILED = tuple((name, re.compile(pattern, re.DOTALL)) for name, pattern in _INSTRUCTIONS)
+_PATTERNS = tuple((name, re.compile(pattern, re.DOTALL)) for name, pattern in _INSTRUCTIONS)
 _TASK = re.compile(
     r"^### task:", re.DOTALL
 )  # how Open WebUI begins its own jobs, and its context of a question
@@ -108,14 +108,14 @@ def recognise_job(turns: Sequence[tuple[str, str]], patterns: Iterable[str] = ()
     # A system message may ask for titles within answers. So it must be short, and come with one message.
     if len(users) == 1 and len(turns) == len(systems) + 1 and systems and len(systems[0]) <= 2 * _WINDOW:
         opening = _flat(systems[0])[:_WINDOW]
-        return next((name for name, pattern in _COMPILED if name == "title" and pattern.search(opening)), "")
+        return next((name for name, pattern in _PATTERNS if name == "title" and pattern.search(opening)), "")
     return ""
 
 
 def _job_of_message(text: str) -> str:
     flat = _flat(text)
     opening, ending = flat[:_WINDOW], flat[-_WINDOW:]
-    for name, pattern in _COMPILED:
+    for name, pattern in _PATTERNS:
         match = pattern.search(opening)
         if match and match.start() <= _MOST_OPENING:
             return name

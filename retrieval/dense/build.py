@@ -31,7 +31,7 @@ INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for t
 _SAVE_EVERY_S = 60.0  # of encoding: an interruption loses no more, or a batch if that takes longer
 _REPORT_EVERY_S = 5.0
 _LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
-_MEASURED = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
+_SAMPLE_SIZE = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
 
 
 class VectorSource(Protocol):
@@ -119,7 +119,7 @@ def measure_corpus(store: PassageStore, encoder: TextEncoder, prompt: str) -> Cu
     counts = CutTexts()
     if encoder.max_tokens == UNLIMITED:
         return counts
-    rows = range(0, len(store), max(1, len(store) // _MEASURED))
+    rows = range(0, len(store), max(1, len(store) // _SAMPLE_SIZE))
     for start in range(0, len(rows), _LOOKED_AT):
         texts = [store.row(row).contents for row in rows[start : start + _LOOKED_AT]]
         counts.add(encoder.measure_cut(texts, prompt))

@@ -27,9 +27,9 @@ from retrieval.wrappers import HitsOrError, with_note
 
 TOKENS, LENGTHS = "tokens.f16", "tokens.lengths"  # float16 [tokens, dimension]; int32, one per passage
 _BLOCK = 1 << 24  # products of tokens that are in memory at once: 64 MB
-_SORTED = 16  # batches that are ordered by length together
+_SORT_BATCHES = 16  # batches that are ordered by length together
 _ROUNDING = 1e-5  # more than a float32 product of two vectors is off, per token of a query
-_UNDECIDED = 4096  # passages about the k-th place whose scores are computed anew
+_MOST_UNDECIDED = 4096  # passages about the k-th place whose scores are computed anew
 _AT_ONCE = 16  # queries
 _ANYWHERE = Placement()
 
@@ -108,7 +108,7 @@ def encode_tokens(
     What an interruption left of the same corpus, encoder and prompt is kept: all but the last passages.
     """
     done_rows = _mend(folder, encoder.dimension)
-    progress, size = Progress(len(store), report), encoder.batch_size * _SORTED
+    progress, size = Progress(len(store), report), encoder.batch_size * _SORT_BATCHES
     progress.add(done_rows)
     with (folder / TOKENS).open("ab") as tokens, (folder / LENGTHS).open("ab") as lengths:
         for start in range(done_rows, len(store), size):
@@ -201,7 +201,7 @@ def _candidates(scores: NDArray[np.float32], k: int, off: float) -> NDArray[np.i
     last = -np.partition(-scores, k - 1)[k - 1]
     sure = np.flatnonzero(scores > last + off)
     close_calls = np.flatnonzero((scores >= last - off) & (scores <= last + off))
-    return np.concatenate([sure, close_calls[: max(k, _UNDECIDED)]])
+    return np.concatenate([sure, close_calls[: max(k, _MOST_UNDECIDED)]])
 
 
 class LateSearcher:

@@ -42,7 +42,7 @@ _ROUNDING = 1e-5  # more than float32 sums of some hundred products are off
 # 1,052 of 8 at once. Threads wait for each other after every block of vectors, 1,024 by default.
 _BLAS_WORK, _BLAS_ROWS = 1_024, 1 << 14
 _CANDIDATES = 10  # for a hit, of a compressed index whose vectors are beside it: 20 find no more
-_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
+_TOKENS_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
 
 
@@ -135,7 +135,7 @@ class DenseSearcher:
         text, limit = self._query_prefix + query, self._encoder.max_tokens
         # A token is a byte or more, but for the few around a text: most queries need not be counted.
         if (
-            len(text.encode()) + _AROUND <= limit
+            len(text.encode()) + _TOKENS_AROUND <= limit
             or (tokens := self._encoder.count_tokens([text])[0]) <= limit
         ):
             return ""

@@ -17,11 +17,11 @@ from corag.core.errors import IndexMismatchError
 from corag.core.types import Passage
 from retrieval.dense.encoder import TextEncoder
 
-_COMPARED = 12  # passages
-_SAME = 0.99  # cosine of two encodings of a text in float32, bfloat16 or float16: .999 and more
-_SURE = 0.9995  # with this no other prefix is looked for
+_SAMPLE_SIZE = 12  # passages
+_SAME_COSINE = 0.99  # cosine of two encodings of a text in float32, bfloat16 or float16: .999 and more
+_SURE_COSINE = 0.9995  # with this no other prefix is looked for
 _SHARE = 0.75  # of the passages: some may have been cut elsewhere, or written a little differently
-_NEAR = 10  # hits of a compressed index among which a passage's own row has to be
+_NEAREST_HITS = 10  # hits of a compressed index among which a passage's own row has to be
 # How title and text were put together for the encoder: ours, FlashRAG's and Search-R1's, others'.
 _LAYOUTS: tuple[Callable[[Passage], str], ...] = (
     lambda passage: passage.contents,
@@ -35,7 +35,7 @@ _PREFIXES = ("", "passage: ", "query: ", "search_document: ")  # of E5, nomic an
 
 def sample_rows(rows: int) -> list[int]:
     """Return the rows that are compared: spread evenly, the first and the last among them."""
-    return sorted({round(position) for position in np.linspace(0, rows - 1, min(rows, _COMPARED))})
+    return sorted({round(position) for position in np.linspace(0, rows - 1, min(rows, _SAMPLE_SIZE))})
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Agreement:
 
     @property
     def same(self) -> int:
-        return int((self.cosines >= _SAME).sum())
+        return int((self.cosines >= _SAME_COSINE).sum())
 
     @property
     def holds(self) -> bool:
@@ -84,14 +84,14 @@ def check_vectors(
     agreement = max(
         (_compare(passages, vectors, encoder, each) for each in prefixes), key=lambda each: each.median
     )
-    if agreement.holds and (prefix is None or agreement.median >= _SURE):
+    if agreement.holds and (prefix is None or agreement.median >= _SURE_COSINE):
         return
     if prefix is not None:
         others = [each for each in _known_prefixes(encoder) if each != prefix]
         best = max(
             (_compare(passages, vectors, encoder, each) for each in others), key=lambda each: each.median
         )
-        if best.holds and best.median - agreement.median > 1 - _SURE:
+        if best.holds and best.median - agreement.median > 1 - _SURE_COSINE:
             raise IndexMismatchError(
                 f"{what} were made with {best.prefix!r} before every passage, and passage_prefix is "
                 f"{prefix!r}: encoded again with the first, {len(places)} passages have a median cosine of "
@@ -102,8 +102,8 @@ def check_vectors(
             return
     raise IndexMismatchError(
         f"{what} are not those that the encoder '{encoder.name}' makes of the passages: of {len(places)} "
-        f"that were encoded again {agreement.same} have a cosine of {_SAME} or more with the vector of their "
-        f"row (median {agreement.median:.3f}). {_advice(agreement, passages, read, rows, encoder)}"
+        f"that were encoded again {agreement.same} have a cosine of {_SAME_COSINE} or more with the vector "
+        f"of their row (median {agreement.median:.3f}). {_advice(agreement, passages, read, rows, encoder)}"
         + (advice and f" {advice}")
     )
 
@@ -150,7 +150,7 @@ def _compare(
         this = _Agreement(prefix, cosines)
         if best is None or this.median > best.median:
             best = this
-        if best.holds and best.median >= _SURE:
+        if best.holds and best.median >= _SURE_COSINE:
             break
     assert best is not None
     return best
@@ -182,7 +182,7 @@ def check_compressed(
         except RuntimeError:  # of another type of index
             continue
     rows, hits = sample_rows(int(index.ntotal)), 0
-    near = min(_NEAR, max(2, int(index.ntotal) // 50))
+    near = min(_NEAREST_HITS, max(2, int(index.ntotal) // 50))
     for start in [prefix] if prefix is not None else _known_prefixes(encoder):
         for layout in _LAYOUTS:
             vectors = encoder.encode([layout(each) for each in passages], prompt=start, kind="document")

@@ -11,7 +11,7 @@ from corag.core.errors import DataError
 _OLE = bytes.fromhex("d0cf11e0")  # Office before 2007, and what an encrypted file is wrapped in
 _LARGEST = 1 << 29  # bytes of all parts; what unpacks to more is made to fill a memory
 _PIECE = 1 << 20
-_ENCRYPTED = 1  # among a part's flags
+_ENCRYPTION_FLAG = 1  # among a part's flags
 
 
 def open_archive(data: bytes, ending: str) -> ZipFile:
@@ -36,7 +36,7 @@ def check_part(data: bytes, part: ZipInfo) -> None:
 
     What reads it unpacks all before it looks at that number, and of a megabyte there can come a thousand.
     """
-    if part.compress_type == ZIP_STORED or part.flag_bits & _ENCRYPTED:
+    if part.compress_type == ZIP_STORED or part.flag_bits & _ENCRYPTION_FLAG:
         return
     if part.compress_type != ZIP_DEFLATED:
         raise DataError(f"its part {part.filename} is packed as in no such file: open it and save it again.")

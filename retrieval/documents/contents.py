@@ -39,15 +39,17 @@ _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 
 _LONGEST = 300  # characters of an entry
 _CUT_ENTRY = 12  # letters by which a line is known that is broken elsewhere the second time
-_MOST = 50  # tables of contents: one for each chapter
-_BETWEEN = 4  # lines between two entries that are met again: they may be broken or numbered otherwise there
+_MOST_TABLES = 50  # tables of contents: one for each chapter
+_MOST_BETWEEN = (
+    4  # lines between two entries that are met again: there they may be broken or numbered otherwise
+)
 _HEADING_WORDS = 8
-_WRAPPED = 2  # lines without a page number between two entries: a title that goes on
+_MOST_WRAPPED = 2  # lines without a page number between two entries: a title that goes on
 _FEWEST = 3  # entries of a table of contents or an index
 _FEWEST_UNCHECKED = 5  # where it is not known which pages there are
 _RISING = 0.8  # of the steps from entry to entry at least go to the same page or a later one
 _ENTRIES = 0.5  # of the lines at least are entries
-_DOTTED = 8  # entries after rows of dots show an index without a heading
+_LEAST_DOTTED = 8  # entries after rows of dots show an index without a heading
 _INDEX_ENTRIES = 0.35  # of an index's: its terms have lines of their own
 
 
@@ -121,7 +123,7 @@ def find_repeated_contents(lines: Sequence[str]) -> set[int]:
 
     Below a heading that says so stand lines that are met again further down, as headings.
     """
-    starts = [number for number, line in enumerate(lines) if is_contents_heading(line)][:_MOST]
+    starts = [number for number, line in enumerate(lines) if is_contents_heading(line)][:_MOST_TABLES]
     folded_lines = [fold(line) for line in lines] if starts else []
     contents: set[int] = set()
     for start in starts:
@@ -132,7 +134,7 @@ def find_repeated_contents(lines: Sequence[str]) -> set[int]:
                 continue
             count_between = sum(map(bool, folded_lines[(entries or [start])[-1] + 1 : number]))
             # The text begins with the first section.
-            if count_between > _BETWEEN or (
+            if count_between > _MOST_BETWEEN or (
                 entries and folded_lines[number].startswith(folded_lines[entries[0]])
             ):
                 break
@@ -164,7 +166,7 @@ def find_index(pages: Sequence[Sequence[str]], labels: Collection[str]) -> list[
         page = pages[number]
         starts = [position for position, line in enumerate(page) if is_index_heading(line)]
         goes_on = bool(index_starts) and index_starts[-1][0] == number - 1
-        if goes_on or _count_entries(page, known_labels)[1] >= _DOTTED:
+        if goes_on or _count_entries(page, known_labels)[1] >= _LEAST_DOTTED:
             starts.insert(0, 0)
         fewest = 1 if goes_on else _FEWEST
         start = next(
@@ -204,7 +206,7 @@ def _names_title(text: str, titles: Collection[str]) -> bool:
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
     run: list[int] = []
     for number in numbers:
-        if run and number - run[-1] > _WRAPPED + 1:
+        if run and number - run[-1] > _MOST_WRAPPED + 1:
             yield run
             run = []
         run.append(number)

@@ -17,12 +17,12 @@ from pathlib import PurePath
 from corag.core.words import count_words
 
 SEPARATOR = " > "
-_NAMED = 5  # parts of a file that its notes name
+_MOST_NAMES = 5  # parts of a file that its notes name
 _LONGEST_HEADING = 200  # characters; what is longer is a paragraph that was given a heading's style
 # No language has such a word: it is a picture, a key or minified code, and would drown its passage.
 _NO_WORD = re.compile(r"[!-~]{1000,}")
 # Half of a surrogate pair, controls but tab and line break, soft hyphen, zero-width space, byte order mark.
-_UNWANTED = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f\u00ad\u200b\ufeff]")
+_UNWANTED_CHARACTERS = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f\x7f\u00ad\u200b\ufeff]")
 _LIGATURES = {letter: unicodedata.normalize("NFKC", letter) for letter in map(chr, range(0xFB00, 0xFB07))}
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 # Titles that programs fill in by themselves.
@@ -199,8 +199,8 @@ def describe_unread(parts: Mapping[str, str]) -> list[str]:
     ['page 3 cannot be read (bad data)']
     """
     notes = [f"{part} cannot be read ({why})" for part, why in parts.items()]
-    more = len(notes) - _NAMED
-    return notes if more <= 0 else [*notes[:_NAMED], f"{more:,} more cannot be read either"]
+    more = len(notes) - _MOST_NAMES
+    return notes if more <= 0 else [*notes[:_MOST_NAMES], f"{more:,} more cannot be read either"]
 
 
 def name_cells(names: Sequence[str], row: Sequence[str]) -> str:
@@ -222,11 +222,11 @@ def clean(text: str) -> str:
     """Return a text in composed characters, with one kind of line break, without what no reader sees."""
     text = _BREAKS.sub("\n", text.replace("\r\n", "\n"))
     if text.isascii():
-        return _UNWANTED.sub("", text)
+        return _UNWANTED_CHARACTERS.sub("", text)
     text = _LIGATURE.sub(lambda match: _LIGATURES[match[0]], text)
     # A soft hyphen that is printed breaks a word.
     text = _PRINTED_SOFT_HYPHEN.sub("", text)
-    return unicodedata.normalize("NFC", _UNWANTED.sub("", text))
+    return unicodedata.normalize("NFC", _UNWANTED_CHARACTERS.sub("", text))
 
 
 def make_title(name: str) -> str:

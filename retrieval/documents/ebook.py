@@ -20,7 +20,7 @@ from retrieval.documents.markup import read_html
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _PAGES = ("application/xhtml+xml", "text/html")
-_BROKEN = "it is damaged, or no .epub: convert it with Calibre (ebook-convert FILE.epub NEW.epub)."
+_DAMAGE = "it is damaged, or no .epub: convert it with Calibre (ebook-convert FILE.epub NEW.epub)."
 
 
 def read_ebook(data: bytes, title: str) -> Document:
@@ -36,7 +36,7 @@ def read_ebook(data: bytes, title: str) -> Document:
         own_title = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
         pages = list(_pages(root, posixpath.dirname(package)))
     except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError):
-        raise DataError(_BROKEN) from None
+        raise DataError(_DAMAGE) from None
     _refuse_protected(archive, set(pages))
     chapters, unread = [], {}
     for page in pages:

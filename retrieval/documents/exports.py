@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from retrieval.documents.readers import READERS, docling
 
-_HASHED = (1 << 64) - 1  # docling keeps these bits of a SHA-256
+_HASH_BITS = (1 << 64) - 1  # docling keeps these bits of a SHA-256
 
 
 def find_originals(files: Mapping[str, Path]) -> dict[str, str]:
@@ -62,6 +62,6 @@ def _has_text(path: Path) -> bool:
 def _hash(file: Path) -> int | None:
     try:
         with file.open("rb") as stream:
-            return int(hashlib.file_digest(stream, "sha256").hexdigest(), 16) & _HASHED
+            return int(hashlib.file_digest(stream, "sha256").hexdigest(), 16) & _HASH_BITS
     except OSError:  # reading it would tell why
         return None

@@ -22,7 +22,7 @@ _BLOCKS = frozenset(
     "listing main menu nav ol optgroup option p plaintext pre search section summary table tbody td tfoot th "
     "thead tr ul xmp".split()
 )
-_FILLED = 100  # columns that merged cells may fill, lest a broken page fill the memory
+_MOST_COLUMNS = 100  # columns that merged cells may fill, lest a broken page fill the memory
 _WAYS_BACK = re.compile(r"[\s¶\uf0c1#§↩↑^🔗\ufe0e\ufe0f]+")  # links to where they stand, or to a note's mark
 _PERMALINK = re.compile(r"\s*[¶\uf0c1]$|\s+#$")
 _NOTE_NAME = re.compile(
@@ -35,7 +35,7 @@ _MARK = re.compile(r"[\[(]?(?:\d+|[a-z]|[ivx]+|[*∗†‡§]+)[\])]?")
 _NOTE_LENGTH = 6  # characters; [12], iii, *
 _FEWEST_ALT_WORDS = 3  # shorter names of pictures are logos and icons
 _FORMULA = re.compile(r"[=\\^_]")
-_LINKED = 0.8  # of a block's characters are links: it leads elsewhere
+_LINK_SHARE = 0.8  # of a block's characters are links: it leads elsewhere
 
 
 def write_tree(root: Any, writer: Writer, omissions: Omissions, *, within: Any = None) -> None:
@@ -149,7 +149,7 @@ class _TreeWalk:
     def _flush(self) -> None:
         text = str(self._inline).strip()
         if text:
-            is_linked = self._linked_characters >= _LINKED * self._characters > 0
+            is_linked = self._linked_characters >= _LINK_SHARE * self._characters > 0
             self._writer.block(self._mark + text, linked=is_linked)
             self._mark = ""
         self._inline.clear()
@@ -192,7 +192,7 @@ class _TreeWalk:
             for cell in row:
                 _fill(texts, below)
                 text, height = inner_text(cell, self._omissions), _span(cell, "rowspan")
-                for column in range(min(_span(cell, "colspan"), max(1, _FILLED - len(texts)))):
+                for column in range(min(_span(cell, "colspan"), max(1, _MOST_COLUMNS - len(texts)))):
                     column_text = text if column == 0 or (header and not grid) else ""
                     if height > 1:
                         below[len(texts)] = height - 1, column_text
@@ -334,7 +334,7 @@ def _picture_text(picture: Any) -> str:
 
 
 def _fill(texts: list[str], below: dict[int, tuple[int, str]]) -> None:
-    while (column := len(texts)) in below and column < _FILLED:
+    while (column := len(texts)) in below and column < _MOST_COLUMNS:
         rows_left, text = below.pop(column)
         if rows_left > 1:
             below[column] = rows_left - 1, text

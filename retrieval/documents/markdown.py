@@ -27,7 +27,7 @@ _SUMMARIES = ("subtitle", "description", "summary", "abstract", "excerpt")
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)\b([^>]*)>", re.DOTALL)
 _EMPTY = frozenset("area base br col embed hr img input link meta source track wbr".split())
 # Markdown's own parts of pages: what else is written as a tag is a placeholder or a name.
-_KNOWN = _EMPTY | frozenset(
+_KNOWN_TAGS = _EMPTY | frozenset(
     "a abbr acronym address article aside audio b bdi bdo big blockquote button caption center cite code "
     "colgroup data datalist dd del details dfn dialog dir div dl dt em fieldset figcaption figure font "
     "footer form h1 h2 h3 h4 h5 h6 head header hgroup html body i iframe ins kbd label legend li main map "
@@ -146,7 +146,7 @@ def _is_placeholder(tag: re.Match[str]) -> bool:
 
 
 def _is_left_out(tag: re.Match[str]) -> bool:
-    return tag[2].lower() in LEFT_OUT or tag[2].lower() not in _KNOWN
+    return tag[2].lower() in LEFT_OUT or tag[2].lower() not in _KNOWN_TAGS
 
 
 def _escape_unpaired(tokens: Sequence[tuple[Any, str]], may_be_text: Callable[[re.Match[str]], bool]) -> None:
@@ -167,7 +167,7 @@ def _escape_unpaired(tokens: Sequence[tuple[Any, str]], may_be_text: Callable[[r
         name = match[2].lower()
         if name in _EMPTY or match[3].endswith("/"):
             continue
-        if name not in _KNOWN or (match[1] and not open_names[name]):
+        if name not in _KNOWN_TAGS or (match[1] and not open_names[name]):
             lone_tags.add(match)
         elif not match[1]:
             open_tags.append(match)

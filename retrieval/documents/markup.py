@@ -18,7 +18,7 @@ from retrieval.documents.document import Document, Writer, clean, stated_title
 from retrieval.documents.html_tree import inner_text, write_tree
 from retrieval.documents.omissions import ELSEWHERE, Omissions
 
-_DECLARED = re.compile(
+_ENCODING_DECLARATION = re.compile(
     rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]+encoding=["']([\w.-]+)""", re.I
 )
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
@@ -26,7 +26,7 @@ _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
 _RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp")
 _MARKUP = re.compile(r"<(?:p|div|h[1-6]|ul|ol|table|article|section|main|body)\b", re.IGNORECASE)
 _XHTML = re.compile(r"<\?xml|xhtml", re.IGNORECASE)
-_SELF_CLOSED = re.compile(
+_EMPTY_TAG = re.compile(
     r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)"
     r"([A-Za-z][\w-]*)((?:\s[^<>]*)?)/>",
     re.IGNORECASE,
@@ -35,9 +35,9 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
 _FORWARDING = re.compile(r"url\s*=\s*['\"]?\s*([^'\"\s;]+)", re.IGNORECASE)
 _METADATA = frozenset("base link meta noscript script style template title".split())
-_AROUND = "what stands around the main text"
+_TEXT_AROUND = "what stands around the main text"
 _SHORT = 30  # words; a page that forwards has fewer
-_NAMED = 5  # addresses that a note names
+_MOST_NAMES = 5  # addresses that a note names
 
 
 def read_html(data: bytes, title: str) -> Document:
@@ -62,12 +62,12 @@ def read_main_html(data: bytes, title: str) -> Document:
     if not document.blocks:
         return replace(whole, notes=(*whole.notes, "no main text was found: all of it is read"))
     left_out = Counter(whole.left_out)
-    left_out[_AROUND] += max(0, _count(whole) - _count(document))
+    left_out[_TEXT_AROUND] += max(0, _count(whole) - _count(document))
     return replace(document, left_out=dict(+left_out))
 
 
 def _decode(data: bytes) -> DecodedText:
-    declaration = _DECLARED.search(data[:_DECLARED_WITHIN])
+    declaration = _ENCODING_DECLARATION.search(data[:_DECLARED_WITHIN])
     return decode(
         data, next(filter(None, declaration.groups())).decode("ascii", "replace") if declaration else ""
     )
@@ -156,7 +156,7 @@ def _leads(root: Any, document: Document) -> str:
     if sum(count_words(block.text) for block in document.blocks[:_SHORT]) > _SHORT:
         return ""
     if frames := [frame.get("src") for frame in root.iter("frame", "iframe") if frame.get("src")]:
-        return f"its text stands in other files, which it frames: {', '.join(frames[:_NAMED])}"
+        return f"its text stands in other files, which it frames: {', '.join(frames[:_MOST_NAMES])}"
     for element in root.iter("meta"):
         refresh = element.get("http-equiv", "").lower() == "refresh"
         if refresh and (target := _FORWARDING.search(element.get("content", ""))):
@@ -172,7 +172,7 @@ def _repair(text: str) -> tuple[str, list[str]]:
     notes = []
     if _XHTML.search(text[:1000]):
         # Of a page that is read as HTML only empty elements may close themselves.
-        text = _SELF_CLOSED.sub(r"<\1\2></\1>", _CDATA.sub(lambda match: escape(match[1]), text))
+        text = _EMPTY_TAG.sub(r"<\1\2></\1>", _CDATA.sub(lambda match: escape(match[1]), text))
     if "<frameset" in text.lower():
         text = _NO_FRAMES.sub(r"\1div", text)
     closed = max(text.rfind("-->"), text.rfind("--!>"), 0)

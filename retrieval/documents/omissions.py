@@ -14,7 +14,7 @@ from typing import Any
 
 from corag.core.words import count_words
 
-NAVIGATION, EDGES, HIDDEN = "navigation", "page headers and footers", "hidden parts"
+NAVIGATION, EDGES, HIDDEN_PARTS = "navigation", "page headers and footers", "hidden parts"
 CONTENTS, FORMS, DRAWINGS = "tables of contents and indexes", "form fields and buttons", "words in drawings"
 FALLBACK = "text for browsers without scripts or plug-ins"
 COOKIES, READINGS, ELSEWHERE = (
@@ -63,7 +63,7 @@ _CONTENTS_NAME = re.compile(
     re.IGNORECASE,
 )
 _EDIT_LINKS = re.compile(r"\b(?:mw-editsection|skip-?link|skip-to-content)\b", re.IGNORECASE)
-_LINKED = 0.8  # of a table of contents' words are links
+_LINK_SHARE = 0.8  # of a table of contents' words are links
 _FEWEST_LINKS = 3
 _FRAGMENTS = 5  # links within the page that make a list without a name a table of contents
 _PROSE = 25  # words outside links, beside fewer in links: no navigation has so many
@@ -105,9 +105,9 @@ class Omissions:
         if tag == "button":
             kind = "" if _is_title(element) else FORMS
         elif tag == "template":
-            kind = "" if "shadowrootmode" in attributes else HIDDEN
+            kind = "" if "shadowrootmode" in attributes else HIDDEN_PARTS
         elif tag == "dialog" and "open" not in attributes:
-            kind = HIDDEN
+            kind = HIDDEN_PARTS
         elif tag == "footer" and _of_the_page(element):
             kind = EDGES
         if attributes and not kind:
@@ -153,7 +153,7 @@ class Omissions:
                 or _STYLED_AWAY.search(attributes.get("style", "")) is not None
             )
             if is_hidden and not self._is_shown_later(element, attributes):
-                return HIDDEN
+                return HIDDEN_PARTS
         if kind := _BY_ROLE.get(attributes.get("role", ""), ""):
             return kind if kind != EDGES or _of_the_page(element) else ""
         names = f"{attributes.get('id', '')} {attributes.get('class', '')}"
@@ -173,7 +173,7 @@ class Omissions:
             return False
         extent = self._measure(element)
         links = sum(1 for _ in element.iter("a"))
-        return links >= _FEWEST_LINKS and extent.linked_words >= _LINKED * extent.words > 0
+        return links >= _FEWEST_LINKS and extent.linked_words >= _LINK_SHARE * extent.words > 0
 
     def _measure(self, element: Any) -> Extent:
         if self._last_extent[0] is not element:
@@ -247,4 +247,4 @@ def _lists_places_in_page(element: Any) -> bool:
     if len(links) < _FRAGMENTS or not all(link.get("href", "#").startswith("#") for link in links):
         return False
     extent = measure(element)
-    return extent.linked_words >= _LINKED * extent.words > 0
+    return extent.linked_words >= _LINK_SHARE * extent.words > 0

@@ -26,7 +26,7 @@ from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents,
 from retrieval.documents.plain import join_lines, paragraphs, unbroken_words, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
-_REPEATED = 3  # pages on which such a line must stand
+_LEAST_REPEATS = 3  # pages on which such a line must stand
 _NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"')
 _TITLE_LINES = 4  # that a printed heading fills at most, with its number
@@ -44,7 +44,7 @@ _COLUMN = 6.0  # points within which the right parts of lines in two columns beg
 _COLUMN_LINES = 6  # of a page at least that are drawn over two columns, and
 _COLUMN_SHARE = 0.4  # of its lines
 _COLUMN_WORDS = 3  # of each part at least, on average: a table's cells have fewer
-_UNMAPPED = 0.05  # of the characters: fonts that do not say their letters
+_UNMAPPED_SHARE = 0.05  # of the characters: fonts that do not say their letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _doubts(contents: PdfContents) -> list[str]:
     notes = []
     if columns := sum(map(_has_mixed_columns, contents.pages)):
         notes.append(f"{columns} page(s) are drawn line by line over two columns, which may be mixed")
-    if contents.unmapped > _UNMAPPED:
+    if contents.unmapped > _UNMAPPED_SHARE:
         notes.append(
             f"its text may be garbled: the fonts of {contents.unmapped:.0%} of its characters do not say "
             "which letters they are"
@@ -188,7 +188,7 @@ class _Layout:
             for position, line in enumerate(page)
             if not _EDGE <= position < len(page) - _EDGE
             and (
-                max(page_counts[form] for form in _forms(line, number)) >= _REPEATED
+                max(page_counts[form] for form in _forms(line, number)) >= _LEAST_REPEATS
                 or (position in (0, len(page) - 1) and self._is_page_line(line, number))
             )
         }
@@ -196,7 +196,7 @@ class _Layout:
     def _is_page_line(self, line: str, number: int) -> bool:
         """Whether a line at a page's edge is its number, or names the section, with or without it."""
         label = str(self._labels[number])
-        if len(self._pages) < _REPEATED:
+        if len(self._pages) < _LEAST_REPEATS:
             return False
         if line.strip(_AROUND_NUMBER) == label:
             return True

@@ -28,8 +28,8 @@ _HYPHENS = "\x02\ufffe"  # how PDFium writes a hyphen at a line's end, after whi
 _LEAST_SHIFT, _MOST_SHIFT = 0.08, 0.9  # of a superscript or subscript, in parts of its line's font size
 _SCRIPT_SHIFT = 0.6  # the same where only it tells that a line goes on
 _SMALLER = 0.85  # its font size at most, in parts of the line's
-_WIDE = 1.4  # font sizes from a character's start to the next one's that no blank between two words fills
-_SAMPLED = 8  # every so manieth character is asked whether its font says which letter it is
+_WIDE_GAP = 1.4  # font sizes from a character's start to the next one's that no blank between two words fills
+_SAMPLE_STRIDE = 8  # every so manieth character is asked whether its font says which letter it is
 _STRAY_ACCENT = re.compile(r"(?<=\s)[\u0300-\u036f]+")  # with no letter below it
 _DESTINATION_TOP = {  # by kind of view: which of a destination's numbers is its upper edge
     pdfium.PDFDEST_VIEW_XYZ: 1,
@@ -217,7 +217,7 @@ class _LineReader:
         size, last_size = self._font_size(number), self._font_size(last)
         larger = max(size, last_size)
         return (
-            0 < x - last_x < _WIDE * larger
+            0 < x - last_x < _WIDE_GAP * larger
             and abs(y - last_y) < _SCRIPT_SHIFT * larger
             and min(size, last_size) <= _SMALLER * larger
         )
@@ -231,7 +231,7 @@ class _LineReader:
 
     def _add(self, number: int, letter: str) -> None:
         x, y = self._origin(number)
-        if number % _SAMPLED == 0:
+        if number % _SAMPLE_STRIDE == 0:
             self.samples += 1
             self.unmapped += pdfium.FPDFText_HasUnicodeMapError(self._page, number) == 1
         if self._last is None:
@@ -244,7 +244,7 @@ class _LineReader:
                     self._size = self._font_size(number)
             elif abs(y - last_y) > _LEAST_SHIFT * self._size:
                 self._change_baseline(number, y, last, last_y)
-            if self._left_part is None and x - last_x > _WIDE * max(self._size, 1):
+            if self._left_part is None and x - last_x > _WIDE_GAP * max(self._size, 1):
                 self._left_part = self._text(), x
         self._keep(letter)
         self._last = x, y, number

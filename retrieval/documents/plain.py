@@ -13,7 +13,7 @@ from retrieval.documents.contents import find_contents, find_repeated_contents
 from retrieval.documents.document import Document, Writer, clean
 
 _WIDEST = 160  # characters; longer lines were not broken to fit a page
-_FILLED = 0.7  # of the usual width: a shorter line was ended by its writer
+_FULL_LINE = 0.7  # of the usual width: a shorter line was ended by its writer
 _LONGEST_TITLE = 80  # characters of a first line
 _CLOSING = ")]\"'\u201d\u2019\u00bb"  # marks that a heading may end in
 _LAST_LETTERS, _FIRST_LETTERS = re.compile(r"[^\W\d_]+$"), re.compile(r"[^\W\d_]+")
@@ -135,6 +135,6 @@ def join_lines(lines: Sequence[str], *, words: Collection[str] | None = None) ->
 def _goes_on(line: str, following: str, width: int) -> bool:
     if width > _WIDEST or _ITEM.match(following):
         return False
-    if len(line) >= _FILLED * width:
+    if len(line) >= _FULL_LINE * width:
         return True
     return following[:1].islower() and not line.endswith((".", "!", "?", ":", ";"))

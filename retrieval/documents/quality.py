@@ -15,12 +15,12 @@ _ASCII_WORD = re.compile(r"[A-Za-z]+")
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]*")
 _LONGEST_WORD = 22  # letters; German and Finnish have few longer ones
 # Of scripts that put no blank between words, runs of letters are sentences.
-_UNSPACED = re.compile(f"[{UNSPACED}]+")
+_UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]+")
 # No letter, a letter of one's own font, or what a reader of PDFs writes for a glyph that it cannot name.
 _NO_LETTER = re.compile("\ufffd|[\ue000-\uf8ff]|\\(cid:[0-9]+\\)")
 
 _FEWEST_LETTERS = 250  # of shorter texts a share says nothing
-_GLUED = 0.05  # of the letters
+_GLUED_SHARE = 0.05  # of the letters
 _SINGLE = 0.35  # of the words; texts full of formulas have up to a quarter
 _UNREADABLE = 0.01  # of the characters
 
@@ -40,14 +40,14 @@ def describe_quality(texts: Iterable[str]) -> list[str]:
         if text.isascii():
             words_of_text = _ASCII_WORD.findall(text)
         else:
-            words_of_text = _WORD.findall(_UNSPACED.sub(" ", text))
+            words_of_text = _WORD.findall(_UNSPACED_LETTERS.sub(" ", text))
         lengths.update(map(len, words_of_text))
     words, single = lengths.total(), lengths[1]
     letters = sum(length * count for length, count in lengths.items())
     glued_letters = sum(length * count for length, count in lengths.items() if length > _LONGEST_WORD)
     notes = []
     if letters + no_letters >= _FEWEST_LETTERS:
-        if letters and glued_letters > _GLUED * letters:
+        if letters and glued_letters > _GLUED_SHARE * letters:
             notes.append(
                 f"its words may be glued together: {glued_letters / letters:.0%} of its letters stand in "
                 f"words of over {_LONGEST_WORD} letters"

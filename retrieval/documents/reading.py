@@ -48,14 +48,14 @@ FILES = "documents.jsonl"
 """In an index folder, what became of each file, one in a line."""
 
 _REPORT_EVERY_S = 10.0
-_NAMED = 5  # files that a sentence names
-_LISTED = 20  # files that a list names, a line each
+_MOST_NAMES = 5  # files that a sentence names
+_MOST_LISTED = 20  # files that a list names, a line each
 _LARGEST_UNPACKED = 1_000_000_000  # bytes of a document that is compressed
 _ENDINGS = {  # of types that are read under any name
     PDF: ".pdf", WORD: ".docx", HTML: ".html", MHTML: ".mht", RTF: ".rtf",
     POWERPOINT: ".pptx", EXCEL: ".xlsx", EPUB: ".epub",
 }  # fmt: skip
-_ZIPPED = (".docx", ".pptx", ".pptm", ".xlsx", ".xlsm", ".epub")
+_ZIP_ENDINGS = (".docx", ".pptx", ".pptm", ".xlsx", ".xlsm", ".epub")
 
 
 Fit = Callable[[Sequence[CorpusItem]], Iterable[CorpusItem]]
@@ -205,8 +205,8 @@ def _list_files(files: Sequence[FileReport]) -> str:
 
 
 def _join_first(lines: Sequence[str], rest: str = "") -> str:
-    more = f"\n  and {len(lines) - _LISTED:,} more{rest}" if len(lines) > _LISTED else ""
-    return "".join(lines[:_LISTED]) + more
+    more = f"\n  and {len(lines) - _MOST_LISTED:,} more{rest}" if len(lines) > _MOST_LISTED else ""
+    return "".join(lines[:_MOST_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ def _look_inside(data: bytes, file: DocumentFile) -> tuple[bytes, str, list[str]
         if content_name(file.path) == str(file.path):
             notes.append(f"it is compressed with {packing.name}, whatever its ending says: unpacked")
     file_type = detect_file_type(data)
-    if file_type is None or (file.ending in _ZIPPED and file_type in (ZIP, OLE)):
+    if file_type is None or (file.ending in _ZIP_ENDINGS and file_type in (ZIP, OLE)):
         return data, file.ending, notes  # its reader tells what is wrong with its own kind
     ending = _ENDINGS.get(file_type)
     if ending is None:
@@ -380,5 +380,5 @@ def write_reports(folder: Path, files: Sequence[FileReport]) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f", and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

@@ -16,13 +16,13 @@ from itertools import pairwise, takewhile
 from corag.core.words import count_words
 from retrieval.documents.document import Block, Document
 
-REPEATED = "navigation repeated on most pages"
+REPEATED_NAVIGATION = "navigation repeated on most pages"
 _SAMPLE = 40  # pages of a folder
 _FEWEST = 4  # pages; fewer do not show what is a site's
 _SHARE = 0.5  # of the pages repeat it
 _LONGEST = 400  # characters; what is longer is text that was copied
 _LONGEST_EDGE = 60  # words that are no links; pages that share more are copies of each other
-_ENCLOSED = 3  # blocks between two links of a menu
+_MOST_ENCLOSED = 3  # blocks between two links of a menu
 _NOTICE = ("©", "copyright", "all rights reserved")
 
 
@@ -67,7 +67,9 @@ class Site:
             return document
         words = sum(count_words(blocks[position].text) for position in menu)
         kept_blocks = tuple(block for position, block in enumerate(blocks) if position not in menu)
-        return replace(document, blocks=kept_blocks, left_out={**document.left_out, REPEATED: words})
+        return replace(
+            document, blocks=kept_blocks, left_out={**document.left_out, REPEATED_NAVIGATION: words}
+        )
 
 
 def group_pages(names: Iterable[str]) -> dict[str, str]:
@@ -118,7 +120,7 @@ def _menu_places(blocks: Sequence[Block], repeated_texts: Mapping[str, str]) -> 
     menu = set(linked_places)
     for position, following in pairwise(linked_places):
         between = range(position + 1, following)
-        if len(between) <= _ENCLOSED and places.issuperset(between):
+        if len(between) <= _MOST_ENCLOSED and places.issuperset(between):
             menu.update(between)
     first = next(
         (position for position in range(len(blocks)) if position not in places or blocks[position].headings),

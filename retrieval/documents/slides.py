@@ -15,7 +15,7 @@ from corag.core.errors import DataError, reason
 from retrieval.documents.archive import open_archive
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 
-_HIDDEN, _EDGES = "hidden slides", "page headers and footers"
+_HIDDEN_SLIDES, _EDGES = "hidden slides", "page headers and footers"
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
 _SLIDES = "ppt/_rels/presentation.xml.rels"  # names the slides
 _PARTS = re.compile(r"ppt/(slides|notesSlides|slideLayouts)/[^/]+\.xml$")
@@ -59,7 +59,7 @@ def read_presentation(data: bytes, title: str) -> Document:
         if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {location}"] = problem
         if slide.element.get("show") == "0":
-            writer.leave_out(_HIDDEN, "\n".join(_texts(slide.shapes)))
+            writer.leave_out(_HIDDEN_SLIDES, "\n".join(_texts(slide.shapes)))
         else:
             drawings += _write_slide(writer, slide, location)
     writer.notes += describe_unread(unread)

@@ -14,9 +14,9 @@ _ORDINALS = frozenset("st nd rd th er re ère e è ème me nde o os a as º ª".
 _ABBREVIATIONS = frozenset(
     "Mme Mmes Mlle Mlles Mr Mrs Mgr Dr Pr Jr Sr St Ste Cie Co Vve no nos No Nos".split()
 )
-_SIGNS = {"TM": "™", "SM": "℠", "(R)": "®", "(TM)": "™"}
+_SYMBOLS = {"TM": "™", "SM": "℠", "(R)": "®", "(TM)": "™"}
 _NOTE_SIGNS = re.compile(r"[*∗†‡§¶#]+")
-_BRACKETED = re.compile(r"[\[(]\s*(.+?)\s*[\])]", re.DOTALL)
+_BRACKETS = re.compile(r"[\[(]\s*(.+?)\s*[\])]", re.DOTALL)
 _FIGURES = re.compile(r"[+−-]?\d+(?:[.,]\d+)*")
 _SEVERAL = re.compile(r"\d+(?:\s*[,–-]\s*\d+)+")  # notes: 1,2 or 3–5
 _SIMPLE = re.compile(r"[+−-]?(?:\d+(?:[.,]\d+)*|\w|\d*[+−-])")
@@ -27,7 +27,7 @@ _POWERS_OF_WORDS = re.compile(
     re.IGNORECASE,
 )
 _AFTER_SENTENCE = tuple(".,;:!?%'\"”’»。、，")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]$")
+_UNSPACED_LETTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]$")
 _ELEMENT = re.compile(r"[A-Z][a-z]?(?![a-z])")  # of chemistry: the number before it is an isotope's
 _DEGREES = re.compile(r"\s?[CF]\b")
 _LONG = 20  # characters; what is longer, or has three words, is a remark
@@ -92,7 +92,7 @@ def note_mark(text: str) -> str:
     >>> note_mark("3"), note_mark("[a]"), note_mark("*")
     ('[3]', '[a]', '[*]')
     """
-    match = _BRACKETED.fullmatch(text.strip())
+    match = _BRACKETS.fullmatch(text.strip())
     return f"[{match[1] if match else text.strip()}]"
 
 
@@ -114,7 +114,7 @@ def _write_raised(before: str, text: str, after: str, *, note: bool) -> str:
     if _is_note(before, text, after) or (note and len(text) <= _LONG and text[:1] not in _ELSEWHERE):
         space = " " if before[-1:].strip() else ""
         return f"{space}{note_mark(text)}{_space(']', after)}"
-    symbol = _SIGNS.get(text)
+    symbol = _SYMBOLS.get(text)
     if symbol or (not any(map(str.isalnum, text)) and not set(text) & set("+−-")):
         return symbol or text
     if text.lower() in ("o", "0") and before[-1:].isdigit() and _DEGREES.match(after):
@@ -136,14 +136,14 @@ _ELSEWHERE = ("↩", "↑", "^")  # a note's way back
 
 def _is_note(before: str, text: str, after: str) -> bool:
     """Tell a note's mark from a power by what it is and what it stands behind."""
-    if (text.startswith("[") and _BRACKETED.fullmatch(text)) or _NOTE_SIGNS.fullmatch(text):
+    if (text.startswith("[") and _BRACKETS.fullmatch(text)) or _NOTE_SIGNS.fullmatch(text):
         return True
     word = _last_word(before)
     long_word = len(word) >= _WORD_LENGTH and not _POWERS_OF_WORDS.fullmatch(word)
     if text.isdigit():
         if not before[-1:].strip():
             return not _ELEMENT.match(after)
-        return bool(long_word or before.endswith(_AFTER_SENTENCE) or _UNSPACED.search(before))
+        return bool(long_word or before.endswith(_AFTER_SENTENCE) or _UNSPACED_LETTER.search(before))
     if _SEVERAL.fullmatch(text):
         return not before[-1:].isdigit()
     inner = text.strip("()")

@@ -12,7 +12,7 @@ from typing import Any
 from corag.core.errors import DataError
 from retrieval.documents.document import Document, Writer, stated_title
 from retrieval.documents.omissions import CONTENTS, EDGES
-from retrieval.documents.word_lines import DELETED, LineReader
+from retrieval.documents.word_lines import DELETED_TEXT, LineReader
 from retrieval.documents.word_numbering import to_number, value
 from retrieval.documents.word_package import Package, R, W, all_text, in_order
 from retrieval.documents.word_styles import TITLE
@@ -155,7 +155,7 @@ class _Reader:
             if row.find(f"{W}trPr/{W}del") is None:
                 yield row
             else:
-                self.writer.leave_out(DELETED, all_text(row))
+                self.writer.leave_out(DELETED_TEXT, all_text(row))
 
     def _has_heading(self, table: Any) -> bool:
         return any(

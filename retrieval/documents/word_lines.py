@@ -8,14 +8,14 @@ from typing import Any
 
 from retrieval.documents.document import Writer
 from retrieval.documents.formulas import word_formula_text
-from retrieval.documents.omissions import HIDDEN, READINGS
+from retrieval.documents.omissions import HIDDEN_PARTS, READINGS
 from retrieval.documents.superscripts import InlineText
 from retrieval.documents.word_numbering import Numbering, format_number, to_number, value
 from retrieval.documents.word_package import Package, R, W, all_text
 from retrieval.documents.word_styles import Styles, is_on
 from retrieval.documents.word_symbols import symbol
 
-DELETED = "deleted text"
+DELETED_TEXT = "deleted text"
 _PLACEHOLDERS, _CHARTS = "placeholders of forms", "words in charts"
 _CONTENTS_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 _TO_CONTENTS = re.compile(r"\s*PAGEREF\s+_Toc", re.IGNORECASE)
@@ -134,7 +134,7 @@ class LineReader:
             if tag == f"{W}r":
                 self._gather_run(element, line)
             elif tag == f"{W}del":
-                self._writer.leave_out(DELETED, all_text(element, f"{W}delText", f"{W}t"))
+                self._writer.leave_out(DELETED_TEXT, all_text(element, f"{W}delText", f"{W}t"))
             elif tag == f"{W}moveFrom":
                 continue  # it stands where it was moved to
             elif tag == f"{W}fldSimple":
@@ -163,7 +163,7 @@ class LineReader:
             if tag == f"{W}t":
                 text = _plain(element.text or "", font)
                 if is_hidden:
-                    self._writer.leave_out(HIDDEN, text)
+                    self._writer.leave_out(HIDDEN_PARTS, text)
                 else:
                     self._add(line, text, script)
             elif tag in _CHARACTERS:

@@ -25,7 +25,7 @@ from retrieval.documents.archive import check_part
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _LARGEST = 1 << 29  # bytes of a part; what unpacks to more is made to fill a memory
-_DAMAGED = "it is damaged, or no .docx: open it in Word and save it again."
+_DAMAGE = "it is damaged, or no .docx: open it in Word and save it again."
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 # What stands around paragraphs, rows and cells: content controls, tracked insertions.
@@ -51,7 +51,7 @@ class Package:
         try:
             self._zip = ZipFile(io.BytesIO(data))
         except (BadZipFile, ValueError, OSError):
-            raise DataError(_DAMAGED) from None
+            raise DataError(_DAMAGE) from None
         # Some programs write backslashes, or other cases than those they point at.
         self._names = {_key(name): name for name in self._zip.namelist()}
         self.notes: list[str] = []
@@ -62,7 +62,7 @@ class Package:
         document = self.read(self.name) if self.name else None
         body = None if document is None else document.find(f"{W}body")
         if body is None:
-            raise DataError(_DAMAGED)
+            raise DataError(_DAMAGE)
         self.body: Any = body
         self._main_relationships = self.relationships(self.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 _GREEK = dict(zip("abcdefghijklmnopqrstuvwxyz", "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True)) | dict(
     zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ", strict=True)
 )
-_SIGNS = {
+_SYMBOLS = {
     0x22: "∀", 0x24: "∃", 0x27: "∋", 0x2A: "∗", 0x2D: "−", 0x40: "≅", 0x5C: "∴", 0x5E: "⊥", 0x7E: "∼",
     0xA2: "′", 0xA3: "≤", 0xA4: "/", 0xA5: "∞", 0xAB: "↔", 0xAC: "←", 0xAD: "↑", 0xAE: "→", 0xAF: "↓",
     0xB0: "°", 0xB1: "±", 0xB2: "″", 0xB3: "≥", 0xB4: "×", 0xB5: "∝", 0xB6: "∂", 0xB7: "•", 0xB8: "÷",
@@ -28,5 +28,5 @@ def symbol(code: int, font: str) -> str:
     if font.lower().startswith("wingdings"):
         return _CHECKS.get(low, "")
     if font.lower() == "symbol" or (private and low != code):
-        return _SIGNS.get(low) or _GREEK.get(chr(low)) or (chr(low) if 0x20 <= low < 0x7F else "")
+        return _SYMBOLS.get(low) or _GREEK.get(chr(low)) or (chr(low) if 0x20 <= low < 0x7F else "")
     return "" if private else chr(code)

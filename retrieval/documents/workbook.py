@@ -15,7 +15,7 @@ from retrieval.documents.archive import open_archive
 from retrieval.documents.document import Document, Writer, describe_unread
 from retrieval.documents.rows import write_rows
 
-_HIDDEN = "hidden sheets"
+_HIDDEN_SHEETS = "hidden sheets"
 _MOST_ROWS = 1 << 20  # of a sheet, as in Excel: a row of a higher number is made to fill a memory
 # Of a number's format: text in it, and signs that stand for themselves.
 _NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^]]*\]')
@@ -39,7 +39,7 @@ def read_workbook(data: bytes, title: str) -> Document:
         if problem:
             unread[f"sheet {sheet.title} after row {len(rows):,}"] = problem
         if sheet.sheet_state != "visible":
-            writer.leave_out(_HIDDEN, "\n".join(" ".join(row) for row in rows))
+            writer.leave_out(_HIDDEN_SHEETS, "\n".join(" ".join(row) for row in rows))
             continue
         if several:
             writer.heading(2, sheet.title)

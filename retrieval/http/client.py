@@ -25,7 +25,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0  # a search takes milliseconds, a se
 # The server, or what stands before it, is too busy or without its index, as it is for every other question.
 _NOT_NOW = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
 _GREETING_S = 10.0  # most seconds for the greeting, which searches nothing: four tries take under a minute
-_SHOWN = 80  # characters of a reply that is not understood: enough to tell a web page from a search server
+_EXCERPT_LENGTH = 80  # characters of an odd reply: enough to tell a web page from a search server
 
 Reading = TypeVar("Reading")
 
@@ -164,7 +164,9 @@ class HttpRetriever:
         content = _parse_object(reply)
         if reply.status_code == httpx.codes.OK:
             if content is None:
-                flaw = f"it says {reply_shown(reply.text, _SHOWN)}" if reply.content else "it is empty"
+                flaw = (
+                    f"it says {reply_shown(reply.text, _EXCERPT_LENGTH)}" if reply.content else "it is empty"
+                )
                 raise TryAgainError(_nonsense(url, flaw))
             self._require_same_index(url, content)
             try:
@@ -174,7 +176,7 @@ class HttpRetriever:
         explanation = (
             content["error"]
             if content and isinstance(content.get("error"), str)
-            else reply_shown(reply.text, _SHOWN)
+            else reply_shown(reply.text, _EXCERPT_LENGTH)
         )
         message = f"{url} replied with status {reply.status_code}: {explanation}"
         if reply.status_code in _NOT_NOW:

@@ -31,7 +31,7 @@ from corag.core.servers import (
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _AT_ONCE = 8  # requests in flight: a server fills its batches from several
-_DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
+_DENIAL_CODES = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 Result = TypeVar("Result")
 
@@ -130,7 +130,7 @@ class ModelServer:
                     attempt, self._retries + 1, first_pause_s=_FIRST_PAUSE_S, longest_pause_s=_LONGEST_PAUSE_S
                 )
             except StatusError as refusal:
-                if refusal.status not in _DENIED:
+                if refusal.status not in _DENIAL_CODES:
                     raise
                 raise BackendError(
                     f"{self.what} at {url} wants an API key ({refusal}): put it into the environment "

@@ -20,7 +20,7 @@ from retrieval.rerankers import Pairs, ScoresOrError
 
 KEY = "CORAG_RERANKER_API_KEY"
 _TEI_TEXTS = 32  # of a request to TEI, where it does not say
-_REFUSED = (400, 413, 422)
+_REFUSAL_CODES = (400, 413, 422)
 
 
 class ServedReranker:
@@ -73,7 +73,7 @@ class ServedReranker:
             return (await self._send("river", ["The Issel is a river."]))[0]
         except StatusError as refusal:
             first = refusal
-        if first.status in _REFUSED:
+        if first.status in _REFUSAL_CODES:
             self._is_tei = True
             try:
                 return (await self._send("river", ["The Issel is a river."]))[0]
@@ -92,7 +92,7 @@ class ServedReranker:
             replies = await asyncio.gather(*(self._send(query, part) for part in parts))
         except StatusError as refusal:
             message = f"the re-ranker at {self._url} refuses the query '{query[:80]}' ({refusal})."
-            if refusal.status in _REFUSED:
+            if refusal.status in _REFUSAL_CODES:
                 return SearchFailedError(message)
             raise BackendError(message) from None
         return [score for _, scores in replies for score in scores]

@@ -32,13 +32,13 @@ def hit_from_wire(record: dict[str, Any]) -> Hit:
     return Hit(passage_from_wire(record), float(_field(record, "score", (int, float))))
 
 
-_UNKNOWN: dict[str, str | int] = {"source": "", "page": 0}  # what a record leaves out where it is not known
+_DEFAULTS: dict[str, str | int] = {"source": "", "page": 0}  # what a record leaves out where it is not known
 
 
 def _field(record: Any, name: str, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(record, dict):
         raise DataError(f"a passage is {record!r:.40}")
-    value = record.get(name, _UNKNOWN.get(name))
+    value = record.get(name, _DEFAULTS.get(name))
     if not isinstance(value, kind):
         raise DataError(f"the '{name}' of a passage is {value!r:.40}")
     return value

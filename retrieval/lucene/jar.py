@@ -13,7 +13,7 @@ from corag.core.package_files import PackageFiles
 
 JAR = PackageFiles("pyserini==1.6.0", "pyserini", "resources/jars/anserini-*-fatjar.jar", size_mb=150)
 """Pyserini itself, its Python, asks for torch and much else that nothing here needs."""
-_UNUSED = ("ai/onnxruntime/native/", "native/lib/")
+_UNUSED_FOLDERS = ("ai/onnxruntime/native/", "native/lib/")
 VERSIONS = (1, 7), (2, 0)
 """Of Anserini: from the first, below the second."""
 
@@ -36,7 +36,7 @@ def fetch_jar() -> None:
         ZipFile(filling / file.name, "w", ZIP_DEFLATED) as copy,
     ):
         for entry in whole.infolist():
-            if not entry.filename.startswith(_UNUSED):
+            if not entry.filename.startswith(_UNUSED_FOLDERS):
                 copy.writestr(entry, whole.read(entry))
 
 

@@ -94,7 +94,7 @@ LANGUAGES = {
 """By the code that ``--language`` takes."""
 
 _PACKAGE = "org.apache.lucene.analysis."
-_SAMPLED = 2_000  # passages whose letters are all counted; of further ones every hundredth
+_FULL_SAMPLE = 2_000  # passages whose letters are all counted; of further ones every hundredth
 _STRIDE = 100
 _LOOKED_AT = 500  # characters of such a passage
 _FOREIGN = 0.2  # the share of letters that an analyser is not for, from which on it is said
@@ -159,7 +159,7 @@ class ScriptCounter:
     def watch(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Pass passages on."""
         for number, passage in enumerate(passages):
-            if number < _SAMPLED or number % _STRIDE == 0:
+            if number < _FULL_SAMPLE or number % _STRIDE == 0:
                 self._characters.update(_NO_LETTER.sub("", passage.text[:_LOOKED_AT]))
             yield passage
 

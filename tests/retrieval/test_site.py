@@ -10,7 +10,7 @@ from retrieval.corpora import read_corpus
 from retrieval.documents.document import Block, Document
 from retrieval.documents.passages import Cutting
 from retrieval.documents.reading import DocumentCorpus, EarlierIndex, write_reports
-from retrieval.documents.site import REPEATED, Site, choose_sample, group_pages
+from retrieval.documents.site import REPEATED_NAVIGATION, Site, choose_sample, group_pages
 from retrieval.sifting import CorpusReport
 from retrieval.store import storing
 
@@ -42,10 +42,10 @@ def test_menus_are_left_out_of_all_pages_and_other_repeats_stay_in_one(tmp_path:
         assert "Home" not in text and "Imprint" not in text
         if name not in whole:
             assert text == f"It has {number} mills.\nSalt and rope."
-    counts = {file.left_out[REPEATED] for file in report.files if file.file not in whole}
+    counts = {file.left_out[REPEATED_NAVIGATION] for file in report.files if file.file not in whole}
     assert counts == {2 + 2 + 3 + 2 + 4}
     (note,) = DocumentCorpus([tmp_path]).notes(report)
-    assert note.startswith(f"left out of the text of 60 file(s): {REPEATED} (")
+    assert note.startswith(f"left out of the text of 60 file(s): {REPEATED_NAVIGATION} (")
 
 
 def test_a_few_pages_and_pages_of_other_sites_keep_what_they_have(tmp_path: Path) -> None:

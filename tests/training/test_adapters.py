@@ -25,7 +25,13 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.generation.adapter_weights import check_weights
-from corag.generation.adapters import SHIPPED, adapter_folder, check_adapter, describe_base, read_manifest
+from corag.generation.adapters import (
+    SHIPPED_ADAPTERS,
+    adapter_folder,
+    check_adapter,
+    describe_base,
+    read_manifest,
+)
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.trained_for import trained_for
@@ -395,7 +401,7 @@ def test_merging_into_another_base_model_is_refused(adapter: str, other_model: s
     assert not (tmp_path / "merged").exists()
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SHIPPED_ADAPTERS)
 def test_shipped_adapters_are_for_the_default_model_and_small(name: str) -> None:
     shipped = Path(adapter_folder(name))
     assert check_adapter(str(shipped), model_folder("default"))["base_model_name_or_path"] == "default"

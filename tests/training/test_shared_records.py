@@ -19,7 +19,7 @@ from corag.core.option_names import Mark, kinds_of, marks_of
 from corag.core.runs.manifest import Manifest
 from corag.core.shared_values import names_on_hub, shared_options, shared_origin, shared_value
 from corag.core.types import Question
-from corag.generation.adapters import SHIPPED
+from corag.generation.adapters import SHIPPED_ADAPTERS
 from corag.generation.config import ModelConfig
 from eval.experiment.run import RunConfig
 from eval.making.run import MakingConfig
@@ -99,9 +99,9 @@ def test_keys_that_name_a_secret_are_left_out_of_free_mappings() -> None:
     }
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", SHIPPED_ADAPTERS)
 def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
-    manifest = json.loads((Path(SHIPPED[name]) / "training.json").read_text())
+    manifest = json.loads((Path(SHIPPED_ADAPTERS[name]) / "training.json").read_text())
     shared = shared_training(manifest, "me/x")
     adapter = manifest["settings"]["options"].get("adapter")
     if adapter and "/" in adapter["name"]:

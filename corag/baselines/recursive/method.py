@@ -150,7 +150,7 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
 
 # The tutorial's rule. Its "how does ... affect" never fires, for it compares capitals with a lower-cased
 # question.
-_CHAINED = re.compile(
+_CHAIN_WORDS = re.compile(
     r"\brelationship between\b|\bcompar(?:e|es|ed|ing|ison)\b|\bwhat led to\b"
     r"|\bhow (?:does|do|did) .+ affect\b",
     re.I,
@@ -185,7 +185,7 @@ def mode_by_words(text: str) -> Mode:
     >>> mode_by_words("How does Rainfall affect Wheat?")
     'multi_hop'
     """
-    if _CHAINED.search(text):
+    if _CHAIN_WORDS.search(text):
         return "multi_hop"
     if count_words(text) > _LONG:
         return "recursive"

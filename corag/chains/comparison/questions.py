@@ -50,22 +50,24 @@ def _read_end(text: str) -> Date | None:
 
 
 _NEVER = re.compile("(?!)")
-_BORN = words_pattern("born|births?|birthday|birthdate|age|old|older|younger")
-_DIED = words_pattern("dies?|died|dead|deaths?|deceased|killed|passed away|buried")
-_WHEN = "when|dates?|years?"
-BIRTH = Aspect("birth", _BORN, read_date, _DIED)
-DEATH = Aspect("death", _DIED, _read_end, _BORN)
+_BIRTH_WORDS = words_pattern("born|births?|birthday|birthdate|age|old|older|younger")
+_DEATH_WORDS = words_pattern("dies?|died|dead|deaths?|deceased|killed|passed away|buried")
+_DATE_WORDS = "when|dates?|years?"
+BIRTH = Aspect("birth", _BIRTH_WORDS, read_date, _DEATH_WORDS)
+DEATH = Aspect("death", _DEATH_WORDS, _read_end, _BIRTH_WORDS)
 DATE = Aspect(
     "date",
-    words_pattern(f"{_WHEN}|released?|publication"),
+    words_pattern(f"{_DATE_WORDS}|released?|publication"),
     read_date,
     words_pattern("born|birth|died?|death|marr(?:y|ied|iage)|set|won|awarded"),
 )
-_MADE = (
+_CREATION_WORDS = (
     r"form\w*|found\w*|establish\w*|creat\w*|buil[td]\w*|construct\w*|open\w*|releas\w*|publi(?:sh|cat)\w*|"
     r"incorporat\w*|launch\w*|start\w*"
 )
-AGE = Aspect("age", words_pattern(f"{_BORN.pattern}|{_MADE}"), read_date, _DIED)  # people, bands, buildings
+AGE = Aspect(  # of people, bands, buildings
+    "age", words_pattern(f"{_BIRTH_WORDS.pattern}|{_CREATION_WORDS}"), read_date, _DEATH_WORDS
+)
 LIFE = Aspect("life", _NEVER, _read_end, _NEVER)  # of a birth and a death
 COUNTRY = Aspect(
     "country",
@@ -73,7 +75,7 @@ COUNTRY = Aspect(
         "countr(?:y|ies)|nation|nationality|citizen(?:ship)?|origin|originate[ds]?|from|where|located"
     ),
     read_country,
-    words_pattern(rf"{_DIED.pattern}|set|takes? place|took place"),
+    words_pattern(rf"{_DEATH_WORDS.pattern}|set|takes? place|took place"),
 )
 
 _SINGS = r"perform\w*|sings?|sang|singer|artist"
@@ -145,13 +147,13 @@ def read_tasks(question: str) -> Iterator[Task]:
 def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
     """Return what is compared and which of two is wanted; None where the question does not tell."""
     want = "earlier" if re.fullmatch(_EARLIER, how) else "later" if re.fullmatch(_LATER, how) else ""
-    if how.startswith(("old", "young")) and (_DIED.search(stem) or re.search(r"\blived?\b", stem)):
+    if how.startswith(("old", "young")) and (_DEATH_WORDS.search(stem) or re.search(r"\blived?\b", stem)):
         return LIFE, "less" if how.startswith("young") else "more"
     if want:
         aspect = next(
             (
                 each
-                for each, words in ((DEATH, _DIED), (BIRTH, words_pattern("born|birth")))
+                for each, words in ((DEATH, _DEATH_WORDS), (BIRTH, words_pattern("born|birth")))
                 if words.search(stem)
             ),
             AGE if how.startswith(("old", "young", "new")) else DATE if _EVENT.search(stem) else None,
@@ -181,7 +183,7 @@ def _read_same(match: re.Match[str]) -> Iterator[Task]:
 
 
 def _place(what: str, tail: str) -> Aspect:
-    event = _BORN.pattern if "born" in tail else _DIED.pattern if "die" in tail else ""
+    event = _BIRTH_WORDS.pattern if "born" in tail else _DEATH_WORDS.pattern if "die" in tail else ""
     pattern = event or words_pattern(what).pattern
     if event and what not in ("place", "city", "town", "village"):
         # Where somebody was born is not in which state: that must be asked for.

@@ -28,13 +28,13 @@ from corag.chains.comparison.questions import (
 )
 from corag.chains.comparison.values import Date, plain, same_place
 
-ALIKE = 90.0  # of 100: how alike a name and its like in a sub-query must be (partial ratio of letters)
+LEAST_LIKENESS = 90.0  # of 100: of a name and its like in a sub-query (partial ratio of letters)
 _RELATIVES = words_pattern(
     r"wi(?:fe|ves)|husbands?|spouses?|widow(?:er)?|fianc\w+|partner|(?:step|grand)?(?:father|mother|son|daughter)s?|"
     r"(?:grand)?parents?|(?:grand)?child(?:ren)?|(?:step)?(?:brother|sister)s?|siblings?|twin|uncle|aunt|nephew|"
     r"niece|cousin"
 )
-_OWN = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
+_PROPERTY_WORDS = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
 LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
 
 
@@ -169,7 +169,7 @@ def _asks_of_another(
     spelling = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
     possession = re.search(rf"{_shape(spelling)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
     return possession is not None and not any(
-        each.search(possession[1]) for each in (aspect.pattern, _OWN, role)
+        each.search(possession[1]) for each in (aspect.pattern, _PROPERTY_WORDS, role)
     )
 
 
@@ -202,7 +202,7 @@ def _owners(text: str, candidates: Sequence[_Candidate]) -> list[tuple[_Candidat
             (alike, len(name), name, by_bearer)
             for by_bearer, names in ((False, candidate.names), (True, candidate.bearers))
             for name in map(plain, names)
-            if name and (alike := _alike(name, text)) >= ALIKE
+            if name and (alike := _alike(name, text)) >= LEAST_LIKENESS
         ]
         finds.append(max(matches, default=None))
     first, second = finds

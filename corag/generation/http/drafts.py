@@ -13,7 +13,7 @@ from typing import Any
 from corag.core.replies import list_at, value_at
 from corag.generation.forced import FORCED_TOKENS
 
-_REPEATED = (5, 6, 8, 9)
+_PHRASE = (5, 6, 8, 9)
 _TIMES = 15
 # Each follows the prompt for a while, where a draft fits, and leaves it for what no model would write there.
 _TARGETS = ((5, 6, 8, 9, 5, 7, 3, 7), (7, 5, 6, 8, 9, 5, 6, 3), (3, 7, 3, 5, 6, 8, 7, 9))
@@ -24,7 +24,7 @@ def bodies(model: str) -> list[dict[str, Any]]:
     return [
         {
             "model": model,
-            "prompt": [*_REPEATED * _TIMES],
+            "prompt": [*_PHRASE * _TIMES],
             "max_tokens": len(target),
             "temperature": 0,
             "ignore_eos": True,

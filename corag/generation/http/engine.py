@@ -73,7 +73,7 @@ from corag.generation.thinking import closing_of
 from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
-_FILLED = 0.9
+_WINDOW_SHARE = 0.9
 
 Result = TypeVar("Result")
 # log P of each target token, and how many prompt tokens were computed for it.
@@ -120,7 +120,7 @@ class HttpGenerator:
         self._tokens = ServerTokens(endpoints, self._names)
         self._features = shared_features(server.features for server in servers)
         window = min(server.window for server in servers)
-        self._room = window if renderer else int(window * _FILLED)
+        self._room = window if renderer else int(window * _WINDOW_SHARE)
         renders_chat = renderer is not None and renderer.chat
         self._chat = config.chat != "no" and (self._features.chat or renders_chat)
         if not self._chat and not self._features.completions:

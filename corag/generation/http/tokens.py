@@ -12,7 +12,7 @@ from corag.generation.http.features import Server
 from corag.generation.http.wire import TEMPLATE, TOKENIZE, read_template, tokenize_body
 from corag.generation.special_names import space_out_names
 
-_ASKED = {"role": "user", "content": "Is it so?"}
+_QUESTION_TURN = {"role": "user", "content": "Is it so?"}
 _REPLY = "Certainly"  # a word that no chat template has of its own
 
 
@@ -64,7 +64,10 @@ class ServerTokens:
     async def _blank_before_reply(self, affinity: str) -> str:
         """Return the white space that the chat template writes between a question and its reply."""
         if self._blank is None:
-            asking, whole = await self._fill_template([_ASKED], affinity), await self._conversation(affinity)
+            asking, whole = (
+                await self._fill_template([_QUESTION_TURN], affinity),
+                await self._conversation(affinity),
+            )
             between = whole.removeprefix(asking).partition(_REPLY)[0]
             self._blank = between if whole.startswith(asking) and between.isspace() else ""
         return self._blank
@@ -72,7 +75,9 @@ class ServerTokens:
     async def _conversation(self, affinity: str) -> str:
         # With a message behind it: else the reply would be one to go on with, which nothing ends.
         reply = {"role": "assistant", "content": _REPLY}
-        return await self._fill_template([_ASKED, reply, {"role": "user", "content": "And this?"}], affinity)
+        return await self._fill_template(
+            [_QUESTION_TURN, reply, {"role": "user", "content": "And this?"}], affinity
+        )
 
     async def _fill_template(self, messages: list[dict[str, str]], affinity: str) -> str:
         body = {"messages": messages}

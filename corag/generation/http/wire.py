@@ -30,8 +30,8 @@ NATIVE, TEMPLATE, TOKENIZE = "/completion", "/apply-template", "/tokenize"
 UNLIKELY = 7
 CERTAIN = -0.001  # a log-probability above this is one that a bias has changed
 _WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
-_CUT = frozenset({"length", "max_tokens"})  # reasons why a reply ended before it was complete
-_ABANDONED = frozenset({"abort", "error"})
+_LENGTH_REASONS = frozenset({"length", "max_tokens"})  # reasons why a reply ended before it was complete
+_ABORT_REASONS = frozenset({"abort", "error"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ def _completion(
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
     end = min((position for position in stops if position >= 0), default=len(whole))
-    finish = "length" if _finish_reason(choice) in _CUT and end == len(whole) else "stop"
+    finish = "length" if _finish_reason(choice) in _LENGTH_REASONS and end == len(whole) else "stop"
     if token_ids:
         ids = list_at(choice, "token_ids", kind=int)
         logprobs = (
@@ -371,7 +371,7 @@ def _finish_reason(choice: dict[str, Any]) -> str:
     filter.
     """
     reason = str(choice.get("finish_reason"))
-    if reason in _ABANDONED:
+    if reason in _ABORT_REASONS:
         raise MalformedReplyError(f"a reply that was given up ('{reason}')")
     if reason == "content_filter":
         raise RequestRefusedError("the server's filter took a reply away, or a part of it.")

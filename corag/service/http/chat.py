@@ -34,7 +34,7 @@ from corag.service.reasoning import Reasoning
 from corag.service.records import public_step
 
 ReasoningField = Literal["reasoning_content", "reasoning", "both", "none"]
-_HONOURED = frozenset(
+_HONOURED_FIELDS = frozenset(
     "model messages stream stream_options max_tokens max_completion_tokens temperature seed stop "
     "corag".split()
 )
@@ -97,7 +97,7 @@ class ChatRequest:
 def parse_chat(body: Any, rules: ParseRules = _DEFAULT_RULES) -> ChatRequest:
     """Read a body, parsed from JSON. Raises :class:`CallError` naming the field that is wrong."""
     fields = FieldReader(require_object(body), rules.strict)
-    fields.check(_HONOURED)
+    fields.check(_HONOURED_FIELDS)
     return read_request(fields, read_messages(body.get("messages"), fields), rules)
 
 

@@ -21,13 +21,15 @@ from corag.service.http.chat import (
 from corag.service.http.fields import FieldReader, require_object
 from corag.service.records import public_step
 
-_HONOURED = frozenset("model prompt stream stream_options max_tokens temperature seed stop corag".split())
+_HONOURED_FIELDS = frozenset(
+    "model prompt stream stream_options max_tokens temperature seed stop corag".split()
+)
 
 
 def parse_completion(body: Any, rules: ParseRules) -> ChatRequest:
     """Read a body, parsed from JSON. Raises :class:`CallError` naming the field that is wrong."""
     fields = FieldReader(require_object(body), rules.strict)
-    fields.check(_HONOURED)
+    fields.check(_HONOURED_FIELDS)
     prompt = body.get("prompt")
     texts = prompt if isinstance(prompt, list) else [prompt]
     if len(texts) != 1 or not isinstance(texts[0], str):

@@ -17,10 +17,10 @@ from corag.service.errors import CallError, invalid
 
 MOST_SEED = 2**63 - 1
 MOST_STRICT_STOPS = 4  # as OpenAI has it
-_MOST_NAMED = 64  # fields named in one reply
+_MOST_NAMES = 64  # fields named in one reply
 
 NO_EFFECT = "it changes no answer here"
-UNKNOWN = "there is no such parameter here"
+UNKNOWN_FIELD = "there is no such parameter here"
 CHAIN = "it has no meaning for answers that come of a chain"
 NO_TOOLS = "no tools are called here"
 NOT_TEXT = "only texts are read here"
@@ -81,7 +81,7 @@ class FieldReader:
         """Note a field that is passed over. Raises :class:`CallError` if the service is strict."""
         if self.strict:
             raise invalid(f"'{name}': {reason}; leave it out.", name, code)
-        if len(self.ignored) < _MOST_NAMED or name in self.ignored:
+        if len(self.ignored) < _MOST_NAMES or name in self.ignored:
             self.ignored[name] = reason
         else:
             self.ignored["(others)"] = "further fields that are not listed"
@@ -101,7 +101,7 @@ class FieldReader:
         if name in _PASSED_OVER:
             self.pass_over(name, _PASSED_OVER[name])
         elif name not in _DONE_ANYWAY:
-            self.pass_over(printable_name(name), UNKNOWN, "unknown_parameter")
+            self.pass_over(printable_name(name), UNKNOWN_FIELD, "unknown_parameter")
         elif name == "modalities" and isinstance(value, list) and "text" in value:
             self.pass_over(name, NOT_TEXT)
         elif name in ("tool_choice", "function_call") and _leaves_open(value):
@@ -126,7 +126,7 @@ class FieldReader:
         value = self._object(name)
         for each in value:
             if each not in names:
-                self.pass_over(f"{name}.{printable_name(each)}", UNKNOWN)
+                self.pass_over(f"{name}.{printable_name(each)}", UNKNOWN_FIELD)
         return value
 
     def _object(self, name: str) -> Mapping[str, Any]:

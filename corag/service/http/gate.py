@@ -37,7 +37,7 @@ _SAFETY = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_ALLOWED = "authorization, content-type, mcp-session-id, mcp-protocol-version, last-event-id"
+_ALLOWED_HEADERS = "authorization, content-type, mcp-session-id, mcp-protocol-version, last-event-id"
 _OF_CLIENTS = re.compile(r"(?:x-stainless|openai)-[a-z0-9-]+")  # headers that OpenAI's clients add
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _ROUTES = (*(path for path in ADDRESSES if path != "/v1"), "/assets")
@@ -253,7 +253,7 @@ class Gate:
             headers["access-control-allow-methods"] = "GET, POST, DELETE"
             requested_headers = Headers(scope=scope).get("access-control-request-headers", "").lower()
             headers["access-control-allow-headers"] = ", ".join(
-                [_ALLOWED, *_OF_CLIENTS.findall(requested_headers)]
+                [_ALLOWED_HEADERS, *_OF_CLIENTS.findall(requested_headers)]
             )
             headers["access-control-expose-headers"] = "mcp-session-id, retry-after, x-should-retry"
             headers["cross-origin-resource-policy"] = "cross-origin"

@@ -26,7 +26,7 @@ from corag.service.http.stream import event
 from corag.service.reasoning import Reasoning
 from corag.service.records import public_step
 
-_HONOURED = frozenset(
+_HONOURED_FIELDS = frozenset(
     "model input instructions stream stream_options max_output_tokens temperature seed stop text "
     "previous_response_id conversation prompt corag".split()
 )
@@ -36,7 +36,7 @@ _NO_MESSAGE = "it is no message"
 def parse_response(body: Any, rules: ParseRules) -> ChatRequest:
     """Read a body, parsed from JSON. Raises :class:`CallError` naming the field that is wrong."""
     fields = FieldReader(require_object(body), rules.strict)
-    fields.check(_HONOURED)
+    fields.check(_HONOURED_FIELDS)
     for name in ("conversation", "prompt"):  # they name what only OpenAI's service has
         if body.get(name) is not None:
             raise refusal(name)
