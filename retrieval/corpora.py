@@ -89,12 +89,12 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     if len(files) < len(paths) or any(map(is_document, files)):
         return DOCUMENTS
     tables = [file for file in files if is_table(content_ending(file))]
-    if strange := [
+    if other_files := [
         file for file in files if file not in tables and content_ending(file) not in _RECORD_ENDINGS
     ]:
         record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
         raise ConfigError(
-            f"the ending of '{strange[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}; "
+            f"the ending of '{other_files[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}; "
             f"for a file of passages name its format: --format {record_formats}."
         )
     return TABLE if len(tables) == len(files) else JSONL

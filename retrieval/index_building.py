@@ -155,8 +155,10 @@ def _refuse_other_index(
 
 def _has_other_corpus(before: Stamp, after: Stamp) -> bool:
     """Whether two indexes differ in their corpus, and in nothing else."""
-    alike = dataclasses.replace(before, made_from={**before.made_from, "corpus": after.made_from["corpus"]})
-    return bool(before.differences(after)) and not alike.differences(after)
+    with_same_corpus = dataclasses.replace(
+        before, made_from={**before.made_from, "corpus": after.made_from["corpus"]}
+    )
+    return bool(before.differences(after)) and not with_same_corpus.differences(after)
 
 
 def _refuse_missing_files(folder: Path, here: Sequence[CorpusFile], there: Sequence[CorpusFile]) -> None:

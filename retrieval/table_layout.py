@@ -181,8 +181,8 @@ def _count_comments(lines: Sequence[str], columns: Columns) -> int:
     def is_header(line: str) -> bool:
         return any(
             _header_name(cell, columns) in names
-            for sign in _DELIMITERS
-            for cell in next(csv.reader([line], delimiter=sign))
+            for delimiter in _DELIMITERS
+            for cell in next(csv.reader([line], delimiter=delimiter))
         )
 
     above = any(line.startswith("#") for line in lines[:count])

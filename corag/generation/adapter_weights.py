@@ -32,13 +32,13 @@ def check_weights(adapter: str, folder: str) -> None:
     if (model := _without_memory(folder)) is None:
         return
     total = len(weights)
-    foreign, missing = _put_on(model, adapter, weights)
-    if not foreign and not missing:
+    extra_names, missing = _put_on(model, adapter, weights)
+    if not extra_names and not missing:
         return
-    if foreign:
+    if extra_names:
         raise ConfigError(
-            f"{total - len(foreign)} of the {total} weights of the adapter '{adapter}' fit the model in "
-            f"'{folder}': it has no place of that name and shape for {_some(foreign)}. They would be left "
+            f"{total - len(extra_names)} of the {total} weights of the adapter '{adapter}' fit the model in "
+            f"'{folder}': it has no place of that name and shape for {_some(extra_names)}. They would be left "
             "out, and the base model would answer: choose the model that the adapter was trained for."
         )
     raise ConfigError(
@@ -107,11 +107,11 @@ def _put_on(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[str
             f"0 of the {len(weights)} weights of the adapter '{adapter}' fit the model: {error}"
         ) from error
     mark = ".default."
-    foreign = [name.replace(mark, ".") for name in result.unexpected_keys]
+    extra_names = [name.replace(mark, ".") for name in result.unexpected_keys]
     missing = [
         name.replace(mark, ".") for name in result.missing_keys if mark in name and "base_layer" not in name
     ]
-    return foreign, missing
+    return extra_names, missing
 
 
 def _compare(weights: dict[str, Any], expected_weights: dict[str, Any]) -> tuple[list[str], list[str]]:

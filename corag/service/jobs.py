@@ -78,10 +78,10 @@ _INSTRUCTIONS: Sequence[tuple[str, str]] = (
     ),
 )
 _PATTERNS = tuple((name, re.compile(pattern, re.DOTALL)) for name, pattern in _INSTRUCTIONS)
-_TASK = re.compile(
+_TASK_BEGINNING = re.compile(
     r"^### task:", re.DOTALL
 )  # how Open WebUI begins its own jobs, and its context of a question
-_TASK_SIGN = re.compile(r"<chat_history>|### chat history", re.DOTALL)
+_TASK_PATTERN = re.compile(r"<chat_history>|### chat history", re.DOTALL)
 
 
 def recognise_job(turns: Sequence[tuple[str, str]], patterns: Iterable[str] = ()) -> str:
@@ -122,7 +122,7 @@ def _job_of_message(text: str) -> str:
         # Behind a conversation: the instruction is the last thing, as LobeChat's and Dify's are.
         if any(len(ending) - match.end() <= _MOST_ENDING for match in pattern.finditer(ending)):
             return name
-    return "other" if _TASK.search(flat) and _TASK_SIGN.search(flat) else ""
+    return "other" if _TASK_BEGINNING.search(flat) and _TASK_PATTERN.search(flat) else ""
 
 
 def _flat(text: str) -> str:

@@ -199,9 +199,9 @@ def _candidates(scores: NDArray[np.float32], k: int, off: float) -> NDArray[np.i
     query without a token that counts, the first of the index.
     """
     last = -np.partition(-scores, k - 1)[k - 1]
-    sure = np.flatnonzero(scores > last + off)
+    certain_rows = np.flatnonzero(scores > last + off)
     close_calls = np.flatnonzero((scores >= last - off) & (scores <= last + off))
-    return np.concatenate([sure, close_calls[: max(k, _MOST_UNDECIDED)]])
+    return np.concatenate([certain_rows, close_calls[: max(k, _MOST_UNDECIDED)]])
 
 
 class LateSearcher:

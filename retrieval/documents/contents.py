@@ -40,9 +40,7 @@ _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _LONGEST = 300  # characters of an entry
 _CUT_ENTRY = 12  # letters by which a line is known that is broken elsewhere the second time
 _MOST_TABLES = 50  # tables of contents: one for each chapter
-_MOST_BETWEEN = (
-    4  # lines between two entries that are met again: there they may be broken or numbered otherwise
-)
+_MOST_BETWEEN = 4  # lines between two repeated entries: there they may be broken or numbered otherwise
 _HEADING_WORDS = 8
 _MOST_WRAPPED = 2  # lines without a page number between two entries: a title that goes on
 _FEWEST = 3  # entries of a table of contents or an index

@@ -202,8 +202,8 @@ class _Layout:
             return True
         without = re.sub(rf"^{re.escape(label)}\s+|\s+{re.escape(label)}$", "", line)
         parts = [part for part in _HEADER_PARTS.split(without) if part]
-        sure = without != line
-        return bool(parts) and all(self._names_section(part, needs_number=not sure) for part in parts)
+        has_label = without != line
+        return bool(parts) and all(self._names_section(part, needs_number=not has_label) for part in parts)
 
     def _names_section(self, text: str, *, needs_number: bool) -> bool:
         """Whether a part of a header is a section's title, which may be cut short."""

@@ -141,4 +141,4 @@ def _menu_places(blocks: Sequence[Block], repeated_texts: Mapping[str, str]) -> 
 
 def _is_notice(block: Block) -> bool:
     text = block.text.lower()
-    return any(sign in text for sign in _NOTICE)
+    return any(notice in text for notice in _NOTICE)

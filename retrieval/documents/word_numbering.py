@@ -123,8 +123,8 @@ def format_number(number: int, form: str) -> str:
         return f"{number:02d}"
     if form in ("lowerRoman", "upperRoman") and 0 < number < 4000:
         text = ""
-        for worth, sign in _ROMAN:
-            text += sign * (number // worth)
+        for worth, numeral in _ROMAN:
+            text += numeral * (number // worth)
             number %= worth
         return text if form == "lowerRoman" else text.upper()
     if form in ("lowerLetter", "upperLetter") and number > 0:

@@ -146,14 +146,14 @@ async def self_rag_prompted(
             # The forced answer reads one sentence more than now.
             with tools.reserve(final(segments), config.max_segment_tokens + config.max_answer_tokens):
                 # Retrieve: asked first.
-                wish: float | None = 1.0
+                chance: float | None = 1.0
                 if config.retrieval == "adaptive":
                     values = {"query": question.text, "written": before}
-                    wish = await verdict("retrieve", values, tools, config, path=path)
-                    malformed_replies += wish is None
+                    chance = await verdict("retrieve", values, tools, config, path=path)
+                    malformed_replies += chance is None
                 # Passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
-                if wish != 0:  # an unreadable verdict too: a search more costs less than a fact less
+                if chance != 0:  # an unreadable verdict too: a search more costs less than a fact less
                     newest = segments[-1].text.strip() if segments else ""
                     hits = await tools.search(f"{question.text} {newest}".strip(), k=config.k, path=path)
                     passage_ids |= dict.fromkeys(hit.passage.id for hit in hits)

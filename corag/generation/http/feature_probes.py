@@ -261,11 +261,12 @@ async def _probe_sampling(probe: Probe, base: dict[str, Any], features: Features
         await probe.attempt(route, hot | {"seed": seed}, texts) for seed in (11, 12, 13) if features.settings
     ]
     # Texts that are all empty, where a model only thought, show nothing.
-    alike = [text for text in attempts if text is not None and any(text)]
+    texts_of_attempts = [text for text in attempts if text is not None and any(text)]
     return {
         "seeds": obeys_seeds,
         "samples": several is not None and len(several) == 2,
-        "sampling": len(alike) == 3 and alike[0] == alike[1] == alike[2],
+        "sampling": len(texts_of_attempts) == 3
+        and texts_of_attempts[0] == texts_of_attempts[1] == texts_of_attempts[2],
     }
 
 
