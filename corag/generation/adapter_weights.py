@@ -38,8 +38,8 @@ def check_weights(adapter: str, folder: str) -> None:
     if extra_names:
         raise ConfigError(
             f"{total - len(extra_names)} of the {total} weights of the adapter '{adapter}' fit the model in "
-            f"'{folder}': it has no place of that name and shape for {_some(extra_names)}. They would be left "
-            "out, and the base model would answer: choose the model that the adapter was trained for."
+            f"'{folder}': it has no place of that name and shape for {_some(extra_names)}. They would be "
+            "left out, and the base model would answer: choose the model that the adapter was trained for."
         )
     raise ConfigError(
         f"the adapter '{adapter}' lacks {len(missing)} weights that its {CONFIG} has for the model in "

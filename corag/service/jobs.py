@@ -78,9 +78,8 @@ _INSTRUCTIONS: Sequence[tuple[str, str]] = (
     ),
 )
 _PATTERNS = tuple((name, re.compile(pattern, re.DOTALL)) for name, pattern in _INSTRUCTIONS)
-_TASK_BEGINNING = re.compile(
-    r"^### task:", re.DOTALL
-)  # how Open WebUI begins its own jobs, and its context of a question
+# How Open WebUI begins its own jobs, and its context of a question.
+_TASK_BEGINNING = re.compile(r"^### task:", re.DOTALL)
 _TASK_PATTERN = re.compile(r"<chat_history>|### chat history", re.DOTALL)
 
 
