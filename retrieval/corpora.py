@@ -94,8 +94,8 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     ]:
         record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
         raise ConfigError(
-            f"the ending of '{other_files[0]}' does not tell what it is. Documents end in {', '.join(ENDINGS)}"
-            f"; for a file of passages name its format: --format {record_formats}."
+            f"the ending of '{other_files[0]}' does not tell what it is. Documents end in "
+            f"{', '.join(ENDINGS)}; for a file of passages name its format: --format {record_formats}."
         )
     return TABLE if len(tables) == len(files) else JSONL
 
