@@ -25,7 +25,7 @@ from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
 from corag.core.option_names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy, PassagePool
-from corag.core.prompting.demonstrations import Demonstration, add_prefix, fitting
+from corag.core.prompting.demonstrations import Demonstration, add_prefix, fit_demonstrations
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
@@ -298,7 +298,7 @@ def thought_prompt(
     template, window, reply = (
         config.reasoning_template(), config.demonstration_window, config.max_thought_tokens,
     )  # fmt: skip
-    examples = fitting(config.examples(), window, reply, count)
+    examples = fit_demonstrations(config.examples(), window, reply, count)
     return template.render(
         {
             "query": add_prefix(query, config.question_prefix),
@@ -327,7 +327,7 @@ async def final_answer(
     if config.reader == "none":
         return answer_of_thoughts(thoughts, config)
     window, reply = config.demonstration_window, config.max_answer_tokens
-    examples = fitting(config.reader_examples(), window, reply, tools.count_tokens)
+    examples = fit_demonstrations(config.reader_examples(), window, reply, tools.count_tokens)
     return await read(question, pool.passages, tools, config, examples=examples)
 
 

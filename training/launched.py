@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.process import end_with_owner, killed_with
+from corag.core.process import end_with_owner, kill_with_parent
 
 # The names under which torchrun, Intel MPI, Open MPI and MVAPICH say it.
 _SIZE = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -33,7 +33,7 @@ def end_with_launcher() -> None:
     of_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
     if of_accelerate and parent == 1 and b"python" not in _command_line(parent):
         parent = -1
-    killed_with(parent)()
+    kill_with_parent(parent)()
 
 
 def _command_line(process: int) -> bytes:

@@ -24,7 +24,7 @@ from corag.core.files import file_digest, write_atomically
 from corag.core.identity import identity_of
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
-from corag.core.process import killed_with, mark_processes
+from corag.core.process import kill_with_parent, mark_processes
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
 from eval.experiment.backends import indexes_read, weights_read
@@ -97,7 +97,7 @@ def run_and_wait(command: Sequence[str]) -> int:
     mark_processes()
     # In a process group of its own: accelerate would be killed before it could stop the training, which would
     # go on alone.
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=killed_with(os.getpid()))
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=kill_with_parent(os.getpid()))
     try:
         return process.wait()
     except BaseException:

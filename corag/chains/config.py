@@ -15,7 +15,7 @@ from corag.chains.released_code import RELEASED_CODE
 from corag.chains.search_text import SearchText
 from corag.chains.signals import SIGNALS
 from corag.chains.stopping import STOP_RULES
-from corag.chains.taught import taught_otherwise
+from corag.chains.taught import training_difference
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
@@ -310,9 +310,9 @@ class CoRAGConfig(MethodConfig, section="corag"):
             ways.append("--corag.measure refusals")
         return abilities | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
 
-    def taught_otherwise(self, training: Mapping[str, Any]) -> str:
+    def training_difference(self, training: Mapping[str, Any]) -> str:
         """Compare prompts, passages and stop rule with those of the chains that a model was taught."""
-        return taught_otherwise(training, self)
+        return training_difference(training, self)
 
     @staticmethod
     def _need_scores(names: tuple[str, ...]) -> bool:

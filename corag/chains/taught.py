@@ -127,7 +127,7 @@ def option_arguments(
     return words
 
 
-def taught_otherwise(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
+def training_difference(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
     """Return the second half of a sentence on how what was taught differs from what is asked, or ""."""
     teaching = Taught.read(settings)
     different = list(teaching.differences(config)) if teaching else []

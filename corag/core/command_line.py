@@ -18,7 +18,7 @@ import yaml
 from corag.core.errors import ConfigError, ConfigFileError
 from corag.core.hub_files import fetch_folder, is_hub_name
 from corag.core.option_names import is_list, meaning, options_of, owners_of, resolve_alias
-from corag.core.options import Options, full_names, implied_values, names_in, unchosen
+from corag.core.options import Options, full_names, implied_values, left_out_sections, names_in
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
 Config = TypeVar("Config")
@@ -51,7 +51,7 @@ def parse(
     options = cast("type[Options]", config)
     choices = list(_values_stated_for(options.section_choice(), argv)) if options.section_choice() else []
     config = cast("type[Config]", options.extend(names_in(choices)))
-    left_out = unchosen(config, choices)
+    left_out = left_out_sections(config, choices)
     line = _read_argv(argv, positional, config, left_out)
     if line.help_on is not None:
         from corag.core.help import help_text  # which the other starts of a command do without

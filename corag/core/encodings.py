@@ -133,12 +133,12 @@ def decode(data: bytes, label: str = "") -> DecodedText:
             return _decode_marked(data, encoding)
     if b"\0" in data:
         return _decode_zeros(data, label)
-    if _ESCAPED.search(data) and (text := _strictly(data, "iso2022_jp_2", "iso2022_jp_2004")):
+    if _ESCAPED.search(data) and (text := _decode_strictly(data, "iso2022_jp_2", "iso2022_jp_2004")):
         return text
     codec = find_codec(label) if label else ""
-    if codec in _SEVEN_BITS and data.isascii() and (text := _strictly(data, codec)):
+    if codec in _SEVEN_BITS and data.isascii() and (text := _decode_strictly(data, codec)):
         return text
-    if text := _strictly(data, "utf-8"):
+    if text := _decode_strictly(data, "utf-8"):
         return text
     return (
         _decode_with_strays(data)
@@ -147,7 +147,7 @@ def decode(data: bytes, label: str = "") -> DecodedText:
     )
 
 
-def _strictly(data: bytes, *encodings: str) -> DecodedText | None:
+def _decode_strictly(data: bytes, *encodings: str) -> DecodedText | None:
     for encoding in encodings:
         try:
             return DecodedText(data.decode(encoding), encoding)
@@ -175,7 +175,7 @@ def _decode_marking_bad(data: bytes, encoding: str) -> str:
     return _STRAY.sub("\ufffd", text.translate(_STRAY_IN_CP932)) if encoding == "cp932" else text
 
 
-def _bytes_were_not(count: int, title: str) -> str:
+def _bad_bytes_note(count: int, title: str) -> str:
     return f"{count:,} byte was not {title}" if count == 1 else f"{count:,} bytes were not {title}"
 
 
@@ -193,7 +193,7 @@ def _decode_marked(data: bytes, encoding: str) -> DecodedText:
 def _decode_zeros(data: bytes, label: str) -> DecodedText:
     """Decode UTF-16 or UTF-32 without a mark, if that is certain, and text with a few zero bytes in it."""
     for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
-        text = _strictly(data, encoding)
+        text = _decode_strictly(data, encoding)
         if text and _is_certain(text.text):
             return DecodedText(text.text, encoding, f"read as {encoding[:6].upper()}, without its mark")
     zeros = data.count(b"\0")
@@ -234,7 +234,7 @@ def _decode_with_strays(data: bytes) -> DecodedText | None:
             # The first mistake is the end: the file is cut within a character.
             torn_bytes = len(data) - error.start
     if bad <= _FEW_BAD * good or torn_bytes > 1:
-        return DecodedText(data.decode("utf-8", "replace"), "utf-8", _bytes_were_not(bad, "UTF-8"))
+        return DecodedText(data.decode("utf-8", "replace"), "utf-8", _bad_bytes_note(bad, "UTF-8"))
     return None
 
 
@@ -250,7 +250,7 @@ def _decode_declared(data: bytes, codec: str, label: str) -> DecodedText | None:
         believable = _reads_well(_words(data), codec)
     if not believable:
         return None
-    note = _bytes_were_not(bad, label) if bad else ""
+    note = _bad_bytes_note(bad, label) if bad else ""
     return DecodedText(_decode_marking_bad(data, codec), codec, note)
 
 
@@ -262,7 +262,7 @@ def _decode_guessed(data: bytes, label: str) -> DecodedText:
     bad = _count_bad(data, encoding)[0]
     notes = [f"{instead}: read as {encoding_title(encoding)}{doubt}"]
     if bad:
-        notes.append(_bytes_were_not(bad, "that"))
+        notes.append(_bad_bytes_note(bad, "that"))
     return DecodedText(text, encoding, "; ".join(notes))
 
 

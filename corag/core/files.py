@@ -110,13 +110,13 @@ class _CheckedText(io.TextIOWrapper):
         try:
             return super().read(-1 if size is None else size)
         except UnicodeDecodeError:
-            raise _not_utf8(self._path) from None
+            raise _utf8_error(self._path) from None
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # iterating calls it too
         try:
             return super().readline(size)
         except UnicodeDecodeError:
-            raise _not_utf8(self._path) from None
+            raise _utf8_error(self._path) from None
 
 
 def _guess_without_doubt(path: Path) -> str:
@@ -162,7 +162,7 @@ class _StrayHandler:
         return "\ufffd", error.end
 
 
-def _not_utf8(path: Path) -> DataError:
+def _utf8_error(path: Path) -> DataError:
     """Say which line of a file is not UTF-8, and how the file becomes so."""
     # Decoding is by blocks, so the position that Python tells is of no use: the lines are looked at again.
     with open_bytes(path) as lines:
@@ -210,7 +210,7 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
                     if not count and error.pos >= len(line.rstrip()):  # it goes on in the next line
                         yield from _read_printed(path, line + lines.read(), number)
                         return
-                    raise _not_json(path, number - 1, error) from None
+                    raise _json_error(path, number - 1, error) from None
                 if not isinstance(record, dict):
                     if not count and isinstance(record, list):
                         yield from _read_printed(path, line + lines.read(), number)
@@ -235,7 +235,7 @@ def _read_printed(path: str | Path, text: str, line: int) -> Iterator[dict[str, 
             value, end = _DECODER.raw_decode(text, start)
             _refuse_half_characters(value, text[start:end])
         except (ValueError, RecursionError) as error:
-            raise _not_json(path, line - 1, _as_json_error(error, text, start)) from None
+            raise _json_error(path, line - 1, _as_json_error(error, text, start)) from None
         if not position and _skip_space(text, end) == len(text) and not _is_record(value):
             yield from _records_in(value, path)
             return
@@ -310,7 +310,7 @@ def read_records(path: str | Path) -> Iterator[dict[str, Any]]:
         yield from read_jsonl(path)
 
 
-def _not_json(path: str | Path, lines_before: int, error: json.JSONDecodeError) -> DataError:
+def _json_error(path: str | Path, lines_before: int, error: json.JSONDecodeError) -> DataError:
     """Say what is wrong with JSON and where; some messages of Python's end in "at" by themselves."""
     start = error.doc[:START].lstrip().encode("utf-8", "replace")
     if detect_file_type(start) is HTML:  # what a server sent instead of the file
@@ -340,7 +340,7 @@ def _read_whole(path: Path) -> Iterator[dict[str, Any]]:
         if error.msg == "Extra data":  # one object per line, whatever the name says
             yield from read_jsonl(path)
             return
-        raise _not_json(path, 0, error) from None
+        raise _json_error(path, 0, error) from None
     yield from _records_in(data, path)
 
 

@@ -90,7 +90,7 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
         while True:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             if not _take_soon(descriptor):
-                message = _at_work(folder, _holder(descriptor), advice)
+                message = _work_message(folder, _holder(descriptor), advice)
                 os.close(descriptor)
                 raise ConfigError(message)
             if _is_same(descriptor, file):
@@ -117,7 +117,7 @@ def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") ->
         return  # not there yet, or not ours to write, which its lock will say
     try:
         if not _take_soon(descriptor, fcntl.LOCK_SH):
-            raise ConfigError(_at_work(folder, _holder(descriptor), advice))
+            raise ConfigError(_work_message(folder, _holder(descriptor), advice))
     finally:
         os.close(descriptor)
 
@@ -191,7 +191,7 @@ def _is_alive(holder: dict[str, Any]) -> bool:
     )
 
 
-def _at_work(folder: Path, holder: dict[str, Any], advice: str) -> str:
+def _work_message(folder: Path, holder: dict[str, Any], advice: str) -> str:
     host = holder.get("host", "")
     where = f" on {host}" if host and host != socket.gethostname() else ""
     is_known = {"work", "process"} <= holder.keys()

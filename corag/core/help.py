@@ -143,9 +143,9 @@ def help_text(
     if topic == EVERYTHING:
         parts = [line for section in sections for line in ("", _heading(section), *section.in_full())]
         return "\n".join([*head, *main_section.in_full(), *_write_rows(flag_lines), *parts])
-    foot = ["", *_ways_on(config, prog, sections, left_out)]
+    foot = ["", *_next_steps(config, prog, sections, left_out)]
     lines: list[str | HelpLine] = [*head, *main_section.rows(), *flag_lines]
-    for section in _often(sections):
+    for section in _frequent_sections(sections):
         lines += ["", _heading(section), *section.rows(marked_options(section.kind, Mark.OFTEN))]
     in_full = _sections_in_full(config, sections, left_out)
     for number, section in enumerate(in_full):
@@ -192,7 +192,7 @@ def _write_rows(lines: Sequence[str | HelpLine]) -> list[str]:
     return [write_row(line) if isinstance(line, HelpLine) else line for line in lines]
 
 
-def _often(sections: Sequence[Section]) -> list[Section]:
+def _frequent_sections(sections: Sequence[Section]) -> list[Section]:
     """Return the sections that say which of their options are needed often, outermost ones only."""
     return [each for each in sections if marked_options(each.kind, Mark.OFTEN) and "." not in each.name]
 
@@ -224,7 +224,7 @@ def _fit(section: Section, room: int, prog: str) -> list[str | HelpLine]:
     return ["", _heading(section), *rows[:line_count], rest]
 
 
-def _ways_on(
+def _next_steps(
     config: type[Any], prog: str, sections: Sequence[Section], left_out: Collection[str]
 ) -> list[str]:
     """Say how to see the rest."""

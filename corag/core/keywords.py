@@ -23,7 +23,7 @@ _OTHER_NAMES = {
 }  # fmt: skip
 
 
-def says_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def check_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Make a method raise :class:`ConfigError` where its arguments do not fit, which says what it takes.
 
     Such a call fails for every question alike, so it ends a run as other mistakes of settings do.

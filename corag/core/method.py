@@ -44,7 +44,7 @@ class MethodConfig(Options):
         """
         return {}
 
-    def taught_otherwise(self, training: Mapping[str, Any]) -> str:
+    def training_difference(self, training: Mapping[str, Any]) -> str:
         """Return how what a model was taught differs from what these options ask; "" if it does not.
 
         ``training``: the settings in the model's training.json. What is returned goes on after its name.

@@ -154,7 +154,7 @@ def resolve_alias(name: str, config: type[Any]) -> str:
     return name
 
 
-def respelt(name: str, value: Any, config: type[Any]) -> Any:
+def respell(name: str, value: Any, config: type[Any]) -> Any:
     """Return the value that is meant for an option of this full name.
 
     It may be one of its section's ``VALUE_ALIASES``, or a choice written with hyphens.
@@ -193,13 +193,13 @@ def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str
         return f"it is a section: write one of its options, such as '{name}.{first}'."
     section_name, dot, last = name.rpartition(".")
     if dot and f"{section_name}." not in sections:
-        near = _near(section_name, [prefix.removesuffix(".") for prefix in sections if prefix])
+        near = _closest_name(section_name, [prefix.removesuffix(".") for prefix in sections if prefix])
         if near is None:
             return f"there is no section '{section_name}': {_help(config)} lists them."
         section_name = near
     if dot:
-        return _within(f"{section_name}.", last, sections[f"{section_name}."])
-    return _anywhere(name, config, sections, left_out)
+        return _hint_in_section(f"{section_name}.", last, sections[f"{section_name}."])
+    return _hint_anywhere(name, config, sections, left_out)
 
 
 def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[str]) -> str | None:
@@ -222,15 +222,15 @@ def _with_prefix(text: str, prefix: str, section: type[Any]) -> str:
     return re.sub(rf"--({names})\b(?!\.)", rf"--{prefix}\1", text) if prefix else text
 
 
-def _within(prefix: str, name: str, section: type[Any]) -> str:
+def _hint_in_section(prefix: str, name: str, section: type[Any]) -> str:
     """Say which option of a section was meant, or what options it has."""
-    near = _near(name, _spellings(section))
+    near = _closest_name(name, _spellings(section))
     if near is not None:
         return f"did you mean '{prefix}{_spellings(section)[near]}'?"
     return f"'{prefix.removesuffix('.')}' has {', '.join(_direct_options(section))}."
 
 
-def _anywhere(
+def _hint_anywhere(
     name: str, config: type[Any], sections: Mapping[str, type[Any]], left_out: Collection[str]
 ) -> str:
     """Say which option a name without a section means: of the command itself, or of a section of its."""
@@ -248,8 +248,10 @@ def _anywhere(
         for spelling, option in _spellings(section).items():
             spellings.setdefault(spelling, f"{prefix}{option}")
     section_names = [prefix.removesuffix(".") for prefix in sections if prefix]
-    near = _near(name, {**spellings, **{section: section for section in section_names}}, _ALIKE_AMONG_ALL)
-    near = near or _near(name, _spellings(config))
+    near = _closest_name(
+        name, {**spellings, **{section: section for section in section_names}}, _ALIKE_AMONG_ALL
+    )
+    near = near or _closest_name(name, _spellings(config))
     if near in section_names and near not in spellings:
         return f"did you mean the section '{near}'?"
     if near is None:
@@ -277,7 +279,7 @@ def _spellings(section: type[Any]) -> dict[str, str]:
     return {name: name for name in _direct_options(section)} | dict(getattr(section, "ALIASES", {}))
 
 
-def _near(query: str, candidates: Iterable[str], cutoff: float = _ALIKE) -> str | None:
+def _closest_name(query: str, candidates: Iterable[str], cutoff: float = _ALIKE) -> str | None:
     """Return the name that is spelt most alike, or else the first that has the typed one as a word."""
     names = list(candidates)
     alike = get_close_matches(query, names, n=1, cutoff=cutoff)

@@ -36,7 +36,7 @@ from corag.core.option_names import (
     meaning,
     options_of,
     resolve_alias,
-    respelt,
+    respell,
     sections_of,
 )
 from corag.core.shared_values import withheld_name
@@ -98,7 +98,7 @@ class Options(metaclass=_OptionsType):
         return cls
 
     @classmethod
-    def unchosen(cls, names: Sequence[str]) -> Collection[str]:
+    def left_out_sections(cls, names: Sequence[str]) -> Collection[str]:
         """Return the sections that these values of the choice leave out: help and hints pass them over."""
         return frozenset()
 
@@ -223,7 +223,7 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
             f"shared: give your own with --{prefix}{name}."
         )
     try:
-        return _adapter(config, name).validate_python(_prepare_value(kind, respelt(name, value, config)))
+        return _adapter(config, name).validate_python(_prepare_value(kind, respell(name, value, config)))
     except ValidationError:
         type_text = describe_type(kinds_of(config, include_extras=True)[name])
         text = value if isinstance(value, str) else repr(value)
@@ -305,7 +305,7 @@ def change_options(base: Config, changes: Mapping[str, Any]) -> Config:
     options = cast("type[Options]", type(base))
     stated_choice = [changes.get(options.section_choice())]
     config = options.extend(names_in(stated_choice))
-    stated_values = full_names(config, changes.items(), left_out=unchosen(config, stated_choice))
+    stated_values = full_names(config, changes.items(), left_out=left_out_sections(config, stated_choice))
     implied_changes = {
         name: value
         for name, value in implied_values(config, stated_values).items()
@@ -349,10 +349,10 @@ def _has_default(base: Any, option: str) -> bool:
     return last in defaults and getattr(base, last) == defaults[last]
 
 
-def unchosen(config: type[Any], values: Iterable[Any]) -> frozenset[str]:
+def left_out_sections(config: type[Any], values: Iterable[Any]) -> frozenset[str]:
     """Return the sections that the last of the values stated for its choice leaves out."""
     last = [value for value in values if value][-1:]
-    return frozenset(cast("type[Options]", config).unchosen(names_in(last)))
+    return frozenset(cast("type[Options]", config).left_out_sections(names_in(last)))
 
 
 def names_in(values: Iterable[Any]) -> list[str]:

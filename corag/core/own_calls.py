@@ -72,10 +72,10 @@ class OwnCall:
         object_fields = _fields_of(target) if self._attribute else ()
         any_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
         defaults = _call_defaults(target) if any_keyword else ()
-        self._parameters = _matching(settings, [*keyword_names, *defaults])
+        self._parameters = _match_names(settings, [*keyword_names, *defaults])
         self._fields = {
             ours: theirs
-            for ours, theirs in _matching(settings, object_fields).items()
+            for ours, theirs in _match_names(settings, object_fields).items()
             if ours not in self._parameters
         }
         self.takes: Collection[str] = {*self._parameters, *self._fields}
@@ -129,7 +129,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-def _matching(settings: Settings, names: Collection[str]) -> dict[str, str]:
+def _match_names(settings: Settings, names: Collection[str]) -> dict[str, str]:
     """Return the name that each setting has among some names, by ours."""
     matches = {
         ours: next((each for each in theirs if each in names), "") for ours, theirs in settings.items()

@@ -107,7 +107,7 @@ def _end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)  # nothing is left to save
 
 
-def killed_with(parent: int) -> Callable[[], None]:
+def kill_with_parent(parent: int) -> Callable[[], None]:
     """Return a function that lets the process that calls it be killed when its parent ends.
 
     To be called in that process, or as ``preexec_fn`` while it is started. The system sends the signal

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import httpx
 import orjson
 
-from corag.core.text import reply_shown
+from corag.core.text import reply_excerpt
 
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind a proxy that is
 _LOOK_UP_S = 5.0  # for what generates nothing, such as a list of models: six attempts take half a minute
@@ -138,10 +138,10 @@ def _parse_body(response: httpx.Response) -> Any:
 
 
 def _excerpt(client: httpx.AsyncClient, response: httpx.Response) -> str:
-    """Return the beginning of a body as :func:`reply_shown` does, without our key: some servers repeat it."""
+    """Return how a body begins as :func:`reply_excerpt` does, without our key: servers may repeat it."""
     key = client.headers.get("Authorization", "").removeprefix("Bearer ")
     text = response.text.replace(key, "(the key)") if key else response.text
-    return reply_shown(text, _EXCERPT)
+    return reply_excerpt(text, _EXCERPT)
 
 
 def _describe(error: Exception) -> str:

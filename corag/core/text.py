@@ -47,12 +47,12 @@ def printable(text: str) -> str:
     return _COMMANDS.sub(" ", _SEQUENCES.sub("", text))
 
 
-def reply_shown(text: str, most: int) -> str:
+def reply_excerpt(text: str, most: int) -> str:
     r"""Return how a server's reply that is not understood begins, on one line of ``most`` characters.
 
-    >>> reply_shown("<html>\n<title>404</title>", 80)
+    >>> reply_excerpt("<html>\n<title>404</title>", 80)
     'a web page'
-    >>> reply_shown("no such\nmodel", 80)
+    >>> reply_excerpt("no such\nmodel", 80)
     "'no such model'"
     """
     excerpt = " ".join(printable(text[: 10 * most]).split())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, DataError, nearest
 from corag.core.gather import gather
-from corag.core.keywords import number, says_arguments, texts, whole_number
+from corag.core.keywords import check_arguments, number, texts, whole_number
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
@@ -278,7 +278,7 @@ class Tools:
         dearest = accumulate(map(cost, items), max)  # shares are equal, so the dearest of them decides
         return sum(number * most <= available for number, most in enumerate(dearest, 1))
 
-    @says_arguments
+    @check_arguments
     async def generate(
         self,
         prompt: Prompt | str,
@@ -344,7 +344,7 @@ class Tools:
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
 
-    @says_arguments
+    @check_arguments
     async def score(
         self,
         prompt: Prompt | str,
@@ -379,7 +379,7 @@ class Tools:
         self._note(step, reply.usage)
         return reply
 
-    @says_arguments
+    @check_arguments
     async def search(
         self, query: str | Question, *, k: int, path: str = "", note: str = ""
     ) -> tuple[Hit, ...]:

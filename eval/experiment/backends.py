@@ -190,7 +190,7 @@ def print_training_mismatch(options: MethodConfig, model: ModelConfig) -> None:
     training = None
     with suppress(DataError):  # not ours; an adapter's is refused when it is opened
         training = read_training(model.adapter, model.name)
-    if training is not None and (difference := options.taught_otherwise(training)):
+    if training is not None and (difference := options.training_difference(training)):
         print_once(f"corag: '{model.adapter or model.name}' {difference}.")
 
 

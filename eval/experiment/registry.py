@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import choices_of, respelt
+from corag.core.option_names import choices_of, respell
 from corag.core.options import Options
 from corag.core.runner import BoundMethod
 from corag.core.runs.manifest import CHAINS, MADE_QUESTIONS, VERDICTS
@@ -59,7 +59,7 @@ class _MethodOptions(Options):
         return options
 
     @classmethod
-    def unchosen(cls, names: Sequence[str]) -> set[str]:
+    def left_out_sections(cls, names: Sequence[str]) -> set[str]:
         """Return the methods that were not named: help and hints pass them over."""
         methods = methods_of(cls)
         default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
@@ -205,7 +205,7 @@ def _kind_of_method(name: str, methods: Mapping[str, Method]) -> str:
     """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
     for here, method in methods.items():
         for option in method.grouped_by:
-            if (value := respelt(option, name, method.config)) in choices_of(option, method.config):
+            if (value := respell(option, name, method.config)) in choices_of(option, method.config):
                 return f"write --method {here} --{here}.{option} {value}."
     return ""
 

@@ -13,7 +13,7 @@ from corag.core.errors import BackendError, CoragError, DataError, IndexMismatch
 from corag.core.protocols import Retriever
 from corag.core.proxies import describe_proxy, open_client
 from corag.core.servers import StallNotifier, TryAgainError, retrying
-from corag.core.text import reply_shown
+from corag.core.text import reply_excerpt
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
@@ -165,7 +165,7 @@ class HttpRetriever:
         if reply.status_code == httpx.codes.OK:
             if content is None:
                 flaw = (
-                    f"it says {reply_shown(reply.text, _EXCERPT_LENGTH)}" if reply.content else "it is empty"
+                    f"it says {reply_excerpt(reply.text, _EXCERPT_LENGTH)}" if reply.content else "it is empty"
                 )
                 raise TryAgainError(_nonsense(url, flaw))
             self._require_same_index(url, content)
@@ -176,7 +176,7 @@ class HttpRetriever:
         explanation = (
             content["error"]
             if content and isinstance(content.get("error"), str)
-            else reply_shown(reply.text, _EXCERPT_LENGTH)
+            else reply_excerpt(reply.text, _EXCERPT_LENGTH)
         )
         message = f"{url} replied with status {reply.status_code}: {explanation}"
         if reply.status_code in _NOT_NOW:

@@ -36,12 +36,12 @@ def as_trained(settings: dict[str, Any]) -> CoRAGConfig:
 def test_the_shipped_adapter_is_told_from_what_the_paper_asks() -> None:
     settings = read_training("default", "default")
     assert settings is not None
-    assert CoRAGConfig().taught_otherwise(settings) == (
+    assert CoRAGConfig().training_difference(settings) == (
         "was trained for corag with passages_per_hop 3, context fused, context_passages 5, stop learned, but "
         "is asked with passages_per_hop 5, context question, context_passages 20, stop length: --corag."
         "preset small_model --corag.stop learned asks as trained"
     )
-    assert not TUNED.taught_otherwise(settings)
+    assert not TUNED.training_difference(settings)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_shipped_adapter_is_told_from_what_the_paper_asks() -> None:
 def test_the_words_that_are_advised_ask_as_was_trained(config: CoRAGConfig) -> None:
     settings = training(config, "sub_query", "stop")
     asked = as_trained(settings)
-    assert asked == config and not asked.taught_otherwise(settings)
+    assert asked == config and not asked.training_difference(settings)
 
 
 def test_a_prompt_of_ones_own_counts_by_its_words(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ def test_a_prompt_of_ones_own_counts_by_its_words(tmp_path: Path) -> None:
     mine.write_text("version: 1\n--- user\n{query} {task} {hops}\n")
     config = replace(TUNED, sub_query_prompt=str(mine))
     settings = training(config, "sub_query", "stop")
-    assert "sub_query_prompt" in TUNED.taught_otherwise(settings)
-    assert f"--corag.sub_query_prompt {mine}" in TUNED.taught_otherwise(settings)
+    assert "sub_query_prompt" in TUNED.training_difference(settings)
+    assert f"--corag.sub_query_prompt {mine}" in TUNED.training_difference(settings)
     mine.write_text("version: 1\n--- user\n{query} {task} {hops}?\n")
     load_template.cache_clear()  # as in another process
-    assert "sub_query_prompt" in config.taught_otherwise(settings), "it was changed since"
+    assert "sub_query_prompt" in config.training_difference(settings), "it was changed since"
 
 
 def test_how_chains_are_chosen_and_how_long_they_are_is_free() -> None:
@@ -77,31 +77,31 @@ def test_how_chains_are_chosen_and_how_long_they_are_is_free() -> None:
         {"strategy": "best_of_n", "chains": 8}, {"max_hops": 2}, {"stop": "check"}, {"task": "other"},
         {"max_hops": 0, "context_passages": 9},
     ):  # fmt: skip
-        assert not replace(TUNED, **free).taught_otherwise(settings), free
+        assert not replace(TUNED, **free).training_difference(settings), free
 
 
 def test_a_stop_that_nothing_taught_is_told_unless_an_earlier_training_may_have() -> None:
-    assert "stop learned" in TUNED.taught_otherwise(training(TUNED, "sub_query"))
-    assert not TUNED.taught_otherwise(training(TUNED, "verify", adapter={"name": "before"}))
+    assert "stop learned" in TUNED.training_difference(training(TUNED, "sub_query"))
+    assert not TUNED.training_difference(training(TUNED, "verify", adapter={"name": "before"}))
 
 
 def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() -> None:
     settings = training(CoRAGConfig(preset="lean", stop="length"), "sub_query")
-    assert "stop learned" in CoRAGConfig(preset="lean").taught_otherwise(settings)
+    assert "stop learned" in CoRAGConfig(preset="lean").training_difference(settings)
     asked = as_trained(settings)
-    assert (asked.preset, asked.stop) == ("lean", "length") and not asked.taught_otherwise(settings)
+    assert (asked.preset, asked.stop) == ("lean", "length") and not asked.training_difference(settings)
 
 
 def test_a_training_from_before_prune_was_shown_whole_passages() -> None:
     settings = training(TUNED, "sub_query", "stop")
     del settings["rows"][0]["chains"][0]["options"]["corag"]["prune"]
-    assert not TUNED.taught_otherwise(settings)
-    assert "with prune 0, but is asked with prune 2" in replace(TUNED, prune=2).taught_otherwise(settings)
+    assert not TUNED.training_difference(settings)
+    assert "with prune 0, but is asked with prune 2" in replace(TUNED, prune=2).training_difference(settings)
 
 
 def test_a_training_of_something_else_says_nothing() -> None:
     for settings in ({}, {"rows": []}, {"rows": [{"chains": [{"options": {"ircot": {}}}]}]}):
-        assert not CoRAGConfig().taught_otherwise(settings)
+        assert not CoRAGConfig().training_difference(settings)
 
 
 def test_it_is_told_in_one_line_before_anything_is_opened(

@@ -74,7 +74,7 @@ def main(config: JoinOptions) -> CommandResult:
     answer_folders = [run for run in folders if run not in chains]
     if not answer_folders:
         return CommandResult(0, records, failures, config.max_failed, ADVICE)
-    runs = one_table(answer_folders)
+    runs = runs_by_method(answer_folders)
     table = table_of_runs(runs)
     print_results(table)
     if config.answers_to:
@@ -84,7 +84,7 @@ def main(config: JoinOptions) -> CommandResult:
     return CommandResult(table.status, [*records, table.to_json()], failures, config.max_failed, ADVICE)
 
 
-def one_table(folders: list[Path]) -> dict[str, Path]:
+def runs_by_method(folders: list[Path]) -> dict[str, Path]:
     """Return the runs by method. Raises :class:`ConfigError` if one table cannot hold them."""
     manifests = {run: Manifest.read(run) for run in folders}
     runs = {manifest.method: run for run, manifest in manifests.items()}

@@ -59,9 +59,9 @@ def main(config: PlanConfig) -> CommandResult:
 def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
     """Yield what the table does not show: sums, the bottleneck, what is there, and how to go on."""
     if rests := [each.rest for each in plans if each.rest]:
-        yield from (from_above if config.dry else in_all)(rests)
+        yield from (bound_lines if config.dry else total_lines)(rests)
         size = sum(rest.bytes for rest in rests)
-        free = shutil.disk_usage(existing(config.folder)).free
+        free = shutil.disk_usage(existing_folder(config.folder)).free
         enough = "" if free > 2 * size else ": too little"
         yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
     if len(rests) < len(plans):
@@ -84,7 +84,7 @@ def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
         yield f"'corag {command}' with the same options goes on from these answers."
 
 
-def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
+def total_lines(rests: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield the sums of a plan by a pilot, and how quick the pilot was."""
     seconds = sum(rest.seconds or 0.0 for rest in rests)
     tokens = sum(rest.computed for rest in rests)
@@ -99,7 +99,7 @@ def in_all(rests: Sequence[RunEstimate]) -> Iterator[str]:
         yield f"Pace of the pilot: {pace}."
 
 
-def from_above(rests: Sequence[RunEstimate]) -> Iterator[str]:
+def bound_lines(rests: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield the sums of a dry plan, and what they leave out."""
     tokens, searches = sum(rest.tokens for rest in rests), sum(rest.searches for rest in rests)
     yield (
@@ -111,6 +111,6 @@ def from_above(rests: Sequence[RunEstimate]) -> Iterator[str]:
     )
 
 
-def existing(folder: Path) -> Path:
+def existing_folder(folder: Path) -> Path:
     """Return the folder, or the nearest one above it that is there."""
     return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())

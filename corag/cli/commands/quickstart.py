@@ -97,7 +97,7 @@ def main(config: QuickstartOptions) -> CommandResult:
     with ExitStack() as stack:
         with model:
             index = stack.enter_context(open_index(*indexes))
-            first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, how_corag_asks())
+            first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, corag_config())
             console.print(first)
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
             runs = answer_all(METHODS, model, index, config).runs
@@ -145,7 +145,7 @@ def build_indexes(out: Path, processes: list[subprocess.Popen[str]]) -> list[str
     return folders
 
 
-def how_corag_asks() -> CoRAGConfig:
+def corag_config() -> CoRAGConfig:
     """As the adapter was trained (training/configs/world_rounds.yaml)."""
     return CoRAGConfig(preset="small_model", max_hops=4, stop="learned")
 
@@ -164,7 +164,7 @@ METHODS: Rows = {
             max_answer_tokens=16,
         ),
     ),
-    "corag": (corag, how_corag_asks()),
+    "corag": (corag, corag_config()),
 }
 
 

@@ -70,7 +70,7 @@ def add_prefix(question: str, prefix: str) -> str:
     return f"{prefix}\n{question}" if prefix else question
 
 
-def fitting(
+def fit_demonstrations(
     demonstrations: Sequence[Demonstration], window: int, reply: int, count: Callable[[str], int]
 ) -> tuple[Demonstration, ...]:
     """Leave out the last demonstrations until the rest fit ``window`` tokens (IRCoT, released code).

@@ -122,7 +122,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
             )
         if len(counts) > 1:
             raise ConfigError(
-                f"the run '{run}' was split in several ways, into {_and(counts)} shards: name one shard "
+                f"the run '{run}' was split in several ways, into {_series(counts)} shards: name one shard "
                 f"of those to join, such as {Shard(1, counts[-1]).folder(run)}."
             )
         count = counts[0]
@@ -130,7 +130,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     missing = [shard.number for shard, folder in shards.items() if not (folder / SHARD).is_file()]
     if missing:
         raise DataError(
-            f"the run '{run}' lacks shard {_and(missing)} of {count}: answer it with the same 'corag run' "
+            f"the run '{run}' lacks shard {_series(missing)} of {count}: answer it with the same 'corag run' "
             f"and --shard {missing[0]}/{count}, then join again."
         )
     return run, shards
@@ -164,7 +164,7 @@ def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:
     # Every n-th question from the shard's own on: were they of one list, the positions leave no gap.
     order = [positions[i] for i in range(total) if i in positions]
     if len(order) != total or len(set(order)) != total:
-        sizes = _and([len(ids) for ids in ids_by_shard.values()])
+        sizes = _series([len(ids) for ids in ids_by_shard.values()])
         raise ConfigError(
             f"the shards of '{run}' were asked {sizes} questions, which are not the shares of one list: "
             "answer them with the same --limit of the same question file."
@@ -211,7 +211,7 @@ def _add_target_lines(target: Path, shard_lines: Mapping[str, RowLine]) -> dict[
     return merged_lines | present
 
 
-def _and(numbers: Sequence[int]) -> str:
+def _series(numbers: Sequence[int]) -> str:
     """Render numbers, such as "1, 2 and 5"."""
     texts = [str(number) for number in numbers]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
