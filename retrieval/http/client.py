@@ -165,7 +165,9 @@ class HttpRetriever:
         if reply.status_code == httpx.codes.OK:
             if content is None:
                 flaw = (
-                    f"it says {reply_excerpt(reply.text, _EXCERPT_LENGTH)}" if reply.content else "it is empty"
+                    f"it says {reply_excerpt(reply.text, _EXCERPT_LENGTH)}"
+                    if reply.content
+                    else "it is empty"
                 )
                 raise TryAgainError(_nonsense(url, flaw))
             self._require_same_index(url, content)
