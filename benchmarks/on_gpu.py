@@ -28,7 +28,7 @@ from corag.generation.vllm_engine import VllmGenerator
 
 _PROMPTS, _TOKENS = 16, 300
 _REPLIES, _LENGTH = 256, 128
-_SKIPPED = 77  # the status by which a step says that it could not be tried
+_SKIP_STATUS = 77  # the status by which a step says that it could not be tried
 _VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "2048 tokens a step": {"max_num_batched_tokens": 2048},
@@ -69,7 +69,7 @@ async def replay() -> dict[str, Any]:
     generator = _open()
     if not generator._replays:
         print("this vLLM has no trace replay, or runs its first model runner")
-        sys.exit(_SKIPPED)
+        sys.exit(_SKIP_STATUS)
     texts = [_passages(seed, _TOKENS, generator.count_tokens) for seed in range(_PROMPTS)]
     await _generate(generator, texts)
     seconds: dict[bool, list[float]] = {True: [], False: []}
@@ -121,9 +121,9 @@ async def families(*models: str) -> dict[str, Any]:
     prompt = Prompt((Message("user", (Segment(question),)),))
     for model in models:
         generator = _open(model)
-        asking = with_thoughts_apart(generator, 512)
-        whole = await asking.generate(GenerateRequest(prompt, Sampling(512)))
-        prefilled_reply = await asking.generate(
+        asking_generator = with_thoughts_apart(generator, 512)
+        whole = await asking_generator.generate(GenerateRequest(prompt, Sampling(512)))
+        prefilled_reply = await asking_generator.generate(
             GenerateRequest(replace(prompt, prefix="Answer:"), Sampling(16))
         )
         reply = whole.completions[0]

@@ -39,7 +39,7 @@ from eval.datasets import load_questions
 
 CLIENTS = {1: 8, 8: 32, 64: 64}
 """Questions that so many clients ask together."""
-IDLE = 1000  # connections
+IDLE_CONNECTIONS = 1000  # connections
 _MODEL = "one_step"
 
 
@@ -100,7 +100,7 @@ async def _serve(
     presets = read_presets(options)
     with (
         Records(options, presets, engine, index) as records,
-        socket.create_server(("127.0.0.1", 0), backlog=2 * IDLE) as listener,
+        socket.create_server(("127.0.0.1", 0), backlog=2 * IDLE_CONNECTIONS) as listener,
     ):
         service = AnswerService(options, presets, engine, index, records, lambda event, **fields: None)
         up = asyncio.create_task(serve_until_stopped(service, AccessRules(Keys()), listener))
@@ -159,12 +159,12 @@ async def _hold_idle(url: str) -> dict[str, float]:
     """Hold many connections that say nothing, and return what that costs."""
     host, port = url.removeprefix("http://").split(":")
     before = _resident_mb()
-    connections = [await asyncio.open_connection(host, int(port)) for _ in range(IDLE)]
+    connections = [await asyncio.open_connection(host, int(port)) for _ in range(IDLE_CONNECTIONS)]
     start = time.perf_counter()
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         (await client.get("/readyz")).raise_for_status()
     figures = {
-        "idle_connections": float(IDLE),
+        "idle_connections": float(IDLE_CONNECTIONS),
         "idle_mb": _resident_mb() - before,  # of both ends
         "readyz_ms_among_idle": (time.perf_counter() - start) * 1000,
     }

@@ -18,7 +18,7 @@ from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
-from corag.core.words import UNSPACED, count_words, is_unspaced, word_spans
+from corag.core.words import UNSPACED_LETTERS, count_words, is_unspaced, word_spans
 from retrieval.corpora import (
     AUTO,
     DOCUMENTS,
@@ -35,7 +35,7 @@ from retrieval.sifting import CorpusReport
 LinkSource = Literal["auto", "field", "mentions", "title"]
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
 _BRACKET = re.compile(r"\s*[(（][^)）]*[)）]$")
-_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 # What stands before a word that has a capital for its place alone.
 _SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from corag.core.callers import CALLED_FROM, SHELL
+from corag.core.callers import CALLER, SHELL
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
@@ -18,7 +18,7 @@ from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
 
 # Messages are tested as they are written, for the shell; tests/core/test_callers.py has what programs get.
-os.environ[CALLED_FROM] = SHELL
+os.environ[CALLER] = SHELL
 # The processes of pytest-xdist say 80 columns: tables are tested at the widths that tests ask for.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
@@ -63,7 +63,7 @@ def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def called_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let messages be those that a program of somebody's own gets."""
-    monkeypatch.delenv(CALLED_FROM, raising=False)
+    monkeypatch.delenv(CALLER, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from corag.core.callers import CALLED_FROM, SHELL
+from corag.core.callers import CALLER, SHELL
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import write_atomically
@@ -117,7 +117,7 @@ def start_program(
         summary: what it does, in a line.
     """
     end_with_launcher()
-    os.environ[CALLED_FROM] = SHELL
+    os.environ[CALLER] = SHELL
     try:
         options = parse(kind, sys.argv[1:], program, summary)
         check(options)

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from corag.core.option_names import choices_of, is_list, kinds_of
 
 # In the environment, since the processes that a command starts, such as workers, speak to the same caller.
-CALLED_FROM = "CORAG_CALLED_FROM"
+CALLER = "CORAG_CALLED_FROM"
 SHELL = "shell"
 PARAMETER = "="
 """The ``CALL`` of a section that Python's functions take as a parameter of its name."""
@@ -36,7 +36,7 @@ _OPTION = re.compile(
     r"|(?<!\w)(?P<sign>['\"`])(?:(?!(?P=sign)).|(?P=sign)(?=\w))*(?P=sign)(?!\w)",
     re.DOTALL,
 )
-_QUOTED = re.compile(r"(?P<unknown>unknown option )?'(?P<name>[a-z_]\w*(?:\.[a-zA-Z]\w*)+)'")
+_QUOTED_OPTION = re.compile(r"(?P<unknown>unknown option )?'(?P<name>[a-z_]\w*(?:\.[a-zA-Z]\w*)+)'")
 _SAME_CALL = re.compile(r"\b(\w+)\(([^()]*)\) (?:and )?\1\((?!\.\.\.)")
 _ALONE = re.compile(r"[.,;:)]|\s*(?:or|and)\b|\s*$")
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*[/\\:].*|.*\.\w+|\d+")
@@ -45,20 +45,20 @@ _PLACEHOLDER = re.compile(r"[A-Z][A-Z_]+|.*[/\\:].*|.*\.\w+|\d+")
 @contextmanager
 def called_from_shell() -> Iterator[None]:
     """Tell messages as a shell needs them, here and in the processes that are started from here."""
-    before = os.environ.get(CALLED_FROM)
-    os.environ[CALLED_FROM] = SHELL
+    before = os.environ.get(CALLER)
+    os.environ[CALLER] = SHELL
     try:
         yield
     finally:
         if before is None:
-            del os.environ[CALLED_FROM]
+            del os.environ[CALLER]
         else:
-            os.environ[CALLED_FROM] = before
+            os.environ[CALLER] = before
 
 
 def is_shell() -> bool:
     """Whether a command is at work, not a program of somebody's own."""
-    return os.environ.get(CALLED_FROM) == SHELL
+    return os.environ.get(CALLER) == SHELL
 
 
 def for_caller(text: str) -> str:
@@ -82,7 +82,7 @@ def in_python(text: str) -> str:
     >>> in_python("set --model.max_context 4096, or look at 'corag doctor --all'.")
     "set open_model(max_context=4096), or look at 'corag doctor --all'."
     """
-    if "--" not in text and not _QUOTED.search(text):
+    if "--" not in text and not _QUOTED_OPTION.search(text):
         return text
     parts, end = [], 0
     for command in _COMMAND.finditer(text):
@@ -126,7 +126,7 @@ def _translate(text: str) -> str:
             return match[0]
         return f"{match['unknown'] or ''}{_call(section)}({last}=...)"
 
-    text = _QUOTED.sub(translate_quoted, _OPTION.sub(translate_option, text))
+    text = _QUOTED_OPTION.sub(translate_quoted, _OPTION.sub(translate_option, text))
     while (shorter := _SAME_CALL.sub(r"\1(\2, ", text)) != text:
         text = shorter
     return text

@@ -29,7 +29,7 @@ _NARROW = (
     "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9", "koi8-r", "koi8-u", "mac-roman", "mac-cyrillic",
     "mac-latin2", "cp437", "cp850", "cp852", "cp866",
 )  # fmt: skip
-_USUAL = "cp1252"  # of bytes that tell nothing: it is what Windows writes in most countries
+_USUAL_CODEC = "cp1252"  # of bytes that tell nothing: it is what Windows writes in most countries
 _TITLES = {
     "cp1252": "cp1252 (Latin-1)", "gb18030": "GB18030 (GBK)", "big5hkscs": "Big5", "cp950": "Big5",
     "cp932": "cp932 (Shift-JIS)", "euc_jis_2004": "EUC-JP", "euc_jp": "EUC-JP", "cp949": "cp949 (EUC-KR)",
@@ -45,12 +45,12 @@ _NO_FILES = frozenset(("unicode_escape", "raw_unicode_escape", "punycode", "idna
 _FEW_BAD = 0.2  # bad bytes per good character beyond ASCII that leave a text UTF-8
 _FEW_BAD_WIDE = 0.02  # the same for the other encodings with several bytes per character
 _SURE_WIDE = 0.25  # chardet's confidence; right ones begin at 0.26 (10 characters), false ones end at 0.2
-_SURE_MENDED = 0.5
+_SURE_CLEAN = 0.5
 _NEAR = 0.5  # of the best confidence: what the usual encoding needs to be preferred
 _SURE_LETTERS = 12  # letters beyond ASCII, from which on a guess is nearly always right
 _SAMPLE = 100_000  # bytes
-_AROUND = re.compile(rb"[^\n]{0,30}[\x80-\xff][^\n]{0,30}")
-_READ = 20_000  # bytes in which words are looked at
+_SURROUNDINGS = re.compile(rb"[^\n]{0,30}[\x80-\xff][^\n]{0,30}")
+_WORD_BYTES = 20_000  # bytes in which words are looked at
 _FEW_ODD = 0.1
 _WORD = 4  # letters: fewer say nothing of another alphabet, and may be signs such as those of degrees
 _RARE = {
@@ -63,13 +63,13 @@ _RARE = {
 }
 _OPENING = "‚„¿¡"
 _BARE_ACCENTS = "ˆ˜¨¸¯¦¤"
-_ACCENTED = re.compile("[\u00c0-\u024f]{5,}")  # words of another alphabet
+_ACCENT_RUN = re.compile("[\u00c0-\u024f]{5,}")  # words of another alphabet
 _WITHIN_WORDS = "’‘'`´·-–—\u00ad\u2026"
 _LATIN_END = "\u0250"
 _DOUBT = ", a guess from few letters"
 _VARIANTS = {"big5hkscs": ("big5hkscs", "cp950"), "euc_jis_2004": ("euc_jp", "euc_jis_2004")}
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f]")  # ESC, which terminals are told with, is not
-_ESCAPED = re.compile(rb"\x1b(?:\$[@AB]|\$\([CDOPQ]|\([IJ])")  # shifts of ISO-2022-JP
+_ESCAPE_SHIFTS = re.compile(rb"\x1b(?:\$[@AB]|\$\([CDOPQ]|\([IJ])")  # shifts of ISO-2022-JP
 _ZERO = re.compile(rb"\0+")
 
 
@@ -133,7 +133,7 @@ def decode(data: bytes, label: str = "") -> DecodedText:
             return _decode_marked(data, encoding)
     if b"\0" in data:
         return _decode_zeros(data, label)
-    if _ESCAPED.search(data) and (text := _decode_strictly(data, "iso2022_jp_2", "iso2022_jp_2004")):
+    if _ESCAPE_SHIFTS.search(data) and (text := _decode_strictly(data, "iso2022_jp_2", "iso2022_jp_2004")):
         return text
     codec = find_codec(label) if label else ""
     if codec in _SEVEN_BITS and data.isascii() and (text := _decode_strictly(data, codec)):
@@ -296,9 +296,9 @@ def guess_encoding(data: bytes) -> tuple[str, str]:
     text = words.decode(codec, "replace")
     letters = [character for character in text if character.isalpha() and not character.isascii()]
     latin = max(letters, default="") < _LATIN_END
-    near = dict(guesses).get(_USUAL, -1.0) >= _NEAR * sure
-    if (near if latin and letters else len(letters) < _WORD) and _reads_well(words, _USUAL):
-        codec = _USUAL
+    near = dict(guesses).get(_USUAL_CODEC, -1.0) >= _NEAR * sure
+    if (near if latin and letters else len(letters) < _WORD) and _reads_well(words, _USUAL_CODEC):
+        codec = _USUAL_CODEC
     return codec, "" if len(letters) >= _SURE_LETTERS else _DOUBT
 
 
@@ -309,7 +309,7 @@ def _high_lines(data: bytes) -> bytes:
 
 def _words(data: bytes) -> bytes:
     """Return the surroundings of what is beyond ASCII: it would drown in letters that all encodings share."""
-    return b"\n".join(_AROUND.findall(data[: 10 * _SAMPLE]))[:_SAMPLE]
+    return b"\n".join(_SURROUNDINGS.findall(data[: 10 * _SAMPLE]))[:_SAMPLE]
 
 
 def _guesses(sample: bytes) -> list[tuple[str, float]]:
@@ -331,7 +331,7 @@ def _guess_wide(sample: bytes) -> str:
     if codec in _WIDE and sure >= _SURE_WIDE:
         return min(_VARIANTS.get(codec, (codec,)), key=lambda each: _count_bad(sample, each)[0])
     # For chardet a single bad byte rules them out. So each is tried without the bytes that are bad in it.
-    best, best_sure = "", _SURE_MENDED
+    best, best_sure = "", _SURE_CLEAN
     for wide in _WIDE:
         bad, good = _count_bad(sample, wide)
         if 0 < bad <= _FEW_BAD_WIDE * good:
@@ -347,8 +347,8 @@ def _reads_well(sample: bytes, codec: str) -> bool:
 
     In the wrong encoding letters become signs within words, or capitals behind small letters.
     """
-    text = sample[:_READ].decode(codec, "replace")
-    odd = sum(map(len, _ACCENTED.findall(text)))
+    text = sample[:_WORD_BYTES].decode(codec, "replace")
+    odd = sum(map(len, _ACCENT_RUN.findall(text)))
     total = 0
     for before, character, after in zip(f" {text}", text, f"{text[1:]} ", strict=False):
         if not character.isascii():

@@ -29,7 +29,7 @@ from corag.core.process import start_of
 LOCK = ".lock"
 _TRIES, _PAUSE_S = 30, 0.05
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
-_HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
+_BUSY_ERRORS = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
@@ -140,7 +140,7 @@ def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _HELD:
+        if error.errno in _BUSY_ERRORS:
             return False
         return not _is_alive(_holder(descriptor))  # a file system without locks
     return True

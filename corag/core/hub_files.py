@@ -27,8 +27,8 @@ from corag.core.pace import bytes_pace
 PREFIX = "hub:"
 _NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_CACHED = re.compile(r".*/datasets--([^/]+?)--([^/]+)/snapshots/([^/]+)/(.+)")
-_NAMED = 8  # files that a sentence names
+_CACHE_PATH = re.compile(r".*/datasets--([^/]+?)--([^/]+)/snapshots/([^/]+)/(.+)")
+_MOST_NAMES = 8  # files that a sentence names
 _PAUSE = 20.0  # seconds between two sentences of progress, at least
 Choose = Callable[[Sequence[str]], list[str]]
 """Returns those of some files, by their names in a repository, that are wanted."""
@@ -50,7 +50,7 @@ def hub_name(path: str) -> str:
     >>> hub_name("/c/hub/datasets--corag--kilt-corpus/snapshots/ab12/data/train-0.parquet")
     'hub:corag/kilt-corpus@ab12/data/train-0.parquet'
     """
-    match = _CACHED.fullmatch(path)
+    match = _CACHE_PATH.fullmatch(path)
     return f"{PREFIX}{match[1]}/{match[2]}@{match[3]}/{match[4]}" if match else path
 
 
@@ -94,7 +94,7 @@ class HubFiles:
         ]
         if not matches:
             close = get_close_matches(self.pattern, names, n=1, cutoff=0.5)
-            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names[:_NAMED])}"
+            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names[:_MOST_NAMES])}"
             raise ConfigError(f"{self} has no files '{self.pattern}': {hint}")
         return matches
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, cast
 
 _ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
 _ALIKE_AMONG_ALL = 0.7  # where all sections count: among hundreds of names some look alike by chance
-_MOST_SHOWN = 5
+_MOST_OPTIONS = 5
 
 
 class Mark(Enum):
@@ -287,4 +287,4 @@ def _closest_name(query: str, candidates: Iterable[str], cutoff: float = _ALIKE)
 
 
 def _one_of(names: Iterable[str]) -> str:
-    return f"did you mean {' or '.join(repr(name) for name in list(names)[:_MOST_SHOWN])}?"
+    return f"did you mean {' or '.join(repr(name) for name in list(names)[:_MOST_OPTIONS])}?"

@@ -27,7 +27,7 @@ from corag.core.errors import ConfigError, CoragError, nearest, reason
 from corag.core.files import file_digest
 from corag.core.own_identity import code_digest, describe, given_fingerprint, identify, is_of_a_library
 
-_NAMED = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
+_OBJECT_NAME = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
 
 
 def is_object_name(name: str) -> bool:
@@ -36,7 +36,7 @@ def is_object_name(name: str) -> bool:
     >>> [is_object_name(name) for name in ("ideas/my_method.py:my_method", "indexes/bm25", "http://host:80")]
     [True, False, False]
     """
-    return _NAMED.fullmatch(name) is not None
+    return _OBJECT_NAME.fullmatch(name) is not None
 
 
 def is_user_object(name: str) -> bool:

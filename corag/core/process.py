@@ -16,7 +16,7 @@ _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OWNER = "CORAG_OWNER"
 OWNER_STARTED = "CORAG_OWNER_STARTED"
-_WATCHING = "watching the owner"
+_WATCHER_NAME = "watching the owner"
 
 
 def unix_time(moment: float | None = None) -> float:
@@ -82,7 +82,7 @@ def end_with_owner() -> None:
     if not owner or owner == os.getpid() or not hasattr(os, "pidfd_open"):
         return
     # A forked process begins again: threads are not inherited.
-    if any(thread.name == _WATCHING for thread in threading.enumerate()):
+    if any(thread.name == _WATCHER_NAME for thread in threading.enumerate()):
         return
     try:
         # A file descriptor that becomes readable once the process has ended. Unlike a number that is looked
@@ -95,7 +95,7 @@ def end_with_owner() -> None:
         return
     if os.environ.get(OWNER_STARTED, "") not in ("", start_of(owner)):  # its number is another's by now
         _end()
-    threading.Thread(target=_end_after, args=(descriptor,), name=_WATCHING, daemon=True).start()
+    threading.Thread(target=_end_after, args=(descriptor,), name=_WATCHER_NAME, daemon=True).start()
 
 
 def _end_after(descriptor: int) -> None:

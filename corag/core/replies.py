@@ -13,7 +13,7 @@ import orjson
 
 from corag.core.text import reply_excerpt
 
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind a proxy that is
+_RETRY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})  # overloaded, restarting, or behind such a proxy
 _LOOK_UP_S = 5.0  # for what generates nothing, such as a list of models: six attempts take half a minute
 _EXCERPT = 300  # characters of a reply in a message
 
@@ -118,7 +118,7 @@ async def send(
     except (httpx.TransportError, httpx.DecodingError) as error:
         raise FaultError(_describe(error)) from None
     on_reply()
-    if response.status_code in _RETRIED:
+    if response.status_code in _RETRY_STATUSES:
         raise FaultError(f"status {response.status_code}: {_excerpt(client, response)}")
     if response.status_code != httpx.codes.OK:
         raise StatusError(response.status_code, _excerpt(client, response), _parse_body(response))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import regex
 
 from corag.core.errors import ConfigError
-from corag.core.words import UNSPACED
+from corag.core.words import UNSPACED_LETTERS
 
 Splitter = Literal["rules", "spacy"]
 
@@ -34,7 +34,7 @@ _OTHER_MARK = "|".join(
         r"\u1361\u1361",  # the Ethiopic stop, typed as two word spaces
         r"(?<=\p{Armenian}):(?=\s|$)",  # the Armenian stop, typed as a colon
         r"(?<=\p{Greek});(?=\s|$)",  # the Greek question mark, which NFC makes a semicolon
-        rf"(?<=[{UNSPACED}])[!?](?=[{UNSPACED}])",
+        rf"(?<=[{UNSPACED_LETTERS}])[!?](?=[{UNSPACED_LETTERS}])",
         r"(?<=[\p{Han}\p{Hiragana}\p{Katakana}])\.(?=[\p{Han}\p{Hiragana}\p{Katakana}])",
     )
 )

@@ -16,15 +16,15 @@ from typing import Any, cast
 from corag.core.hub_files import PREFIX, is_repository_name
 from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marked_options, marks_of
 
-_WITHHELD = "not-shared:"
+_WITHHELD_PREFIX = "not-shared:"
 NOT_SHARED = "(its message is not shared)"  # of an error
-_SERVER, _TEXT = f"{_WITHHELD}a server", f"{_WITHHELD}a text"
+_SERVER, _TEXT = f"{_WITHHELD_PREFIX}a server", f"{_WITHHELD_PREFIX}a text"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s'\",;)]+", re.IGNORECASE)
 _HOST = re.compile(r"(?<![\w.:-])(?:(?:\d+\.){3}\d+(?::\d+)?|[a-z][\w.-]*:\d{2,5})(?![\w:])", re.IGNORECASE)
 _PATH = re.compile(
     r"(?<![\w./~-])(?:file:|~|[A-Za-z]:)?[/\\][^\s'\",;:)]*[/\\]([^\s'\",;:)/\\]*)", re.IGNORECASE
 )
-_RELATIVE = re.compile(
+_RELATIVE_PATH = re.compile(
     r"\S*[^\s/]/\S*|[\w.-]+(?:\\\w[\w.-]*)+"
 )  # "/no_think" is none, nor is a pattern's "\\."
 _BEGINS_A_PATH = re.compile(r"~|\.{1,2}[/\\]|file:|[A-Za-z]:[/\\]|\\\\|/[^\s/]+/", re.IGNORECASE)
@@ -33,7 +33,7 @@ _PROMPT = re.compile(r"(.+)( v\S+ [0-9a-f]{16})")  # how records identify one
 _ON_HUB = re.compile(r"hub:[\w.-]+/[\w.-]+(?:[@/][\w./*-]+)?")
 _BARE = re.compile(r"[\w.+-]*")
 _SHORT = re.compile(r"[\w.+-]{0,40}")
-_NAME = re.compile(rf"{_WITHHELD}([^'\",\]}}\n]+)")
+_NAME = re.compile(rf"{_WITHHELD_PREFIX}([^'\",\]}}\n]+)")
 _SECRET = re.compile(
     r"(^|_|api|access)(keys?|token|secrets?|passw(or)?ds?|passphrase)$|^auth$|authori[sz]ation|bearer|credential|"
     r"cookie|headers?$"
@@ -145,11 +145,16 @@ def shared_name(text: str, on_hub: Collection[str] = ()) -> str:
     """
     if match := _CACHED_MODEL.fullmatch(text):
         return f"{match[1]}/{match[2]}"
-    if text in on_hub or _BARE.fullmatch(text) or _ON_HUB.fullmatch(text) or text.startswith(_WITHHELD):
+    if (
+        text in on_hub
+        or _BARE.fullmatch(text)
+        or _ON_HUB.fullmatch(text)
+        or text.startswith(_WITHHELD_PREFIX)
+    ):
         return text
     last = PureWindowsPath(text).name or "a path"  # which knows both kinds of slashes
     is_server = _ADDRESS.match(text) or _HOST.match(text) or re.search(r"@|:\d", last)
-    return _SERVER if is_server else _WITHHELD + last
+    return _SERVER if is_server else _WITHHELD_PREFIX + last
 
 
 def _shared_arguments(value: Any) -> Any:
@@ -174,7 +179,7 @@ def _shared_text(text: str, on_hub: Collection[str]) -> str:
     """Return a text, or what is left of the path or address that it is."""
     if match := _PROMPT.fullmatch(text):
         return shared_name(match[1], on_hub) + match[2]
-    is_one = _BEGINS_A_PATH.match(text) or _RELATIVE.fullmatch(text) or _HOST.fullmatch(text)
+    is_one = _BEGINS_A_PATH.match(text) or _RELATIVE_PATH.fullmatch(text) or _HOST.fullmatch(text)
     if is_one or text.startswith("__main__:") or ".py:" in text:
         return shared_name(text, on_hub)
     return shared_text(text)

@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-from corag.core.words import UNSPACED
+from corag.core.words import UNSPACED_LETTERS
 
 # What commands a terminal (but line breaks and tabs), halves of characters, and marks that turn the direction
 # of all that follows on the line.
@@ -28,7 +28,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _LATIN = re.compile("[A-Za-z\u00aa-\u02af\u1e00-\u1eff]")
 _OTHER_LETTER = re.compile("[\u0370-\u1cff\u1f00-\u1fff\u2c00-\ua71f\ua800-\ufaff\ufb13-\U000effff]")
-_CHARACTER = re.compile(f"[{UNSPACED}]")
+_CHARACTER = re.compile(f"[{UNSPACED_LETTERS}]")
 _FULL_STOPS = tuple(".。．।۔።។။։")
 _SENTENCE_END = re.compile(r"[.!?;\n。！？؟۔।]")
 _NOTHING = re.compile(

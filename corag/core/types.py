@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from corag.core.errors import DataError
 from corag.core.seeds import stable_hash
 
-NAMED_PLACES = ("slide ", "sheet ", "row ")
+PAGE_LABELS = ("slide ", "sheet ", "row ")
 """What a place in a file begins with that is no page of it."""
 
 
@@ -38,7 +38,7 @@ class Passage:
         """
         if not self.page:
             return self.source
-        is_label = isinstance(self.page, str) and self.page.startswith(NAMED_PLACES)
+        is_label = isinstance(self.page, str) and self.page.startswith(PAGE_LABELS)
         return f"{self.source}, {self.page}" if is_label else f"{self.source}, page {self.page}"
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-UNSPACED = (
+UNSPACED_LETTERS = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
     "\u0f00\u0f18-\u0f39\u0f40-\u0fbc"  # Tibetan
@@ -24,10 +24,10 @@ UNSPACED = (
 )
 """Letters and marks of the scripts that set no spaces between words, for a character class of ``re``."""
 
-_UNSPACED = re.compile(f"[{UNSPACED}]")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 # The same with their punctuation, at a line's end and start; and of Chinese and Japanese alone.
-_UNSPACED_END = re.compile(f"[{UNSPACED}\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f]$")
-_UNSPACED_START = re.compile(f"[{UNSPACED}\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f]")
+_UNSPACED_END = re.compile(f"[{UNSPACED_LETTERS}\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f]$")
+_UNSPACED_START = re.compile(f"[{UNSPACED_LETTERS}\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f]")
 _WIDE = "\u2e80-\u2fd5\u3001-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003fffd"
 _BREAK_WITHIN = re.compile(rf"(?<=[{_WIDE}])[^\S\n]*\n\s*(?=[{_WIDE}])")
 _SPACES = re.compile(r"\s+")
@@ -42,7 +42,7 @@ def is_unspaced(text: str) -> bool:
     >>> is_unspaced("Oslo"), is_unspaced("Oslo, 奥斯陆")
     (False, True)
     """
-    return not text.isascii() and _UNSPACED.search(text) is not None
+    return not text.isascii() and _UNSPACED_LETTER.search(text) is not None
 
 
 def count_words(text: str) -> int:
@@ -133,7 +133,7 @@ def _chunks(text: str) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
                 yield start, begin, words if is_unspaced_chunk else []
             # A mark without a letter belongs to the space before it, by ICU's rules.
             start, other, is_unspaced_chunk, words = end - len(segment.lstrip()), -1, False, []
-        elif _UNSPACED.search(segment):
+        elif _UNSPACED_LETTER.search(segment):
             if other >= 0:
                 words.append((other, begin))
                 other = -1

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
-from corag.core.runs.manifest import SERVED
+from corag.core.runs.manifest import SERVICE_SOURCE
 from eval.experiment.backends import Setup
 from eval.experiment.registry import with_method
 from eval.experiment.run import RunConfig
@@ -123,7 +123,7 @@ class ServiceOptions(Setup):
             kind = with_method(kind, name, self.find_method(name))
         names = {each.name for each in fields(self)}
         shared = {each.name: getattr(self, each.name) for each in fields(kind) if each.name in names}
-        return cast("RunConfig", kind(**{**shared, "questions": SERVED, "out": self.out or "auto"}))
+        return cast("RunConfig", kind(**{**shared, "questions": SERVICE_SOURCE, "out": self.out or "auto"}))
 
 
 @dataclass(frozen=True)

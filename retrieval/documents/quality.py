@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 import regex
 
-from corag.core.words import UNSPACED
+from corag.core.words import UNSPACED_LETTERS
 
 _ASCII_WORD = re.compile(r"[A-Za-z]+")
 # With the vowel signs of Indic scripts, the points of Hebrew and Arabic, and the joiners within words.
 _WORD = regex.compile(r"\p{L}[\p{L}\p{M}\u200c\u200d]*")
 _LONGEST_WORD = 22  # letters; German and Finnish have few longer ones
 # Of scripts that put no blank between words, runs of letters are sentences.
-_UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]+")
+_UNSPACED_LETTERS = re.compile(f"[{UNSPACED_LETTERS}]+")
 # No letter, a letter of one's own font, or what a reader of PDFs writes for a glyph that it cannot name.
 _NO_LETTER = re.compile("\ufffd|[\ue000-\uf8ff]|\\(cid:[0-9]+\\)")
 

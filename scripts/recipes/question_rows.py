@@ -39,11 +39,11 @@ from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow
 from training.row_source import TrainingExample
 from training.rows import REPORT, RowsReport, rows_table
 
-_QUESTION, _COMPOSED = (load_prompt(name, name, PROMPTS) for name in ("question", "composed"))
+_QUESTION, _COMPOSITION = (load_prompt(name, name, PROMPTS) for name in ("question", "composed"))
 _READER = OneStepConfig(max_answer_tokens=32)
 _CONFIG = RowsConfig(tasks=("no_chain",), max_length=640)
 _MOST = {"question": 500, "composed": 300, "one_step": 400}
-_BESIDE = 2  # other passages in the rows of reading two
+_DISTRACTORS = 2  # other passages in the rows of reading two
 
 
 class _Hop(NamedTuple):
@@ -91,9 +91,12 @@ def examples(
         return
     if first.is_worded and second.is_worded and mentions([second.question], [first.answer]):
         values = {"first": first.question, "name": first.answer, "second": second.question}
-        yield TrainingExample(question.id, "composed", 0, _COMPOSED.render(values), question.text)
+        yield TrainingExample(question.id, "composed", 0, _COMPOSITION.render(values), question.text)
     both = [first.passage, second.passage]
-    for passages in (both, draw.sample([*both, *draw.sample(list(by_id.values()), _BESIDE)], 2 + _BESIDE)):
+    for passages in (
+        both,
+        draw.sample([*both, *draw.sample(list(by_id.values()), _DISTRACTORS)], 2 + _DISTRACTORS),
+    ):
         prompt = reader_prompt(Question("", question.text), passages, _READER)
         yield TrainingExample(question.id, "one_step", 0, prompt, second.answer)
 

@@ -35,7 +35,7 @@ OUTSIDE = {
     "training/experimental/README.md": "guides/experimental.md",
 }
 """Pages that lie elsewhere in the repository, by where the site has them."""
-MADE: dict[str, Callable[[str], str]] = {
+FILLERS: dict[str, Callable[[str], str]] = {
     "options": options_of_method,
     "commands": commands,
     "reference": reference,
@@ -116,9 +116,9 @@ def fill_in(text: str) -> str:
     """Return a page's text with the parts that comments stand for."""
 
     def replacement(comment: re.Match[str]) -> str:
-        return MADE[comment[1]]((comment[2] or "").strip())
+        return FILLERS[comment[1]]((comment[2] or "").strip())
 
-    return re.sub(rf"^<!-- ({'|'.join(MADE)})(?:: (.*?))? -->$", replacement, text, flags=re.MULTILINE)
+    return re.sub(rf"^<!-- ({'|'.join(FILLERS)})(?:: (.*?))? -->$", replacement, text, flags=re.MULTILINE)
 
 
 def on_page_context(context: Any, page: Page, config: MkDocsConfig, nav: Navigation) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError
-from corag.core.runs.manifest import SERVED, Manifest
+from corag.core.runs.manifest import SERVICE_SOURCE, Manifest
 from corag.core.types import Passage, Question
 from eval.api.results import Results
 from eval.tables.results import TableView
@@ -545,7 +545,7 @@ def test_json_carries_the_notes(tmp_path, capsys):
 
 
 def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):
-    served = {"questions": {"source": SERVED, "dataset": "jsonl", "split": "", "subset": ""}}
+    served = {"questions": {"source": SERVICE_SOURCE, "dataset": "jsonl", "split": "", "subset": ""}}
     runs = [
         make_run(tmp_path / name, [row(replace(each, answers=()), "x", ["p1"]) for each in part], served)
         for name, part in (("quick", QUESTIONS[:5]), ("best", QUESTIONS[5:8]))

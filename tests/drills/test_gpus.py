@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from corag.core.callers import CALLED_FROM
+from corag.core.callers import CALLER
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
@@ -164,7 +164,7 @@ async def test_from_python_options_are_opened_and_an_open_model_stays_alone(
         model = ModelConfig(name="model.py:reply")
         await arun("questions.jsonl", [closed_book], model, out="alone", limit=2, workers=workers)
     assert "GPU" not in capfd.readouterr().err and len(read_rows(folder / "alone/closed_book")) == 2
-    monkeypatch.delenv(CALLED_FROM, raising=False)
+    monkeypatch.delenv(CALLER, raising=False)
     choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
     assert '2 GPUs: one engine on each; workers="none" keeps one' in capfd.readouterr().err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

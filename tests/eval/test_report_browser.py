@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from corag.core.runs.manifest import SERVED
+from corag.core.runs.manifest import SERVICE_SOURCE
 from eval.report.overview import read_report_runs
 from eval.report.page import TextBlocks, html_page, make_report, text_blocks, write_report
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
@@ -379,7 +379,7 @@ def test_a_method_without_tokens_has_its_point(browser, tmp_path):
 
 
 def test_runs_of_a_service_stand_side_by_side(browser, tmp_path):
-    served = {"questions": {"source": SERVED, "dataset": "jsonl", "split": "", "subset": ""}}
+    served = {"questions": {"source": SERVICE_SOURCE, "dataset": "jsonl", "split": "", "subset": ""}}
     runs = {
         name: make_run(
             tmp_path / name, [row(replace(each, answers=()), "x", ["p1"]) for each in part], served

@@ -23,7 +23,7 @@ BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
     "service", "feed", "search", "links",
 )  # fmt: skip
-ADAPTED = ("decode", "sweep", "sample")
+ADAPTER_BENCHES = ("decode", "sweep", "sample")
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ class BenchOptions(Options):
     def __post_init__(self) -> None:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
-        if self.adapter and self.name not in ADAPTED:
+        if self.adapter and self.name not in ADAPTER_BENCHES:
             raise ConfigError(
-                f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTED)} do: leave it out."
+                f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTER_BENCHES)} do: "
+                "leave it out."
             )
         if self.answers and self.name != "sample":
             raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")

@@ -25,7 +25,7 @@ from eval.sweeps.sweep import Openers
 from eval.tables.printing import figures_table, wide_console
 
 BACK_ENDS = Openers()
-_MOSTLY = 0.5  # share of the waiting above which searches are the bottleneck
+_BOTTLENECK_SHARE = 0.5  # share of the waiting above which searches are the bottleneck
 
 
 def main(config: PlanConfig) -> CommandResult:
@@ -72,7 +72,7 @@ def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
             size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
             fits = "fits" if size < memory else "does not fit, so searches will read the disk: it should fit"
             yield f"Index {folder}: {size / 1e9:,.2f} GB, which {fits} into the memory that is free."
-    if not config.dry and (slow := [each.name for each in plans if each.searching > _MOSTLY]):
+    if not config.dry and (slow := [each.name for each in plans if each.searching > _BOTTLENECK_SHARE]):
         yield f"Bottleneck: the searches of {', '.join(slow)}. More search servers or a smaller index help."
     elif rests and not config.dry:
         yield "Bottleneck: the engine."

@@ -45,7 +45,7 @@ from retrieval.documents.readers.docling import ENDING
 
 COLUMNS = 110
 PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
-PASSAGES_READ = 6  # by one-step retrieval and by IRCoT
+PROMPT_PASSAGES = 6  # by one-step retrieval and by IRCoT
 Rows = Mapping[str, tuple[AnyMethod, MethodConfig]]
 FAIR = "one_step_trained"
 INDEX = (sys.executable, "-m", "corag.cli", "index")
@@ -153,13 +153,13 @@ def corag_config() -> CoRAGConfig:
 # With the prompts of chat models, sized for two slow cores.
 METHODS: Rows = {
     "closed_book": (closed_book, ClosedBookConfig(max_answer_tokens=16)),
-    "one_step": (one_step, OneStepConfig(k=PASSAGES_READ, max_answer_tokens=16)),
+    "one_step": (one_step, OneStepConfig(k=PROMPT_PASSAGES, max_answer_tokens=16)),
     "ircot": (
         ircot,
         IRCoTConfig(
             k_per_step=2,
             max_steps=5,
-            paragraph_budget=PASSAGES_READ,
+            paragraph_budget=PROMPT_PASSAGES,
             max_thought_tokens=40,
             max_answer_tokens=16,
         ),
@@ -178,5 +178,5 @@ def answer_all(
     out = Path(config.out)
     return run(
         out / "world/test.jsonl", methods, model, index, out=out / "runs", limit=config.limit,
-        recall_at=PASSAGES_READ,
+        recall_at=PROMPT_PASSAGES,
     )  # fmt: skip

@@ -87,7 +87,7 @@ def text_left(prompt: Prompt, shortening: Shortening, count: Callable[[str], int
     texts = [message.text for message in rest.messages]
     longest = max(range(len(texts)), key=lambda index: len(texts[index]))
     text = texts[longest]
-    ends = [place for place, character in enumerate(text) if character.isspace()]
+    ends = [index for index, character in enumerate(text) if character.isspace()]
     texts[longest] = text[len(longest_beginning(text, ends, shortening.cut_tokens, count)) :]
     return "\n\n".join(texts)
 

@@ -23,7 +23,7 @@ FORMAT = 1
 """The format of a manifest and of the rows beside it. No other is read."""
 # What a folder that holds no answers names where a run names its method; no method may be called so.
 CHAINS, VERDICTS, MADE_QUESTIONS = "sample", "judge", "questions"
-SERVED = "(served)"
+SERVICE_SOURCE = "(served)"
 """What a run of served questions has where others name their question file."""
 
 
@@ -175,7 +175,7 @@ class Manifest:
     @property
     def is_served(self) -> bool:
         """Whether the questions came to a service: each run then has its own."""
-        return self.questions["source"] == SERVED
+        return self.questions["source"] == SERVICE_SOURCE
 
     @property
     def dataset(self) -> str:
