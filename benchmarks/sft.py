@@ -131,7 +131,7 @@ async def make_rows(root: Path, folder: str, questions: int) -> Any:
     passages = await load_passages(chains, retriever)
     await retriever.close()
     maker = RowMaker(Renderer.load(folder), ROWS, CORAG)
-    made_rows = (each.row for row in chains for each in maker.make(row, passages, taught=True))
+    made_rows = (each.row for row in chains for each in maker.make(row, passages, is_taught=True))
     return datasets.Dataset.from_list(
         [{"input_ids": row.input_ids, "completion_mask": row.completion_mask} for row in made_rows if row]
     )

@@ -63,7 +63,7 @@ class JudgingConfig(Runs):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """What a judge says of one run.
 
     Attributes:
@@ -104,7 +104,7 @@ class Judged:
         return interval_record("right", self.right) | interval_record("em", self.em) | counts
 
 
-async def judge_runs(runs: Sequence[Run], config: JudgingConfig) -> dict[str, Judged]:
+async def judge_runs(runs: Sequence[Run], config: JudgingConfig) -> dict[str, JudgedRun]:
     """Open the model, judge run after run, and close it. Return what it says of each, by name.
 
     Raises :class:`ConfigError` for a prompt or run that cannot be used, before minutes go into an engine.
@@ -119,7 +119,7 @@ async def judge_runs(runs: Sequence[Run], config: JudgingConfig) -> dict[str, Ju
         await generator.close()
 
 
-async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Judged:
+async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> JudgedRun:
     """Judge what has not been judged of one run and count the verdicts.
 
     Raises :class:`ConfigError` if nothing can be judged.
@@ -132,9 +132,9 @@ async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Ju
     scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
     verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
-    nothing = verdicts and not {"yes", "no"} & set(verdicts)
-    return Judged(
-        right=None if nothing else bootstrap_mean(right),
+    is_empty = verdicts and not {"yes", "no"} & set(verdicts)
+    return JudgedRun(
+        right=None if is_empty else bootstrap_mean(right),
         em=bootstrap_mean([score_row(row, scorer, 1, searches=False).em for row in rows]),
         n=len(rows),
         failed=len(rows) - len(predictions),

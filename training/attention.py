@@ -15,7 +15,7 @@ import torch
 
 NAME = "corag_blockwise"
 # Models whose layers with a window do what is done here. Those of others may add sinks, or cap the scores.
-_WINDOWED = frozenset({"gemma3_text", "mistral", "qwen2", "qwen3"})
+_WINDOWED_MODELS = frozenset({"gemma3_text", "mistral", "qwen2", "qwen3"})
 # Small enough that the scores of a block stay in the cache, large enough for fast matrix products.
 _BLOCK = 128
 
@@ -36,9 +36,9 @@ def blockwise(
     the last of them; None for all before it. There is no mask: padding must stand behind the text, where no
     token of the text looks.
     """
-    shared = query.shape[1] // key.shape[1]
-    keys = key.repeat_interleave(shared, dim=1).transpose(-1, -2)
-    values = value.repeat_interleave(shared, dim=1)
+    heads_per_key = query.shape[1] // key.shape[1]
+    keys = key.repeat_interleave(heads_per_key, dim=1).transpose(-1, -2)
+    values = value.repeat_interleave(heads_per_key, dim=1)
     query = query * scaling
     future = torch.full((block, block), float("-inf"), dtype=query.dtype, device=query.device).triu(1)
     blocks = []
@@ -84,4 +84,4 @@ def suits(config: Any) -> bool:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds == {"full_attention"} and getattr(config, "sliding_window", None) is None:
         return True
-    return config.model_type in _WINDOWED and kinds <= {"full_attention", "sliding_attention"}
+    return config.model_type in _WINDOWED_MODELS and kinds <= {"full_attention", "sliding_attention"}

@@ -48,8 +48,8 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Say what is to come; count from a resumed training's step, and log a short one often enough."""
         if state.is_world_process_zero:
-            expected = describe_expected(args, state, model, getattr(train_dataloader, "dataset", None))
-            sys.stderr.write(f"corag: {expected}\n")
+            line = describe_expected(args, state, model, getattr(train_dataloader, "dataset", None))
+            sys.stderr.write(f"corag: {line}\n")
         self._start_time, self._start_step = time.monotonic(), state.global_step
         self._last_line, self._steps = self._start_time, state.max_steps
         self._ends.clear()
@@ -69,8 +69,8 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
         steps, seconds = state.global_step - self._start_step, self._last_line - self._start_time
         reward = f", reward {logs['reward']:.3f}" if logs.get("reward") is not None else ""
         # transformers goes on counting after a resume; TRL, of trainings that are not counted so, anew.
-        read = float(state.num_input_tokens_seen) - self._start_tokens
-        tokens = read if read > 0 else float(logs.get("num_tokens", 0))
+        new_tokens = float(state.num_input_tokens_seen) - self._start_tokens
+        tokens = new_tokens if new_tokens > 0 else float(logs.get("num_tokens", 0))
         speed = f", {tokens / seconds:,.0f} tokens/s" if tokens > 0 else f", {steps / seconds:,.2f} steps/s"
         sys.stderr.write(
             f"corag: step {state.global_step} of {state.max_steps}, loss {float(logs['loss']):.3f}{reward}"
@@ -82,9 +82,9 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
         now = time.monotonic()
         if now - self._last_line < HEARTBEAT_S:
             return ""
-        done = self._ends[-1][0] if self._ends else self._start_step
+        last_step = self._ends[-1][0] if self._ends else self._start_step
         return (
-            f"corag: at work on step {done + 1} of {self._steps}, {clock(now - self._start_time)} so far"
+            f"corag: at work on step {last_step + 1} of {self._steps}, {clock(now - self._start_time)} so far"
             f"{self._remaining()}"
         )
 
@@ -95,8 +95,8 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
         """
         if len(self._ends) < 2:
             return ""
-        (first, began), (last, ended) = self._ends[0], self._ends[-1]
-        seconds = (ended - began) / (last - first) * (self._steps - last)
+        (first, start), (last, end) = self._ends[0], self._ends[-1]
+        seconds = (end - start) / (last - first) * (self._steps - last)
         return f", about {clock(seconds)} left" if seconds >= 1 else ""
 
 
@@ -120,11 +120,11 @@ class MetricsFile(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, file: Path) -> None:
-        self._file, self._start, self._before = file, time.monotonic(), 0.0
+        self._file, self._start, self._earlier_seconds = file, time.monotonic(), 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Keep the lines of the steps that the checkpoint holds, none for a fresh start."""
-        self._start, self._before = time.monotonic(), seconds_until(self._file, state.global_step)
+        self._start, self._earlier_seconds = time.monotonic(), seconds_until(self._file, state.global_step)
         # A killed training has logged steps after its last checkpoint, which are now trained again.
         if state.is_world_process_zero:
             valid = lines_until(self._file, state.global_step)
@@ -138,7 +138,7 @@ class MetricsFile(TrainerCallback):  # type: ignore[misc]
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
         """Append a line."""
         if state.is_world_process_zero:
-            seconds = round(self._before + time.monotonic() - self._start, 3)
+            seconds = round(self._earlier_seconds + time.monotonic() - self._start, 3)
             with self._file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({"step": state.global_step, "seconds": seconds, **logs}) + "\n")
 

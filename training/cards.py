@@ -41,17 +41,22 @@ def adapter_card(
         licence, library_name="peft", base_model=base, pipeline_tag="text-generation",
         tags=["corag", "lora", "retrieval-augmented-generation", "multi-hop-question-answering"],
     )  # fmt: skip
-    taught = Taught.read(training["settings"] if training else {})
-    named = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
-    words = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *named]
-    words += ["--model.adapter", PREFIX + name, *(taught.arguments() if taught else ())]
-    words += [*_hops(taught), *_searched(results)]
+    training_options = Taught.read(training["settings"] if training else {})
+    name_arguments = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
+    arguments = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *name_arguments]
+    arguments += ["--model.adapter", PREFIX + name]
+    arguments += training_options.arguments() if training_options else []
+    arguments += [*_hops(training_options), *_search_arguments(results)]
+    purpose = (
+        "chains of retrieval (CoRAG, Wang et al., 2025)"
+        if training_options
+        else "retrieval-augmented answers"
+    )
     lines = [
         *_title(name),
-        f"A LoRA adapter for [{base}](https://huggingface.co/{base}), trained with corag for "
-        f"{'chains of retrieval (CoRAG, Wang et al., 2025)' if taught else 'retrieval-augmented answers'}.",
+        f"A LoRA adapter for [{base}](https://huggingface.co/{base}), trained with corag for {purpose}.",
         "",
-        *_block(join(words)),
+        *_block(join(arguments)),
         *_training_lines(training),
     ]
     if results:
@@ -62,25 +67,25 @@ def adapter_card(
     return head + "\n".join(lines).rstrip() + "\n"
 
 
-def _hops(taught: Taught | None) -> list[str]:
+def _hops(training_options: Taught | None) -> list[str]:
     """Return the most hops of the chains that were taught as an option, nothing where the preset has it."""
-    if taught is None:
+    if training_options is None:
         return []
-    record = taught.options[-1]
-    words = option_arguments("corag", CoRAGConfig, record, ["max_hops"])
-    return words[words.index("--corag.max_hops") :] if "--corag.max_hops" in words else []
+    record = training_options.options[-1]
+    arguments = option_arguments("corag", CoRAGConfig, record, ["max_hops"])
+    return arguments[arguments.index("--corag.max_hops") :] if "--corag.max_hops" in arguments else []
 
 
-def _searched(results: Mapping[str, Path]) -> list[str]:
+def _search_arguments(results: Mapping[str, Path]) -> list[str]:
     """Return how the measured runs searched, where that is no default, if they did alike."""
-    searched = [run_options(Manifest.read(folder)).get("retriever", {}) for folder in results.values()]
-    if not searched or any(each != searched[0] for each in searched):
+    configs = [run_options(Manifest.read(folder)).get("retriever", {}) for folder in results.values()]
+    if not configs or any(each != configs[0] for each in configs):
         return []
     return [
-        word
-        for name, value in searched[0].items()
+        argument
+        for name, value in configs[0].items()
         if isinstance(value, str | int | float) and not withheld_name(value)
-        for word in (f"--retriever.{name}", str(value))
+        for argument in (f"--retriever.{name}", str(value))
     ]
 
 
@@ -150,21 +155,23 @@ def run_card(name: str, licence: str, folder: Path) -> str:
     """Write the card of a run."""
     manifest = shared_manifest(Manifest.read(folder))
     head = _front(licence, tags=["corag", "run"], task_categories=["question-answering"])
-    shared, own_name = PREFIX + name, name.partition("/")[2]
-    served = f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.is_served else ""
+    address, bare_name = PREFIX + name, name.partition("/")[2]
+    service_line = (
+        f"{len(read_rows(folder)):,} questions that a service was asked." if manifest.is_served else ""
+    )
     lines = [
         *_title(name),
         f"Answers of the method `{manifest.method}` to questions of {_source(manifest)}, with every step "
         "that led to them, made with corag.",
         "",
-        served or _table({manifest.method: folder}),
+        service_line or _table({manifest.method: folder}),
         "",
         "Read it, compare your own run with it, run it again:",
         "",
         *_block(
-            f"corag table {shared}",
-            f"corag table {shared} YOUR_RUN --baseline {own_name}",
-            f"corag run --config {shared} --questions FILE --retriever.index INDEX",
+            f"corag table {address}",
+            f"corag table {address} YOUR_RUN --baseline {bare_name}",
+            f"corag run --config {address} --questions FILE --retriever.index INDEX",
         ),
         *_provenance(manifest),
     ]
@@ -176,7 +183,7 @@ def _table(folders: Mapping[str, Path]) -> str:
     manifests = {name: shared_manifest(Manifest.read(folder)) for name, folder in folders.items()}
     table = table_of_runs(folders)
     summaries = [
-        replace(each, first_error="", reasons={NOT_SHARED: each.failed} if each.failed else {})
+        replace(each, first_error="", reasons={NOT_SHARED: each.failure_count} if each.failure_count else {})
         for each in table.summaries
     ]
     table = replace(table, summaries=summaries, conditions=describe_conditions(manifests))
@@ -199,8 +206,8 @@ def _provenance(manifest: Manifest) -> list[str]:
 
 def _source(manifest: Manifest) -> str:
     """Return the questions' data set; of a file in our own format, which may hold any, the file's name."""
-    named = manifest.last.questions if manifest.dataset == "jsonl" else ""
-    return named or manifest.dataset
+    file_name = manifest.last.questions if manifest.dataset == "jsonl" else ""
+    return file_name or manifest.dataset
 
 
 def _front(licence: str, **fields: Any) -> str:

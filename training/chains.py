@@ -31,7 +31,7 @@ class ChainRow:
     """One question with its candidates.
 
     ``best``: the index of the chain that is kept; None if the question was left out or failed.
-    ``annotated``: the chain is the dataset's, not sampled. ``thoughts``: IRCoT's, in place of chains.
+    ``is_annotated``: the chain is the dataset's, not sampled. ``thoughts``: IRCoT's, in place of chains.
     """
 
     question: Question
@@ -40,7 +40,7 @@ class ChainRow:
     best: int | None
     rejected: str
     error: str = ""
-    annotated: bool = False
+    is_annotated: bool = False
     thoughts: tuple[GoldThought, ...] = ()
 
     @property
@@ -57,16 +57,16 @@ def read_chains(folders: Sequence[Path]) -> list[ChainRow]:
     """
     rows: dict[str, ChainRow] = {}
     for folder in folders:
-        annotated = read_chain_manifest(folder).options["sample"]["source"] == "decomposition"
-        own: dict[str, ChainRow] = {}
-        for saved in read_attempts(folder):  # line by line: with their steps rows would not fit twice
-            own[saved.question.id] = replace(_chain_row(saved), annotated=annotated)
-        if twice := own.keys() & rows.keys():
+        is_annotated = read_chain_manifest(folder).options["sample"]["source"] == "decomposition"
+        folder_rows: dict[str, ChainRow] = {}
+        for saved_row in read_attempts(folder):  # line by line: with their steps rows would not fit twice
+            folder_rows[saved_row.question.id] = replace(_chain_row(saved_row), is_annotated=is_annotated)
+        if twice := folder_rows.keys() & rows.keys():
             raise DataError(
                 f"question '{min(twice)}' has chains in two of the folders: give folders of different "
                 "questions."
             )
-        rows |= own
+        rows |= folder_rows
     return list(rows.values())
 
 
@@ -130,12 +130,14 @@ def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
     return options
 
 
-def _check_prompts(folders: Sequence[Path], now: Sequence[str]) -> None:
+def _check_prompts(folders: Sequence[Path], prompts: Sequence[str]) -> None:
     for folder in folders:
-        then = read_chain_manifest(folder).prompts
-        if list(then) != list(now):
+        earlier = read_chain_manifest(folder).prompts
+        if list(earlier) != list(prompts):
             changes = "\n  ".join(
-                f"{before} -> {after}" for before, after in zip(then, now, strict=True) if before != after
+                f"{old_prompt} -> {new_prompt}"
+                for old_prompt, new_prompt in zip(earlier, prompts, strict=True)
+                if old_prompt != new_prompt
             )
             raise ConfigError(
                 f"'{folder}' was sampled with prompts that have changed since:\n  {changes}\n"
@@ -193,7 +195,7 @@ class Description:
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
-        left_out, holding, matched = self.rejected or 0, self.answer_found, self.answer_matched
+        left_out, holding, match_share = self.rejected or 0, self.answer_found, self.answer_matched
         if self.thoughts:
             yield (
                 f"questions {self.questions}, failed {self.failed}, with thoughts {self.reasoned}, of which "
@@ -203,7 +205,7 @@ class Description:
             return
         yield f"questions {self.questions}, failed {self.failed}, kept {self.kept}, left out {left_out}"
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
-        yield f"  a sub-answer holds the answer: {holding:.1%}; is the answer: {matched:.1%}"
+        yield f"  a sub-answer holds the answer: {holding:.1%}; is the answer: {match_share:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
         if self.answers:
             yield (
@@ -221,7 +223,7 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     hops = [hop for _, chain in kept_chains for hop in chain.hops]
     scores = [chain.means[-1] for _, chain in kept_chains]
     bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
-    answered = [
+    matches = [
         [exact_match(chain.answer, row.question.answers) for chain in row.chains if chain.answer is not None]
         for row in rows
     ]
@@ -229,7 +231,7 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     # Gold reasoning ends in the answer, or where the paragraphs do not hold its next step.
     last = [row.thoughts[-1].sentence for row in rows if row.thoughts]
     ends += ["unsupported" if stated_answer(each) is None else "answer" for each in last]
-    places = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
+    bin_numbers = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
     return Description(
         questions=len(rows),
         failed=sum(bool(row.error) for row in rows),
@@ -246,18 +248,18 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         ),
         refused_hops=_share(hop.refused for hop in hops),
         mean_score=sum(scores) / len(scores) if scores else 0.0,
-        score_histogram={name: places.count(place) for place, name in enumerate(bins)},
+        score_histogram={name: bin_numbers.count(number) for number, name in enumerate(bins)},
         lengths={
             str(length): count
             for length, count in sorted(Counter(len(chain.hops) for _, chain in kept_chains).items())
         },
         stopped=dict(sorted(Counter(ends).items())),
         reasons=dict(Failures.count(row.error for row in rows).reasons),
-        answers=sum(map(len, answered)),
-        right=sum(map(sum, answered)),
+        answers=sum(map(len, matches)),
+        right=sum(map(sum, matches)),
         thoughts=sum(len(row.thoughts) for row in rows),
         reasoned=sum(bool(row.thoughts) for row in rows),
-        contested=sum(len(set(each)) == 2 for each in answered),
+        contested=sum(len(set(each)) == 2 for each in matches),
     )
 
 
@@ -269,7 +271,7 @@ def _share(flags: Iterator[bool]) -> float:
 def _chain_row(row: SavedRow) -> ChainRow:
     if row.answer is None:
         return ChainRow(row.question, (), (), None, "", row.error)
-    sampled = row.further
+    record = row.further
     chains = tuple(
         SampledChain(
             **chain
@@ -279,12 +281,12 @@ def _chain_row(row: SavedRow) -> ChainRow:
                 "sums": tuple(map(log_likelihood, chain["sums"])),
             }
         )
-        for chain in sampled["chains"]
+        for chain in record["chains"]
     )
     thoughts = tuple(
-        GoldThought(each["sentence"], tuple(each["passage_ids"])) for each in sampled.get("thoughts", ())
+        GoldThought(each["sentence"], tuple(each["passage_ids"])) for each in record.get("thoughts", ())
     )
     return ChainRow(
-        row.question, tuple(sampled["context_ids"]), chains, sampled["chosen"], sampled["rejected"],
+        row.question, tuple(record["context_ids"]), chains, record["chosen"], record["rejected"],
         thoughts=thoughts,
     )  # fmt: skip

@@ -53,10 +53,10 @@ def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> N
     folder = folder_at_hand(config.model)
     if folder is None:
         return  # it is downloaded or unpacked first
-    asked = requested_identity(config, folder, learned_from)
+    identity = requested_identity(config, folder, learned_from)
     if (earlier := read_manifest(out)) is not None:
-        began = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
-        refuse_differences(f"'{out}'", Stamp(began), Stamp(asked))
+        settings = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
+        refuse_differences(f"'{out}'", Stamp(settings), Stamp(identity))
 
 
 def check_packages(config: TuningOptions) -> None:
@@ -64,8 +64,8 @@ def check_packages(config: TuningOptions) -> None:
     require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
     check_library_arguments(config)
     check_destinations(config)
-    wanted = [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
-    _require_packages([*wanted, *_flash_packages(config)])
+    packages = [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
+    _require_packages([*packages, *_flash_packages(config)])
 
 
 def check_destinations(config: LoopOptions) -> None:
@@ -78,9 +78,9 @@ def check_destinations(config: LoopOptions) -> None:
     )
 
 
-def _require_packages(wanted: Sequence[tuple[str, str, str]]) -> None:
+def _require_packages(packages: Sequence[tuple[str, str, str]]) -> None:
     """Raise :class:`ConfigError` for the first (option, value, package) whose package is not there."""
-    for option, value, package in wanted:
+    for option, value, package in packages:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
                 f"--{option} {value} needs the package {package.replace('_', '-')}, which is not installed: "
@@ -115,10 +115,10 @@ def _flash_packages(config: TuningOptions) -> list[tuple[str, str, str]]:
 
 def check_writable(out: Path) -> None:
     """Raise :class:`DataError` if a training's folder cannot be written; nothing is made."""
-    there = next(each for each in (out, *out.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        problem = "may not be written to" if there.is_dir() else "is a file"
-        raise DataError(f"cannot train into '{out}': '{there}' {problem}. Choose another --out.")
+    folder = next(each for each in (out, *out.absolute().parents) if each.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        problem = "may not be written to" if folder.is_dir() else "is a file"
+        raise DataError(f"cannot train into '{out}': '{folder}' {problem}. Choose another --out.")
 
 
 def folder_at_hand(model: str) -> str | None:
@@ -179,8 +179,8 @@ def requested_identity(
     Weights are known by their digests, wherever they lie. ``learned_from``: what a program notes by itself,
     in the place of the options that are places.
     """
-    excluded = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
-    options = {name: value for name, value in asdict(config).items() if name not in excluded}
+    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    options = {name: value for name, value in asdict(config).items() if name not in names_left_out}
     options["lora"] = resolve_adapter_size(config, folder)
     if config.adapter:
         options["adapter"] = {

@@ -135,19 +135,19 @@ class RowMaker:
     corag: CoRAGConfig
     ircot: IRCoTConfig | None = None
 
-    def make(self, row: ChainRow, passages: Mapping[str, Passage], *, taught: bool) -> Iterator[MadeRow]:
+    def make(self, row: ChainRow, passages: Mapping[str, Passage], *, is_taught: bool) -> Iterator[MadeRow]:
         """Yield what becomes of each example of a question.
 
-        ``passages``: by id, all that the question's rows show. ``taught``: whether its kept chain is taught.
+        ``passages``: by id, all that the question's rows show. ``is_taught``: its kept chain is taught.
         Raises :class:`DataError` for an example that cannot be a row, or a missing passage.
         """
-        source = RowSource(row, passages, self.renderer.count, self.config, self.corag, self.ircot, taught)
+        source = RowSource(row, passages, self.renderer.count, self.config, self.corag, self.ircot, is_taught)
         for example in list_examples(source):
             yield self.make_row(example)
 
     def make_row(self, example: TrainingExample) -> MadeRow:
         """Return what becomes of an example. Raises as :func:`tokenise` does."""
-        if example.cut:
+        if example.is_cut:
             return MadeRow(example.name, left_out="cut")
         row, shortening = tokenise(example, self.renderer, self.config)
         if example.rests_on and not mentions(

@@ -76,7 +76,7 @@ def make_trainer(
 
     tables = {split: columns_of(part, config.negatives) for split, part in rows.items() if part}
     columns = tables["train"].column_names
-    own = {
+    arguments = {
         # A passage that stands in a batch twice would be wrong for a query that it is right for.
         "batch_sampler": BatchSamplers.NO_DUPLICATES,
         "prompts": {name: prompts.query if name == "query" else prompts.document for name in columns},
@@ -90,7 +90,7 @@ def make_trainer(
     return SentenceTransformerTrainer(
         model=model,
         args=retriever.trainer_arguments(
-            SentenceTransformerTrainingArguments, config, own, evaluates="validation" in tables
+            SentenceTransformerTrainingArguments, config, arguments, evaluates="validation" in tables
         ),
         train_dataset=tables["train"],
         eval_dataset=tables.get("validation"),
@@ -109,8 +109,8 @@ def columns_of(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
         [
             {"query": row["query"], "positive": positive}
             | {
-                f"negative_{place + 1}": row["negatives"][place % len(row["negatives"])]
-                for place in range(negatives)
+                f"negative_{number + 1}": row["negatives"][number % len(row["negatives"])]
+                for number in range(negatives)
             }
             for row in rows
             for positive in row["positives"]

@@ -78,13 +78,13 @@ def _multiplications(rows: int, width: int, inner: int, args: Any) -> float:
     rows, width, inner = (min(_MOST, each) for each in (rows, width, inner))
     kind = torch.bfloat16 if args.bf16 else torch.float32
     # Not random numbers: the training's own must not depend on whether something was timed before it.
-    left = torch.full((rows, width), 0.5, dtype=kind, device=args.device)
-    right = torch.full((width, inner), 0.5, dtype=kind, device=args.device)
-    count, began = 0, 0.0
-    while not count or time.perf_counter() - began < _SECONDS:
-        (left @ right)[0, 0].item()  # waits for the device
-        if not began:  # the first one warms up
-            began = time.perf_counter()
+    left_matrix = torch.full((rows, width), 0.5, dtype=kind, device=args.device)
+    right_matrix = torch.full((width, inner), 0.5, dtype=kind, device=args.device)
+    count, start = 0, 0.0
+    while not count or time.perf_counter() - start < _SECONDS:
+        (left_matrix @ right_matrix)[0, 0].item()  # waits for the device
+        if not start:  # the first one warms up
+            start = time.perf_counter()
             continue
         count += 1
-    return 2 * rows * width * inner * count / (time.perf_counter() - began)
+    return 2 * rows * width * inner * count / (time.perf_counter() - start)

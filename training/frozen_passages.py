@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-_REMEMBERED = 200_000  # vectors of passages: 300 MB at 384 dimensions
+_MAX_VECTORS = 200_000  # vectors of passages: 300 MB at 384 dimensions
 
 
 class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
@@ -38,10 +38,10 @@ class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
         """Return a vector for each text, shape [texts, dimension]."""
         rows = features["input_ids"].cpu()
         mask = features["attention_mask"].cpu().bool()
-        names = [ids[seen].numpy().tobytes() for ids, seen in zip(rows, mask, strict=True)]
-        if len(self._vectors) > _REMEMBERED:
+        names = [ids[mask_row].numpy().tobytes() for ids, mask_row in zip(rows, mask, strict=True)]
+        if len(self._vectors) > _MAX_VECTORS:
             self._vectors.clear()
-        new = [place for place, name in enumerate(names) if name not in self._vectors]
+        new = [number for number, name in enumerate(names) if name not in self._vectors]
         if new:
             model = self._frozen[0].to(features["input_ids"].device)
             part = {
@@ -50,6 +50,6 @@ class FrozenPassagesLoss(MultipleNegativesRankingLoss):  # type: ignore[misc]
             }
             with torch.no_grad():
                 vectors = model(part)["sentence_embedding"].float().cpu()
-            for place, vector in zip(new, vectors, strict=True):
-                self._vectors[names[place]] = vector
+            for number, vector in zip(new, vectors, strict=True):
+                self._vectors[names[number]] = vector
         return torch.stack([self._vectors[name] for name in names])

@@ -91,12 +91,12 @@ def check_launch() -> str:
     import torch
 
     by_choice = os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes")
-    alone = not any(name in os.environ for name in _SIZE)
+    is_alone = not any(name in os.environ for name in _SIZE)
     # accelerate's launcher for CPUs, which it takes without --cpu as well where there is no GPU, counts on
     # mpirun to start the others; without a file of hosts it starts one process, and has only set
     # the address at which the others would have found it.
     by_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
-    if by_accelerate and alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:
+    if by_accelerate and is_alone and os.environ.get("MASTER_ADDR") == _ACCELERATES_ADDRESS:
         raise ConfigError(
             "accelerate was asked for several processes, but starts only one without mpirun: start them with "
             "torchrun --nproc_per_node 2 training/sft.py ... on a CPU, add --multi_gpu on GPUs, or ask for "

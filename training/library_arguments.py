@@ -45,7 +45,7 @@ _CLASSES = {
 }
 """The classes of arguments, each with those that it inherits from: package, file and name."""
 
-_HELD = {
+_FIXED_ARGUMENTS = {
     "batch_sampler": "no passage may stand in a batch twice",
     "prompts": "texts have the prompts that the model brings",
     "completion_only_loss": "the loss is of the completions alone",
@@ -81,15 +81,15 @@ def check_trainer_arguments(config: LoopOptions) -> None:
 
 def _check(option: str, arguments: Mapping[str, object], kind: str, config: LoopOptions) -> None:
     """Raise as :func:`check_library_arguments` does, for the arguments of one class."""
-    own = {each.name: f"write --{each.name}" for each in fields(config)} | _HELD
+    reasons = {each.name: f"write --{each.name}" for each in fields(config)} | _FIXED_ARGUMENTS
     pointers: Mapping[str, str] = getattr(config, "POINTERS", {})
-    own |= {name: text.rstrip(".") for name, text in pointers.items()}
-    own |= {"r": "write --lora.rank"}
+    reasons |= {name: text.rstrip(".") for name, text in pointers.items()}
+    reasons |= {"r": "write --lora.rank"}
     for name in arguments:
-        if name in own:
-            raise ConfigError(f"{option} has '{name}', which is not free: {own[name]}.")
-        if name not in (known := argument_names(kind)):
-            raise ConfigError(f"{option} has '{name}', which {kind} does not: {nearest(name, known)}")
+        if name in reasons:
+            raise ConfigError(f"{option} has '{name}', which is not free: {reasons[name]}.")
+        if name not in (names := argument_names(kind)):
+            raise ConfigError(f"{option} has '{name}', which {kind} does not: {nearest(name, names)}")
 
 
 @lru_cache(maxsize=8)
@@ -100,10 +100,10 @@ def argument_names(kind: str) -> tuple[str, ...]:
         spec = find_spec(package)
         (folder,) = spec.submodule_search_locations or [""] if spec else [""]
         tree = ast.parse((Path(folder) / file).read_text(encoding="utf-8"))
-        (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+        (class_node,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
         names |= {
             line.target.id
-            for line in found.body
+            for line in class_node.body
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         }
     return tuple(sorted(each for each in names if not each.startswith("_")))

@@ -47,12 +47,12 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
             sys.stderr.write(f"corag: {line}\n")
         check_weights(adapter, folder)
         with reading_weights(f"the adapter '{adapter}'"):
-            adapted = PeftModel.from_pretrained(
+            peft_model = PeftModel.from_pretrained(
                 model, adapter, is_trainable=True, torch_device=str(model.device)
             )
         # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
-        adapted.peft_config["default"].base_model_name_or_path = folder
-        return adapted, None
+        peft_model.peft_config["default"].base_model_name_or_path = folder
+        return peft_model, None
     # PEFT takes "all-linear" as a word, and names of layers as a list.
     targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
     arguments = {

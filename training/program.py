@@ -121,12 +121,12 @@ def start_program(
     try:
         options = parse(kind, sys.argv[1:], program, summary)
         check(options)
-        pinned = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
+        gpu_line = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
         import torch
 
         if not torch.cuda.is_available():
             keep_freed_memory()  # of this process; main() leaves its caller's alone
-        for line in filter(None, (pinned, check_launch())):
+        for line in filter(None, (gpu_line, check_launch())):
             print(f"corag: {line}", file=sys.stderr)  # noqa: T201
         manifest = main(options)
     except CoragError as error:
@@ -160,16 +160,16 @@ def run_training(
         DataError: if processes on several machines do not share the folder.
     """
     out = Path(config.out)
-    if (finished := _finished(out, settings)) is not None:
-        return finished
+    if (manifest := _finished_manifest(out, settings)) is not None:
+        return manifest
     # Of several processes one writes and prints.
     with lock_folder(out, work="corag train") if is_first() else nullcontext():
-        if (finished := _finished(out, settings)) is not None:  # by who had the lock until now
-            return finished
+        if (manifest := _finished_manifest(out, settings)) is not None:  # by who had the lock until now
+            return manifest
         return _train_into(out, config, settings, contents, make_trainer, train)
 
 
-def _finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+def _finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """Return the manifest of a training that has finished; refuse one that was begun with other settings."""
     earlier = read_manifest(out)
     if earlier is None:
@@ -203,14 +203,14 @@ def _train_into(
         # Before training: checkpoints beside it are then known to be of these settings.
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     log_to(out / ENGINE_LOG)
-    with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as say:
+    with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as print_line:
         if first and (note := cpu_build_note()):
-            say(f"corag: {note}")
+            print_line(f"corag: {note}")
         trainer = make_trainer()
         if first:
-            say(f"corag: {describe_start(trainer, settings['resolved'], out)}")
+            print_line(f"corag: {describe_start(trainer, settings['resolved'], out)}")
         if first and config.writes_model and config.save_steps:
-            say(f"corag: {describe_checkpoint_size(trainer, out)}")
+            print_line(f"corag: {describe_checkpoint_size(trainer, out)}")
     # Building a trainer is a barrier, so the first process has written its manifest by now.
     if not first and read_manifest(out) is None:
         raise DataError(
@@ -223,12 +223,12 @@ def _train_into(
     return manifest
 
 
-def describe_start(trainer: Any, resolved: Mapping[str, Any], out: Path) -> str:
+def describe_start(trainer: Any, resolved_settings: Mapping[str, Any], out: Path) -> str:
     """Return a line on how a training computes, and where it goes on from."""
     checkpoint = last_checkpoint(out)
     begin = f"goes on from {Path(checkpoint).name}" if checkpoint else "begins"
     return (
-        f"{begin}: {resolved['precision']}, {resolved['rows_per_update']} rows a step, "
+        f"{begin}: {resolved_settings['precision']}, {resolved_settings['rows_per_update']} rows a step, "
         f"attention {attention_of(trainer.model)}, device {trainer.args.device}"
     )
 
@@ -245,10 +245,10 @@ def peak_memory() -> dict[str, float]:
 
     # In kilobytes, but for macOS.
     unit = 1 if sys.platform == "darwin" else 1024
-    taken = {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)}
+    figures = {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)}
     if torch.cuda.is_available():
-        taken["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
-    return taken
+        figures["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    return figures
 
 
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
@@ -297,10 +297,10 @@ def describe_checkpoint_size(trainer: Any, out: Path) -> str:
     weights = sum(weight.numel() for weight in trainer.model.parameters())
     # Float32 weights and Adam's two moments. Under FSDP accelerate writes the weights for itself, and
     # transformers once more, unless they are in shards.
-    sharded = trainer.is_fsdp_enabled and "SHARDED" in str(
+    is_sharded = trainer.is_fsdp_enabled and "SHARDED" in str(
         trainer.accelerator.state.fsdp_plugin.state_dict_type
     )
-    size = weights * 4 * (4 if trainer.is_fsdp_enabled and not sharded else 3) / 1e9
+    size = weights * 4 * (4 if trainer.is_fsdp_enabled and not is_sharded else 3) / 1e9
     free = shutil.disk_usage(out).free / 1e9
     return (
         f"a checkpoint takes about {size:,.1f} GB in {out}, where {free:,.0f} GB are free. One is kept, and "
@@ -318,8 +318,8 @@ def check_tokenizer(
     """
     fingerprint = settings["tokenizer"]
     chat: Literal["auto", "no"] = "no" if fingerprint.endswith("no chat") else "auto"
-    told = ThinkingOptions("auto", settings.get("template_args", {}))
-    if Renderer.load(folder, chat, told).fingerprint != fingerprint:
+    options = ThinkingOptions("auto", settings.get("template_args", {}))
+    if Renderer.load(folder, chat, options).fingerprint != fingerprint:
         raise ConfigError(
             f"{what} were written with another tokenizer or chat template than that of '{config.model}': "
             f"make them again with '{remake} --model {config.model}'."
@@ -384,5 +384,5 @@ def keep_freed_memory() -> bool:
     # Large blocks from the heap instead of maps of their own (which are unmapped when freed), its top never
     # trimmed and grown in large steps; one arena, so that what one thread freed serves the others.
     settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD_BYTES), (_ARENA_MAX, 1))
-    accepted = [mallopt(parameter, value) for parameter, value in settings]
-    return all(accepted)
+    results = [mallopt(parameter, value) for parameter, value in settings]
+    return all(results)

@@ -31,7 +31,7 @@ from training.retriever_pairs import RetrieverPairsReport, read_retriever_pairs_
 from training.trl_arguments import build_arguments, loop_arguments
 from training.usage import summary_line
 
-_JUDGED = 50  # queries set aside whose passages are ranked before and after: seconds on a CPU
+_MAX_QUERIES = 50  # queries set aside whose passages are ranked before and after: seconds on a CPU
 Score = Callable[[str, Sequence[str]], Sequence[float]]
 """How right each of some passages is for a query; higher is better."""
 
@@ -58,8 +58,8 @@ def check(config: RetrieverTraining) -> None:
     check_writable(out)
     is_here = isinstance(encoder_folder(config.model), Path)  # else it is downloaded first
     if is_here and (earlier := read_manifest(out)) is not None:
-        began = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
-        refuse_differences(f"'{out}'", Stamp(began), Stamp(requested_settings(config)))
+        settings = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
+        refuse_differences(f"'{out}'", Stamp(settings), Stamp(requested_settings(config)))
 
 
 def base_folder(config: RetrieverTraining) -> str:
@@ -82,12 +82,12 @@ def load_report(name: str) -> RetrieverPairsReport:
 
 def requested_settings(config: RetrieverTraining) -> dict[str, Any]:
     """Return what the result depends on, but for what "auto" comes to on a machine."""
-    excluded = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
     reports = [load_report(name) for name in config.pairs]
     settings: dict[str, Any] = to_json_types(
         {
             "base": {"name": config.model, "digest": folder_digest(base_folder(config), weights_only=True)},
-            "options": {name: value for name, value in asdict(config).items() if name not in excluded},
+            "options": {name: value for name, value in asdict(config).items() if name not in names_left_out},
             "pairs": [each.settings | {"questions": each.questions} for each in reports],
         }
     )
@@ -134,7 +134,7 @@ def train_model(
             "rows_per_update": config.batch_size * config.accumulation * process_count(),
         }
     }
-    before: list[float | None] = []
+    earlier_scores: list[float | None] = []
 
     def make() -> Any:
         from transformers.utils import logging
@@ -145,21 +145,21 @@ def train_model(
         except (OSError, ValueError) as error:
             raise ConfigError(f"the model '{config.model}' cannot be loaded: {reason(error)}") from None
         window = model.max_seq_length
-        before.append(first_right(score_with(model), rows["validation"]))
+        earlier_scores.append(first_right(score_with(model), rows["validation"]))
         model.max_seq_length = min(config.max_length, window or config.max_length)
         trainer = prepare(make_trainer(model, rows), Path(config.out))
-        trainer.own_window = window
+        trainer.original_window = window
         return trainer
 
     def train(trainer: Any) -> dict[str, Any]:
         summary = train_or_resume(trainer, config)
         evaluation = trainer.evaluate() if rows["validation"] else {}
         # Trained on shorter texts, it still reads as long ones as before.
-        trainer.model.max_seq_length = trainer.own_window
+        trainer.model.max_seq_length = trainer.original_window
         trainer.save_model(config.out)
         more = finish(trainer.model, Path(config.out)) if trainer.is_world_process_zero() else {}
         after = first_right(score_with(trainer.model), rows["validation"])
-        return figures(summary, evaluation, before[0], after, len(rows["train"])) | dict(more)
+        return figures(summary, evaluation, earlier_scores[0], after, len(rows["train"])) | dict(more)
 
     return run_training(
         config, settings, f"model {config.model} and {len(rows['train'])} queries", make, train
@@ -198,7 +198,7 @@ def first_right(score: Score, rows: Sequence[Mapping[str, Any]]) -> float | None
     if not rows:
         return None
     right = 0
-    rows = rows[:: -(-len(rows) // _JUDGED)]
+    rows = rows[:: -(-len(rows) // _MAX_QUERIES)]
     for row in rows:
         scores = list(score(row["query"], [*row["positives"], *row["negatives"]]))
         right += scores.index(max(scores)) < len(row["positives"])
@@ -218,11 +218,11 @@ def prepare(trainer: Any, out: Path) -> Any:
 
 
 def trainer_arguments(
-    kind: type[Any], config: RetrieverTraining, own: Mapping[str, Any], *, evaluates: bool
+    kind: type[Any], config: RetrieverTraining, values: Mapping[str, Any], *, evaluates: bool
 ) -> Any:
-    """Build the arguments of one of sentence-transformers' trainers. ``own``: what one program alone sets."""
-    shared = loop_arguments(config, config.out, evaluates=evaluates, kept=1)
-    return build_arguments(kind, config, {**own, **shared})
+    """Build the arguments of a trainer of sentence-transformers. ``values``: what one program alone sets."""
+    loop_values = loop_arguments(config, config.out, evaluates=evaluates, checkpoints_kept=1)
+    return build_arguments(kind, config, {**values, **loop_values})
 
 
 def summarise(config: RetrieverTraining, manifest: Mapping[str, Any], use: str) -> str:

@@ -221,13 +221,13 @@ async def write_retriever_pairs(
         return earlier
     tables.make_room(out)
     splits: dict[str, list[RetrieverPair]] = {"train": [], "validation": []}
-    ordered = sorted(questions, key=lambda each: each.id)
-    for start in range(0, len(ordered), _QUESTIONS_AT_ONCE):
-        chunk = ordered[start : start + _QUESTIONS_AT_ONCE]
-        made = await asyncio.gather(
+    sorted_questions = sorted(questions, key=lambda each: each.id)
+    for start in range(0, len(sorted_questions), _QUESTIONS_AT_ONCE):
+        chunk = sorted_questions[start : start + _QUESTIONS_AT_ONCE]
+        pair_lists = await asyncio.gather(
             *(_question_pairs(each, chains.get(each.id), retriever, config, report) for each in chunk)
         )
-        for question, pairs in zip(chunk, made, strict=True):
+        for question, pairs in zip(chunk, pair_lists, strict=True):
             split = "validation" if is_validation(question.id, config) else "train"
             splits[split] += pairs
             report.questions += bool(pairs)
@@ -257,14 +257,14 @@ async def _question_pairs(
     report: RetrieverPairsReport,
 ) -> list[RetrieverPair]:
     """Return a question's pairs, and count in the report what gave none."""
-    read = [name for hop in row.chain.hops for name in hop.passage_ids] if row and row.chain else []
-    listed = [*question.supporting, *(hop.passage_id for hop in question.decomposition), *read]
-    ids = dict.fromkeys(filter(None, listed))
+    hop_ids = [name for hop in row.chain.hops for name in hop.passage_ids] if row and row.chain else []
+    names = [*question.supporting, *(hop.passage_id for hop in question.decomposition), *hop_ids]
+    ids = dict.fromkeys(filter(None, names))
     passages = {each.id: each for each in await retriever.passages(list(ids))}
     missing = [name for name in question.supporting if name not in passages]
     for _ in missing:
         report.leave_out("gold passage not in the index")
-    if not question.supporting and not read:
+    if not question.supporting and not hop_ids:
         report.leave_out("question without gold passages")
     queries = [
         *gold_queries(question, passages, config),
@@ -296,9 +296,9 @@ def gold_queries(
         yield HopQuery("question", 0, question.text, tuple(each.id for each in golds), question.answers)
     answers: list[str] = []
     for number, hop in enumerate(question.decomposition, 1):
-        asked = as_question(resolve(hop.question, answers))
-        text = search_text(config.text, asked, question.text, answers[-1] if answers else "")
-        right = tuple(each.id for each in gold_of_hop(hop, asked, golds))
+        sub_question = as_question(resolve(hop.question, answers))
+        text = search_text(config.text, sub_question, question.text, answers[-1] if answers else "")
+        right = tuple(each.id for each in gold_of_hop(hop, sub_question, golds))
         if hop.passage_id in passages:
             right = (hop.passage_id,)
         yield HopQuery("sub_query", number, text, right, (hop.answer,))
@@ -309,15 +309,15 @@ def gold_queries(
             yield HopQuery("next", 2, text, (second.id,), question.answers)
 
 
-def gold_of_hop(hop: GoldHop, asked: str, golds: Sequence[Passage]) -> list[Passage]:
+def gold_of_hop(hop: GoldHop, sub_question: str, golds: Sequence[Passage]) -> list[Passage]:
     """Return which of a question's gold passages answer a sub-question, by title and answer; [] if unclear.
 
-    ``asked``: the sub-question with the earlier answers in it.
+    ``sub_question``: the sub-question with the earlier answers in it.
     """
-    named = [each for each in golds if mentions([asked], [without_brackets(each.title)])]
+    with_title = [each for each in golds if mentions([sub_question], [without_brackets(each.title)])]
     holding = [each for each in golds if mentions([each.contents], [hop.answer])]
-    both = [each for each in named if each in holding]
-    return next((each for each in (both, holding, named) if len(each) == 1), [])
+    both = [each for each in with_title if each in holding]
+    return next((each for each in (both, holding, with_title) if len(each) == 1), [])
 
 
 def chain_queries(
@@ -331,8 +331,8 @@ def chain_queries(
     last = ""
     for number, hop in enumerate(row.chain.hops if row.chain is not None else (), 1):
         if not hop.refused:
-            read = [passages[name] for name in hop.passage_ids if name in passages]
-            holding = [each.id for each in read if mentions([each.contents], [hop.sub_answer])]
+            hop_passages = [passages[name] for name in hop.passage_ids if name in passages]
+            holding = [each.id for each in hop_passages if mentions([each.contents], [hop.sub_answer])]
             right = [
                 name for name in holding if not row.question.supporting or name in row.question.supporting
             ]
@@ -360,8 +360,8 @@ async def _search_negatives(
     answers = [each for each in query.answers if each.strip() and each.strip().lower() not in ("yes", "no")]
     wrong: list[Passage] = []
     for hit in await retriever.search(query.text, config.depth):
-        known = hit.passage.id in query.positives or hit.passage.id in question.supporting
-        if not known and len(wrong) < config.negatives and not mentions([hit.passage.contents], answers):
+        is_right = hit.passage.id in query.positives or hit.passage.id in question.supporting
+        if not is_right and len(wrong) < config.negatives and not mentions([hit.passage.contents], answers):
             wrong.append(hit.passage)
     right = [passages[name] for name in query.positives]
     return RetrieverPair(

@@ -133,11 +133,14 @@ class RoundsConfig(QuestionFile):
             not self.model.engine_kind.loads_adapters,
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
-        decoded, taught = self.corag.verify_passages, self.rows.verify_passages
+        shown_by_decoding, shown_by_rows = self.corag.verify_passages, self.rows.verify_passages
         yield (
-            "verify" in self.rows.tasks and self.corag.uses("verify") and taught not in (None, decoded),
-            f"rows.verify_passages is {taught}, but decoding would show the verifier {decoded}: give both "
-            "--rows.verify_passages and --corag.verify_passages the same number",
+            "verify" in self.rows.tasks
+            and self.corag.uses("verify")
+            and shown_by_rows not in (None, shown_by_decoding),
+            f"rows.verify_passages is {shown_by_rows}, but decoding would show the verifier "
+            f"{shown_by_decoding}: give both --rows.verify_passages and --corag.verify_passages the same "
+            "number",
         )
         yield (
             bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
@@ -174,7 +177,7 @@ class RoundsConfig(QuestionFile):
         return self.test.beside(self)
 
     @property
-    def trained(self) -> str:
+    def trained_model(self) -> str:
         """The model that is trained."""
         return self.learner or self.model.name
 
@@ -207,7 +210,7 @@ def perform_rounds(config: RoundsConfig) -> list[str]:
     training that could not begin, and if another process is at work in the folder.
     """
     check_packages(config.sft)
-    folder_at_hand(config.trained)
+    folder_at_hand(config.trained_model)
     questions = config.load()
     turns = plan_turns(config, len(questions))
     check_test_questions(config, questions, turns)
@@ -235,11 +238,12 @@ def plan_turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
         turns.append(TrainingTurn(f"round-{number}", "model", skip, limit, adapter, start))
         adapter = str(root / f"round-{number}/adapter")
         skip += config.per_round
-    needed = turns[-1].skip + max(1, turns[-1].limit) - config.skip
-    if needed > total:
+    question_count = turns[-1].skip + max(1, turns[-1].limit) - config.skip
+    if question_count > total:
         raise ConfigError(
             f"--warm_start {config.warm_start} and --rounds {config.rounds} with --per_round "
-            f"{config.per_round} want {needed} questions, but there are {total}: give smaller numbers."
+            f"{config.per_round} want {question_count} questions, but there are {total}: give smaller "
+            "numbers."
         )
     return turns
 
@@ -254,12 +258,14 @@ def check_test_questions(
     if not config.test.questions:
         return
     starts = [(turn.skip - config.skip, turn.limit) for turn in turns]
-    trained = [question for start, limit in starts for question in questions[start : start + limit]]
-    published = config.held_out.dataset == config.dataset != "jsonl"
+    training_questions = [
+        question for start, limit in starts for question in questions[start : start + limit]
+    ]
+    is_published = config.held_out.dataset == config.dataset != "jsonl"
     tests = config.held_out.load()
-    if shared := in_common(tests, trained, is_published=published):
+    if common := in_common(tests, training_questions, is_published=is_published):
         raise ConfigError(
-            f"{len(shared)} of the {len(tests)} test questions are trained on, such as '{shared[0].id}': "
+            f"{len(common)} of the {len(tests)} test questions are trained on, such as '{common[0].id}': "
             "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "
             "another file."
         )
@@ -271,12 +277,12 @@ def save_plan(root: Path, turns: Sequence[TrainingTurn]) -> None:
     Raises :class:`ConfigError` if the folder was begun with other turns: its chains may be of questions that
     are now another turn's.
     """
-    file, now = root / "turns.json", [asdict(turn) for turn in turns]
+    file, plan = root / "turns.json", [asdict(turn) for turn in turns]
     if file.is_file():
-        before = Stamp({"turns": json.loads(file.read_text(encoding="utf-8"))})
+        earlier = Stamp({"turns": json.loads(file.read_text(encoding="utf-8"))})
         advice = "Give the same rounds, warm_start, per_round and questions, or choose another --out."
-        refuse_differences(f"'{root}'", before, Stamp({"turns": now}), advice=advice)
-    write_atomically(file, json.dumps(now, indent=1) + "\n")
+        refuse_differences(f"'{root}'", earlier, Stamp({"turns": plan}), advice=advice)
+    write_atomically(file, json.dumps(plan, indent=1) + "\n")
 
 
 def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Stage]:
@@ -305,7 +311,7 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
         writing = MakeRowsConfig(
             [str(chains)],
             str(training_rows),
-            config.trained,
+            config.trained_model,
             config.model.chat,
             config.rows,
             config.retriever,
@@ -314,7 +320,11 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
         options = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
         options["learning_rate"] *= config.learning_rate_share if turn.start else 1
         tuning = SftConfig(
-            **options, rows=[str(training_rows)], out=str(adapter), model=config.trained, adapter=turn.start
+            **options,
+            rows=[str(training_rows)],
+            out=str(adapter),
+            model=config.trained_model,
+            adapter=turn.start,
         )
         stages += [
             Stage(chains, sampling, _paths(turn.adapter)),
@@ -339,7 +349,7 @@ def decoding_stage(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
         **test.question_options,
         method=["corag"],
         corag=config.corag,
-        model=replace(config.model, name=config.trained, adapter=adapter),
+        model=replace(config.model, name=config.trained_model, adapter=adapter),
         retriever=test.retriever if test.has_index else config.retriever,
         recall_at=test.recall_at,
         seed=config.seed,

@@ -30,9 +30,9 @@ class TrainingExample:
         hop: counted from 1; 0 for tasks asked once per question. Of verify the candidate's number.
         prompt: as decoding writes it.
         reply: what the model should say.
-        cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at its
-            limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers and
-            stops are taught whatever their length.
+        is_cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at
+            its limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers
+            and stops are taught whatever their length.
         rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
             for want of room had it alone, a model would learn to make it up.
         ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
@@ -44,7 +44,7 @@ class TrainingExample:
     hop: int
     prompt: Prompt
     reply: str
-    cut: bool = False
+    is_cut: bool = False
     rests_on: str = ""
     ends: bool = True
 
@@ -66,7 +66,7 @@ class RowSource:
         config: which rows are made.
         corag: prompts, passages and limits, as in decoding.
         ircot: the same for thoughts; None without them.
-        taught: whether the kept chain is taught, not its candidates' answers alone.
+        is_taught: whether the kept chain is taught, not its candidates' answers alone.
     """
 
     row: ChainRow
@@ -75,21 +75,21 @@ class RowSource:
     config: RowsConfig
     corag: CoRAGConfig
     ircot: IRCoTConfig | None = None
-    taught: bool = True
+    is_taught: bool = True
 
     @cached_property
     def chain(self) -> Chain | None:
         """The kept chain with its passages, if it is taught."""
-        return self.rebuild(self.row.chain) if self.taught and self.row.chain is not None else None
+        return self.rebuild(self.row.chain) if self.is_taught and self.row.chain is not None else None
 
     @cached_property
     def context(self) -> Context:
         """What a search for the question itself found."""
         return Context(self.hits(self.row.context_ids))
 
-    def rebuild(self, sampled: SampledChain) -> Chain:
+    def rebuild(self, candidate: SampledChain) -> Chain:
         """Rebuild a candidate with its passages. Raises :class:`DataError` if a passage is missing."""
-        return Chain(sampled.hops, hits=tuple(self.hits(hop.passage_ids) for hop in sampled.hops))
+        return Chain(candidate.hops, hits=tuple(self.hits(hop.passage_ids) for hop in candidate.hops))
 
     def hits(self, ids: Sequence[str]) -> tuple[Hit, ...]:
         """Return passages as a search returns them. Raises :class:`DataError` if one is missing."""
@@ -104,4 +104,4 @@ class RowSource:
     def is_cut(self, prompt: Prompt, reply: str, limit: int, *, when_sampled: bool) -> bool:
         """Whether decoding would not give a reply whole. ``when_sampled``: whether its engine cut it off."""
         # Annotated replies had no engine, so their tokens are counted.
-        return self.count(continuation(prompt, reply)) > limit if self.row.annotated else when_sampled
+        return self.count(continuation(prompt, reply)) > limit if self.row.is_annotated else when_sampled

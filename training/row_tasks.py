@@ -44,7 +44,7 @@ class RowTask:
 
     Attributes:
         name: as ``--rows.tasks`` names it, and the column ``task`` of the rows.
-        places: returns where in a question it is asked: hops counted from 1, or (0,) for once.
+        hop_numbers: returns where in a question it is asked: hops counted from 1, or (0,) for once.
         examples: yields what is asked at such a place, with the reply.
         prompt: the prompt of CoRAG that sampling does not use, so that the chains' manifest does not say
             which it was; None if it does.
@@ -56,7 +56,7 @@ class RowTask:
     """
 
     name: str
-    places: Callable[[RowSource], Sequence[int]]
+    hop_numbers: Callable[[RowSource], Sequence[int]]
     examples: Callable[[RowSource, int], Iterator[TrainingExample]]
     prompt: PromptName | None = None
     reads_candidates: bool = False
@@ -94,10 +94,10 @@ def _sub_query(source: RowSource, number: int) -> Iterator[TrainingExample]:
     hops, corag, question = source.chain.hops, source.corag, source.row.question
     hop, before = hops[number - 1], Chain(hops[: number - 1])
     prompt = corag.conventions.fit_hop(sub_query_prompt(question.text, before, corag), source.count)
-    cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
+    is_cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
     recovers = number > 1 and hops[number - 2].refused and not hop.refused
     for _ in range(source.config.recovery_copies if recovers else 1):
-        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, cut)
+        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, is_cut)
 
 
 def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
@@ -108,10 +108,10 @@ def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
         return
     prompt = sub_answer_prompt(hop.sub_query, top_passages(hits, corag.passages_per_hop), corag)
     prompt = corag.conventions.fit_hop(prompt, source.count)
-    cut = source.is_cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, when_sampled=hop.answer_cut)
+    is_cut = source.is_cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, when_sampled=hop.answer_cut)
     # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
-    fact = hop.sub_answer if source.row.annotated else ""
-    yield TrainingExample(source.row.question.id, "sub_answer", number, prompt, hop.sub_answer, cut, fact)
+    fact = hop.sub_answer if source.row.is_annotated else ""
+    yield TrainingExample(source.row.question.id, "sub_answer", number, prompt, hop.sub_answer, is_cut, fact)
 
 
 def _refusal(source: RowSource, number: int) -> Iterator[TrainingExample]:
@@ -129,7 +129,7 @@ def _refusal(source: RowSource, number: int) -> Iterator[TrainingExample]:
         if hit.id not in question.supporting and not mentions([hit.passage.contents], answers)
     ]
     # What a model answered itself may be wrong, so its absence says nothing.
-    if not source.row.annotated or not silent:
+    if not source.row.is_annotated or not silent:
         return
     prompt = sub_answer_prompt(hop.sub_query, top_passages(silent, corag.passages_per_hop), corag)
     prompt = corag.conventions.fit_hop(prompt, source.count)
@@ -191,7 +191,7 @@ def _check_candidate_answers(rows: Sequence[ChainRow]) -> None:
 
 
 def _check_annotated(rows: Sequence[ChainRow]) -> None:
-    if not any(row.annotated for row in rows):
+    if not any(row.is_annotated for row in rows):
         raise ConfigError(
             "the row task refusal wants annotated chains, since what a model answered may be wrong, but all "
             "of these were sampled or given: sample with --sample.source decomposition, or leave refusal out "
@@ -230,7 +230,7 @@ def without_passages(config: ReaderConfig) -> ClosedBookConfig:
     return ClosedBookConfig(**{each.name: getattr(config, each.name) for each in fields(ReaderConfig)})
 
 
-def _thought(source: RowSource, number: int) -> Iterator[TrainingExample]:
+def _thought_examples(source: RowSource, number: int) -> Iterator[TrainingExample]:
     """Yield what IRCoT would have asked at a step of a question's gold reasoning, with what to think."""
     assert source.ircot is not None
     question, thoughts = source.row.question, source.row.thoughts
@@ -238,10 +238,10 @@ def _thought(source: RowSource, number: int) -> Iterator[TrainingExample]:
     passages = [hit.passage for hit in source.hits(thought.passage_ids)]
     earlier = [each.sentence for each in thoughts[: number - 1]]
     prompt = thought_prompt(question.text, passages, earlier, source.count, source.ircot)
-    cut = source.count(continuation(prompt, thought.sentence)) > source.ircot.max_thought_tokens
+    is_cut = source.count(continuation(prompt, thought.sentence)) > source.ircot.max_thought_tokens
     fact = "".join(facts[number - 1 : number])  # the last sentence states no further one
     yield TrainingExample(
-        question.id, "thought", number, prompt, thought.sentence, cut, fact, ends=number > len(facts)
+        question.id, "thought", number, prompt, thought.sentence, is_cut, fact, ends=number > len(facts)
     )
 
 
@@ -272,7 +272,7 @@ ROW_TASKS: Mapping[str, RowTask] = {
         RowTask(
             "thought",
             _each_thought,
-            _thought,
+            _thought_examples,
             of_thoughts=True,
             method="ircot",
             template=lambda corag, ircot: ircot.reasoning_template(),
@@ -344,17 +344,17 @@ def list_examples(source: RowSource) -> Iterator[TrainingExample]:
             f"question '{question.id}' has no gold answer to train on: give training questions one each."
         )
     tasks = [task for name, task in ROW_TASKS.items() if name in config.tasks]
-    places = [(number, task) for task in tasks for number in task.places(source)]
-    for number, task in sorted(places, key=lambda place: (place[0] == 0, place[0])):
+    pairs = [(number, task) for task in tasks for number in task.hop_numbers(source)]
+    for number, task in sorted(pairs, key=lambda pair: (pair[0] == 0, pair[0])):
         if is_drawn(task.name, question.id, number, config):
             yield from task.examples(source, number)
 
 
 def is_drawn(task: str, question_id: str, hop: int, config: RowsConfig) -> bool:
     """Whether a task's row is among the share that is taken. ``hop``: 0 for what is asked once."""
-    place = f"hop {hop}" if config.ratio_per == "hop" else "question"
+    label = f"hop {hop}" if config.ratio_per == "hop" else "question"
     share = config.ratios.get(task, config.ratio if hop else 1.0)
-    return derive_seed(config.seed, "ratio", task, question_id, place) < share * 2**31
+    return derive_seed(config.seed, "ratio", task, question_id, label) < share * 2**31
 
 
 def best_stop_hop(row: ChainRow) -> int:

@@ -216,7 +216,7 @@ async def _make_splits(
 ) -> dict[str, list[Any]]:
     """Return tables of rows by split, and count in the report what became of every question."""
     config = maker.config
-    taught = balanced_by_length(chain_rows, config)
+    taught_ids = balanced_by_length(chain_rows, config)
     candidates = any(ROW_TASKS[task].reads_candidates for task in config.tasks)
     splits: dict[str, list[Any]] = {"train": [], "validation": []}
     for start in range(0, len(chain_rows), _QUESTIONS_AT_ONCE):
@@ -224,10 +224,10 @@ async def _make_splits(
         passages = await load_passages(chunk, retriever, candidates=candidates)
         rows: dict[str, list[TrainingRow]] = {split: [] for split in splits}
         for row in chunk:
-            is_taught = row.question.id in taught
+            is_taught = row.question.id in taught_ids
             report.add_question(row, is_taught=is_taught)
             split = "validation" if is_validation(row.question.id, config) else "train"
-            for outcome in maker.make(row, passages, taught=is_taught):
+            for outcome in maker.make(row, passages, is_taught=is_taught):
                 report.add(split, outcome)
                 rows[split] += [outcome.row] if outcome.row is not None else []
         for split, part in rows.items():

@@ -83,8 +83,8 @@ class SampleRunConfig(QuestionFile):
         super().__post_init__()
         check_max_failed(self.max_failed)
         object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
-        judged = self.sample.source == "model" and self.sample.answers != "none"
-        if judged and self.sample.max_hops > self.corag.max_hops:
+        notes_answers = self.sample.source == "model" and self.sample.answers != "none"
+        if notes_answers and self.sample.max_hops > self.corag.max_hops:
             raise ConfigError(
                 f"chains whose answers are noted end as in decoding, after corag.max_hops "
                 f"{self.corag.max_hops}, but sample.max_hops is {self.sample.max_hops}: give both the same."

@@ -113,12 +113,12 @@ async def collect_thoughts(question: Question, tools: Tools, ircot: IRCoTConfig)
     Raises :class:`DataError` if the question has no gold answer or no decomposition.
     """
     check_question(question, SampleConfig(source="thoughts"))
-    thoughts, reached = await follow_reasoning(question, tools, ircot)
+    thoughts, reaches_answer = await follow_reasoning(question, tools, ircot)
     return SampledChains(
         text="",
         passage_ids=thoughts[-1].passage_ids if thoughts else (),
         steps=len(thoughts),
-        stopped="answer" if reached else "unsupported",
+        stopped="answer" if reaches_answer else "unsupported",
         rejected="" if thoughts else "unsupported",
         thoughts=thoughts,
     )
@@ -141,16 +141,16 @@ async def sample_chains(
             range(1, config.chains + 1),
             lambda number, branch: sample_chain(number, question, context, branch, config, corag),
         )
-    best, rejected = choose(chains, config)
+    best, reason = choose(chains, config)
     return SampledChains(
         text="",
         passage_ids=tuple(hit.passage.id for hit in context.hits),
         steps=0 if best is None else len(chains[best].hops),
-        stopped=rejected if best is None else chains[best].stopped,
+        stopped=reason if best is None else chains[best].stopped,
         context_ids=tuple(hit.passage.id for hit in context.hits),
         chains=tuple(chains),
         chosen=best,
-        rejected=rejected,
+        rejected=reason,
     )
 
 
@@ -163,21 +163,21 @@ async def sample_chain(
     before that once a sub-answer is the gold answer, or makes it likely enough: further hops would only teach
     the model to ask on. A chain whose answer is noted, for a verifier to judge, ends as in decoding instead.
     """
-    path, judged = f"chain {number}", config.answers != "none"
+    path, notes_answers = f"chain {number}", config.answers != "none"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
-    length = config.max_hops if judged else length
+    length = config.max_hops if notes_answers else length
     scores = list[AnswerScore]()
 
-    async def scored(chain: Chain, here: str) -> Chain:
-        scores.append(await answer_log_likelihood(chain, question.answers, tools, corag, path=here))
-        if judged:
-            return await apply_stop_rule(chain, tools, corag, path=here)
+    async def score_hop(chain: Chain, hop_path: str) -> Chain:
+        scores.append(await answer_log_likelihood(chain, question.answers, tools, corag, path=hop_path))
+        if notes_answers:
+            return await apply_stop_rule(chain, tools, corag, path=hop_path)
         if exact_match(chain.hops[-1].sub_answer, question.answers):
             return replace(chain, stopped="match")
         return replace(chain, stopped="sure" if scores[-1].mean > config.sure_above else "")
 
     chain = await decode_chain(
-        Chain(), length, tools, corag, temperature=config.temperature, path=path, after_hop=scored
+        Chain(), length, tools, corag, temperature=config.temperature, path=path, after_hop=score_hop
     )
     answer = await answer_from_chain(chain, context, tools, config, corag, path=path)
     return _record_chain(chain, scores, length, chain.stopped or "length", chain.repeats, answer)
@@ -226,11 +226,11 @@ async def follow_given_chain(
     chain = Chain()
     for step in question.decomposition:
         hits = await search_hop(chain, step.question, tools, corag, path=f"hop {len(chain) + 1}")
-        sub_answer, refused = corag.conventions.read_sub_answer(step.answer, corag.refusal)
+        sub_answer, is_refusal = corag.conventions.read_sub_answer(step.answer, corag.refusal)
         hop = Hop(
             step.question,
             sub_answer,
-            refused,
+            is_refusal,
             tuple(hit.id for hit in hits),
             query_cut=tools.count_tokens(step.question) > corag.max_sub_query_tokens,
             answer_cut=tools.count_tokens(sub_answer) > corag.max_sub_answer_tokens,
@@ -248,18 +248,18 @@ async def _score_at_end(
     return _record_chain(chain, [score], len(chain), "length", answer=answer)
 
 
-def lift_evidence(hits: Sequence[Hit], answer: str, shown: int) -> tuple[Hit, ...]:
+def lift_evidence(hits: Sequence[Hit], answer: str, count: int) -> tuple[Hit, ...]:
     """Return hits of which one that is shown holds the answer; none if there is no such hit.
 
     Where it stands too low, the first that holds it takes the last place that is shown: a reader has to
     learn from it what to read, whatever a search would have ranked before it.
     """
     holds = [mentions([hit.passage.contents], [answer]) for hit in hits]
-    if not any(holds) or any(holds[:shown]):
+    if not any(holds) or any(holds[:count]):
         return tuple(hits) if any(holds) else ()
     first = holds.index(True)
     others = [*hits[:first], *hits[first + 1 :]]
-    return (*others[: shown - 1], hits[first], *others[shown - 1 :])
+    return (*others[: count - 1], hits[first], *others[count - 1 :])
 
 
 def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | None, str]:
@@ -267,11 +267,11 @@ def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | 
     # Only an annotated chain is ever unsupported, and it has no rivals.
     if any(chain.stopped == "unsupported" for chain in chains):
         return None, "unsupported"
-    scored = [index for index, chain in enumerate(chains) if chain.means]
-    if not scored:
+    indices = [index for index, chain in enumerate(chains) if chain.means]
+    if not indices:
         return None, "no chain"
     best = max(
-        scored,
+        indices,
         key=lambda index: (chains[index].means if config.rank_by == "mean" else chains[index].sums)[-1],
     )
     if config.reject_below is not None and chains[best].means[-1] < config.reject_below:
@@ -308,10 +308,10 @@ def _record_chain(
     chain: Chain,
     scores: Sequence[AnswerScore],
     length: int,
-    stopped: str,
+    stop_reason: str,
     repeats: int = 0,
     answer: str | None = None,
 ) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
-    return SampledChain(chain.hops, means, sums, length, stopped, repeats, answer)
+    return SampledChain(chain.hops, means, sums, length, stop_reason, repeats, answer)

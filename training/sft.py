@@ -119,11 +119,11 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     """
     import datasets
 
-    loaded = [load_row_folder(each, config, folder) for each in config.rows]
-    splits = dict.fromkeys(split for rows in loaded for split in rows)
+    folders = [load_row_folder(each, config, folder) for each in config.rows]
+    splits = dict.fromkeys(split for rows in folders for split in rows)
     return datasets.DatasetDict(
         {
-            split: datasets.concatenate_datasets([rows[split] for rows in loaded if split in rows])
+            split: datasets.concatenate_datasets([rows[split] for rows in folders if split in rows])
             for split in splits
         }
     )
@@ -216,7 +216,7 @@ def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
 
     longest = max(len(ids) for split in rows for ids in rows[split]["input_ids"])
     batching = resolve_batching(config)
-    own = {
+    values = {
         # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another
         # have no length of their own: any limit would cut the batch.
         "max_length": None if batching == "padding_free" else longest,
@@ -226,7 +226,7 @@ def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
         "include_num_input_tokens_seen": "all" if batching == "padding_free" else "non_padding",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
     }
-    return build_trl_arguments(SFTConfig, config, own, evaluates=evaluates)
+    return build_trl_arguments(SFTConfig, config, values, evaluates=evaluates)
 
 
 if __name__ == "__main__":

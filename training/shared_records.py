@@ -71,33 +71,35 @@ def _names_on_hub(*starts: Mapping[str, Any]) -> set[str]:
 
 
 def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> Start:
-    known = {name: record[name] for name in _SHARED_OF_START if name in record}
-    kept = shared_value(known, _SECTIONS, {*on_hub, *_names_on_hub(record)})
+    fields = {name: record[name] for name in _SHARED_OF_START if name in record}
+    record_values = shared_value(fields, _SECTIONS, {*on_hub, *_names_on_hub(record)})
     if "synthetic" in record:
-        kept["synthetic"] = shared_origin(record["synthetic"])
+        record_values["synthetic"] = shared_origin(record["synthetic"])
     if machine := record.get("machine"):
-        kept["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
+        record_values["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
     if "questions" in record:
-        kept["questions"] = Path(record["questions"]).name
-    return Start.from_json(kept)
+        record_values["questions"] = Path(record["questions"]).name
+    return Start.from_json(record_values)
 
 
 def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
     """Return how an adapter was made (training.json) as others may read it. ``base``: its model's name."""
-    shared: dict[str, Any] = shared_value(
+    values: dict[str, Any] = shared_value(
         {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS, (base,)
     )
     if manifest["settings"]["base"]["name"] != "default":
-        shared["settings"]["base"]["name"] = base
+        values["settings"]["base"]["name"] = base
     starts = manifest.get("starts") or [manifest.get("start", {})]  # one, in manifests of before
-    return shared | {"starts": [dict(_shared_start(each, (base,)).record) for each in starts]}
+    return values | {"starts": [dict(_shared_start(each, (base,)).record) for each in starts]}
 
 
 def shared_adapter_settings(folder: Path) -> dict[str, Any]:
     """Return adapter_config.json as others may read it, with the base's name on the hub."""
-    own = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    patterns = {name: own[name] for name in own if name.endswith(("modules", "_pattern", "_parameters"))}
-    settings: dict[str, Any] = shared_value(own)
+    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    patterns = {
+        name: config[name] for name in config if name.endswith(("modules", "_pattern", "_parameters"))
+    }
+    settings: dict[str, Any] = shared_value(config)
     return settings | patterns | {"base_model_name_or_path": base_on_hub(folder)}
 
 
@@ -119,17 +121,17 @@ def base_on_hub(folder: Path) -> str:
         name = str(json.loads((folder / CONFIG).read_text("utf-8")).get("base_model_name_or_path") or "")
     else:
         name = str(manifest["settings"]["base"]["name"])
-    shared = DEFAULT_ON_HUB if name == "default" else shared_name(name, (name,))
+    hub_name = DEFAULT_ON_HUB if name == "default" else shared_name(name, (name,))
     # A relative path may look like a name. Trainings note folders; of adapters from elsewhere, the base is
     # looked for where they may have been trained, which is often above them.
     folders = {each.get("base_folder") for each in (manifest or {}).get("starts", ())}
     is_here = any((each / name).is_dir() for each in folder.absolute().parents)
-    if name in folders or is_here or not is_repository_name(shared):
+    if name in folders or is_here or not is_repository_name(hub_name):
         raise ConfigError(
             f"the adapter '{folder}' was trained on '{name}', a folder of this machine: others need its name "
             f"on the hub. Write that into its {CONFIG if manifest is None else TRAINING}."
         )
-    return shared
+    return hub_name
 
 
 def shared_lines(folder: Path) -> bytes:
@@ -137,15 +139,15 @@ def shared_lines(folder: Path) -> bytes:
 
     Earlier ones failed. Messages name servers and files, what made a question names a model's folder.
     """
-    shared = []
+    lines = []
     for line in read_lines(folder).values():
         record = orjson.loads(line.text)
         question = record.get("question")
-        changed: dict[str, Any] = {"error": shared_error(record["error"])} if line.failed else {}
+        changes: dict[str, Any] = {"error": shared_error(record["error"])} if line.failed else {}
         if isinstance(question, dict) and (origin := question.get("synthetic")):
-            changed["question"] = question | {"synthetic": shared_origin(origin)}
-        shared.append(orjson.dumps(record | changed) + b"\n" if changed else line.text)
-    return b"".join(shared)
+            changes["question"] = question | {"synthetic": shared_origin(origin)}
+        lines.append(orjson.dumps(record | changes) + b"\n" if changes else line.text)
+    return b"".join(lines)
 
 
 def most_asked(folder: Path) -> int:
@@ -153,7 +155,7 @@ def most_asked(folder: Path) -> int:
     return max(each.asked for each in Manifest.read(folder).starts)
 
 
-def unanswered(folder: Path) -> int:
+def count_unanswered(folder: Path) -> int:
     """Return how many questions of those that were asked a folder of rows lacks; 0 if that is not known.
 
     Raises :class:`ConfigError` if a process is at work there, or the folder is a shard.
@@ -180,17 +182,17 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
     options: dict[str, Any] = {"method": [method]}
     if method in METHODS:
         kind: Any = METHODS[method].config
-        shared = shared_run.options
+        method_options = shared_run.options
         preset = manifest.options.get("preset")
         base = kind(preset=preset) if preset else kind()
         section = {"preset": preset} if preset and preset != getattr(kind(), "preset", "") else {}
-        section |= _differing(shared, base)
+        section |= _differing(method_options, base)
         options |= {method: section} if section else {}
     model = _differing(record.get("model") or {}, ModelConfig())
     options |= {"model": model} if model else {}
-    searched = _differing(record.get("retriever") or {}, RetrieverConfig())
-    searched.pop("index", None)
-    options |= {"retriever": searched} if searched else {}
+    retriever_options = _differing(record.get("retriever") or {}, RetrieverConfig())
+    retriever_options.pop("index", None)
+    options |= {"retriever": retriever_options} if retriever_options else {}
     options |= {"leave_out_self": True} if manifest.settings.get("leave_out_self") else {}
     questions = manifest.questions
     options |= {name: questions[name] for name in ("dataset", "split", "subset") if questions.get(name)}

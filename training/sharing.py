@@ -28,6 +28,7 @@ from eval.tables.runs import Runs
 from training.cards import adapter_card, chains_card, run_card
 from training.shared_records import (
     base_on_hub,
+    count_unanswered,
     most_asked,
     run_options,
     shared_adapter_settings,
@@ -35,11 +36,10 @@ from training.shared_records import (
     shared_manifest,
     shared_tokenizer_settings,
     shared_training,
-    unanswered,
 )
 
 _LEFT_OUT = "Paths, addresses and command lines in its records are left out; texts go as they are."
-_UNLICENSED = (
+_NO_LICENSE = (
     "No license was given, so the card names none and others may not know what they may do: name it with "
     "--license, such as --license apache-2.0."
 )
@@ -122,10 +122,10 @@ def prepare_upload(config: PushConfig) -> Upload:
             "and then share what it made."
         )
     kind = _kind(folder)
-    unlicensed = [] if config.license else [_UNLICENSED]
+    license_notes = [] if config.license else [_NO_LICENSE]
     if kind == "adapter":
         files = _adapter_files(folder, config)
-        return Upload(kind, "model", files, [_LEFT_OUT, *unlicensed])
+        return Upload(kind, "model", files, [_LEFT_OUT, *license_notes])
     if config.results:
         raise ConfigError(f"results go on an adapter's card, but '{config.folder}' holds {_NOUNS[kind]}.")
     files, lacking = _row_files(folder, kind, config)
@@ -133,10 +133,10 @@ def prepare_upload(config: PushConfig) -> Upload:
         "It holds the questions, their gold answers and the text of the passages that were read: check that "
         "their licenses let you share them."
     )
-    unfinished = (
+    unfinished_notes = (
         [f"{lacking:,} of its questions are not sampled yet, which the card says."] if lacking else []
     )
-    return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *unlicensed, *unfinished])
+    return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *license_notes, *unfinished_notes])
 
 
 def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
@@ -156,13 +156,13 @@ def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
     files[CONFIG] = _json(shared_adapter_settings(folder))
     if (tokenizer := folder / "tokenizer_config.json").is_file():
         files[tokenizer.name] = _json(shared_tokenizer_settings(tokenizer))
-    shared = None if training is None else shared_training(training, base)
-    if shared is not None:
-        files[TRAINING] = _json(shared)
+    shared_record = None if training is None else shared_training(training, base)
+    if shared_record is not None:
+        files[TRAINING] = _json(shared_record)
     results = Runs(runs=config.results).by_name() if config.results else {}
     for run in results.values():
         _check_finished(run)
-    files[CARD] = adapter_card(config.name, config.license, base, shared, results).encode()
+    files[CARD] = adapter_card(config.name, config.license, base, shared_record, results).encode()
     return files
 
 
@@ -172,7 +172,7 @@ def _row_files(folder: Path, kind: Kind, config: PushConfig) -> tuple[dict[str, 
     Questions that are answered first are the short ones, so figures of a part of a run mislead: it is
     refused. Of chains a part teaches as well.
     """
-    lacking = unanswered(folder) if kind == "chains" else _check_finished(folder)
+    lacking = count_unanswered(folder) if kind == "chains" else _check_finished(folder)
     manifest = Manifest.read(folder)
     files: dict[str, Path | bytes] = {
         MANIFEST: _json(shared_manifest(manifest).to_json()),
@@ -188,10 +188,10 @@ def _row_files(folder: Path, kind: Kind, config: PushConfig) -> tuple[dict[str, 
 
 def _check_finished(run: Path) -> int:
     """Return 0 for a run that has all its questions. Raises :class:`ConfigError` for another."""
-    if lacking := unanswered(run):
-        asked = most_asked(run)
+    if lacking := count_unanswered(run):
+        total = most_asked(run)
         raise ConfigError(
-            f"the run '{run}' has {asked - lacking:,} of {asked:,} questions, and what is answered first "
+            f"the run '{run}' has {total - lacking:,} of {total:,} questions, and what is answered first "
             "may be easier than the rest: give its command again, which goes on, and then share it."
         )
     return 0

@@ -180,8 +180,8 @@ def default_launch() -> list[str]:
 def build_stamp(stage: Stage) -> Stamp:
     """Return what a stage's result depends on: its options, and what it reads, by content."""
     options = stage.options
-    excluded = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
-    made_with = {name: value for name, value in identity_of(options).items() if name not in excluded}
+    names_left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
+    made_with = {name: value for name, value in identity_of(options).items() if name not in names_left_out}
     # Of stages before, their stamps are read: what was made anew is another, whatever its options.
     made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}
     match options:
@@ -213,23 +213,24 @@ def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> boo
     """
     folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
-    failed = [line.parse() for line in lines if line.failed]
+    failed_rows = [line.parse() for line in lines if line.failed]
     # First without reading the questions, of which there may be many.
-    if len(failed) <= max_failed:
+    if len(failed_rows) <= max_failed:
         return True
     # The run may hold more questions than the options name now.
     ids = {question.id for question in options.load()}
-    failed = [row for row in failed if row.question.id in ids]
-    if len(failed) <= max_failed:
+    failed_rows = [row for row in failed_rows if row.question.id in ids]
+    if len(failed_rows) <= max_failed:
         return True
     message = (
-        f"of the {len(ids)} questions of '{folder}', {len(failed)} failed, the first, "
-        f"'{failed[0].question.id}', with:\n"
-        f"  {failed[0].error.splitlines()[0]}\nThe same command asks them again"
+        f"of the {len(ids)} questions of '{folder}', {len(failed_rows)} failed, the first, "
+        f"'{failed_rows[0].question.id}', with:\n"
+        f"  {failed_rows[0].error.splitlines()[0]}\nThe same command asks them again"
     )
     if isinstance(options, SampleRunConfig):
         raise BackendError(
-            f"{message}, before it trains on the others. To leave them out, give --max_failed {len(failed)}."
+            f"{message}, before it trains on the others. To leave them out, give --max_failed "
+            f"{len(failed_rows)}."
         )
     _print(f"{message}.")
     return False

@@ -38,8 +38,8 @@ def question_files(folders: Sequence[Path]) -> list[str]:
 
 def index_of(folders: Sequence[Path]) -> list[str]:
     """Return the index that some folders of chains were sampled with, by name; none if none is noted."""
-    noted = [read_chain_manifest(folder).last.index for folder in folders]
-    return list(next(filter(None, noted), ()))
+    indexes = [read_chain_manifest(folder).last.index for folder in folders]
+    return list(next(filter(None, indexes), ()))
 
 
 def within_window(tokens: int, model: str, folder: str, what: str) -> int:
@@ -92,9 +92,11 @@ def save(out: Path, tables: Mapping[str, Sequence[Any]], name: str, report: Any)
     import datasets
 
     datasets.disable_progress_bars()
-    joined = {split: datasets.concatenate_datasets(list(parts)) for split, parts in tables.items() if parts}
+    datasets_by_split = {
+        split: datasets.concatenate_datasets(list(parts)) for split, parts in tables.items() if parts
+    }
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.") as temporary:
-        filled = Path(temporary) / "filled"
-        datasets.DatasetDict(joined).save_to_disk(filled)
-        write_atomically(filled / name, json.dumps(asdict(report), indent=1) + "\n")
-        filled.rename(out)
+        folder = Path(temporary) / "filled"
+        datasets.DatasetDict(datasets_by_split).save_to_disk(folder)
+        write_atomically(folder / name, json.dumps(asdict(report), indent=1) + "\n")
+        folder.rename(out)

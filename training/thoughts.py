@@ -39,8 +39,8 @@ async def follow_reasoning(
         await retrieve(question, pool, sentences_before, tools, config)
         # No more can be found than a budget of paragraphs holds; and the loop takes no further step.
         texts = [" ".join(item.values()) for item in passage_items(pool.passages, config.max_shown_words)]
-        supported = mentions(texts, [fact]) if fact else True
-        if not supported or len(sentences_before) >= config.max_steps:
+        is_supported = mentions(texts, [fact]) if fact else True
+        if not is_supported or len(sentences_before) >= config.max_steps:
             return tuple(steps), False
         # Decoding keeps the first sentence of a reply, by these rules. What it would cut is not taught.
         first = first_sentence(sentence, config.sentence_splitter)

@@ -158,20 +158,20 @@ def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor, 
     from trl.trainer.utils import FusedCausalLMOutput
 
     logits = outputs.logits.float() / temperature
-    targets, learned = following[:, columns].clamp(min=0), following[:, columns] != -100
+    targets, is_learned = following[:, columns].clamp(min=0), following[:, columns] != -100
     log_softmax = logits.log_softmax(-1)
 
     def spread(values: torch.Tensor) -> torch.Tensor:
         # TRL has no column for the last position, which predicts nothing.
         whole = values.new_zeros(following.shape[0], following.shape[1] - 1)
-        return whole.index_copy(1, columns, values.masked_fill(~learned, 0))
+        return whole.index_copy(1, columns, values.masked_fill(~is_learned, 0))
 
     log_probs = spread(log_softmax.gather(-1, targets[..., None])[..., 0])
     with torch.no_grad():  # figures that TRL logs
         entropy = spread(-(log_softmax.exp() * log_softmax).sum(-1))
         mean_logits, is_top1 = spread(logits.mean(-1)), spread(logits.argmax(-1) == targets)
     return FusedCausalLMOutput(
-        loss=-log_probs.sum() / learned.sum().clamp(min=1),
+        loss=-log_probs.sum() / is_learned.sum().clamp(min=1),
         log_probs=log_probs,
         entropy=entropy,
         mean_logits=mean_logits,

@@ -16,7 +16,7 @@ CHECKPOINTS = "checkpoints"
 
 
 def build_trl_arguments(
-    kind: type[Any], config: ProgramOptions, own: Mapping[str, Any], *, evaluates: bool
+    kind: type[Any], config: ProgramOptions, values: Mapping[str, Any], *, evaluates: bool
 ) -> Any:
     """Build the arguments of one of TRL's trainers.
 
@@ -25,7 +25,7 @@ def build_trl_arguments(
     Args:
         kind: the class of the arguments.
         config: the options that all programs share.
-        own: what one program alone sets, by TRL's names.
+        values: what one program alone sets, by TRL's names.
         evaluates: whether there is something to evaluate on.
 
     Raises:
@@ -45,8 +45,10 @@ def build_trl_arguments(
         else config.gradient_checkpointing == "yes"
     )
     # The last may be half written when the power fails; whole models are too large to keep two.
-    shared = loop_arguments(config, config.out, evaluates=evaluates, kept=1 if config.writes_model else 2)
-    return build_arguments(kind, config, {**own, **shared, "gradient_checkpointing": checkpointing})
+    loop_values = loop_arguments(
+        config, config.out, evaluates=evaluates, checkpoints_kept=1 if config.writes_model else 2
+    )
+    return build_arguments(kind, config, {**values, **loop_values, "gradient_checkpointing": checkpointing})
 
 
 def build_arguments(kind: type[Any], config: LoopOptions, values: Mapping[str, Any]) -> Any:
@@ -70,14 +72,16 @@ def _on_gpu() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool, kept: int) -> dict[str, Any]:
+def loop_arguments(
+    config: LoopOptions, out: str, *, evaluates: bool, checkpoints_kept: int
+) -> dict[str, Any]:
     """Return what every trainer of transformers gets, by its own names.
 
     Args:
         config: the options that all trainings share.
         out: folder of the result, whose checkpoints lie within it.
         evaluates: whether there is something to evaluate on.
-        kept: checkpoints that are kept.
+        checkpoints_kept: checkpoints that are kept.
     """
     return {
         "output_dir": str(Path(out) / CHECKPOINTS),
@@ -96,7 +100,7 @@ def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool, kept: int)
         "eval_steps": config.eval_steps or None,
         "save_strategy": "steps" if config.save_steps else "no",
         "save_steps": config.save_steps or 500,
-        "save_total_limit": kept,
+        "save_total_limit": checkpoints_kept,
         "logging_steps": config.logging_steps,
         "logging_first_step": True,
         "report_to": list(config.report_to),  # transformers' default is whatever is installed

@@ -34,24 +34,24 @@ def usage(config: ProgramOptions, settings: Mapping[str, Any], index: Sequence[s
     ``settings``: of the training's manifest. ``index``: what the chains were sampled with, none if that is
     not noted; the command then names none.
     """
-    if (taught := Taught.read(settings)) is not None:
-        method, words = "corag", taught.arguments()
+    if (training_options := Taught.read(settings)) is not None:
+        method, arguments = "corag", training_options.arguments()
     else:
-        method, words = _of_thoughts(settings.get("rows", ()))
-    made = ["--model.adapter", config.out]
+        method, arguments = _of_thoughts(settings.get("rows", ()))
+    model_arguments = ["--model.adapter", config.out]
     if config.tuning == "full":
-        made = ["--model.name", config.out]
+        model_arguments = ["--model.name", config.out]
     elif config.model != "default":
-        made = ["--model.name", config.model, *made]
-    where = ["--retriever.index", ",".join(index) or "INDEX"]
-    return ["corag", "ask", "--method", method, *where, *words, *made]
+        model_arguments = ["--model.name", config.model, *model_arguments]
+    index_arguments = ["--retriever.index", ",".join(index) or "INDEX"]
+    return ["corag", "ask", "--method", method, *index_arguments, *arguments, *model_arguments]
 
 
 def _of_thoughts(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
     """Return the method that rows made of IRCoT's thoughts teach, and its options as words."""
     records = [chain["options"]["ircot"] for each in rows for chain in each["chains"]]
-    taught = {ROW_TASKS[task].method for each in rows for task in each["rows"]["tasks"]}
-    method = next((name for name in ("ircot", *sorted(taught)) if name in taught), "corag")
+    methods = {ROW_TASKS[task].method for each in rows for task in each["rows"]["tasks"]}
+    method = next((name for name in ("ircot", *sorted(methods)) if name in methods), "corag")
     if not records or method == "corag":
         return method, []
     kind = METHODS[method].config

@@ -208,6 +208,10 @@ def one_question(question: Any) -> Question:
             record, report = record_of(question), QuestionReport("the question")
             (result,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
             return result if record_id(record) else replace(result, id="asked")
-    many = isinstance(question, Iterable)
-    advice = "run takes many: run(questions, methods, model, index, out=FOLDER)" if many else "give its text"
+    is_iterable = isinstance(question, Iterable)
+    advice = (
+        "run takes many: run(questions, methods, model, index, out=FOLDER)"
+        if is_iterable
+        else "give its text"
+    )
     raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")

@@ -131,14 +131,14 @@ class Answered:
                 Text(f"failed: {printable(first)}", style="red"),
                 *(Text(line, style="dim") for line in detail_lines),
             ]
-        rule, about = computed_by(self.metadata), "~" if self._has_estimates else ""  # as tables have it
+        rule, tilde = computed_by(self.metadata), "~" if self._has_estimates else ""  # as tables have it
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
             *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),
             *[Text(f"sources  {printable(self._name_sources())}", style="dim")] * bool(self.sources),
             Text(
-                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {about}{self.tokens:,} tokens "
-                f"({about}{self.computed_tokens:,} computed), {self.seconds:.1f} s; "
+                f"cost     {self.calls} call{'s'[: self.calls != 1]}, {tilde}{self.tokens:,} tokens "
+                f"({tilde}{self.computed_tokens:,} computed), {self.seconds:.1f} s; "
                 f"stopped: {self.answer.stopped}",
                 style="dim",
             ),

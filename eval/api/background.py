@@ -95,8 +95,8 @@ class Background:
                 return await coroutine
             except BackendError as error:
                 # What the engine itself said went to the log, and would go with it.
-                if (words := last_words()) and not hasattr(error, "__notes__"):
-                    error.add_note(words)
+                if (log_lines := last_words()) and not hasattr(error, "__notes__"):
+                    error.add_note(log_lines)
                 raise
             except SystemExit as error:
                 raise BackendError(

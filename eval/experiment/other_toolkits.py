@@ -57,17 +57,17 @@ def explain_pipeline(data: Mapping[str, Any], methods: Mapping[str, Method]) -> 
     name = next((key for key, each in methods.items() if target_parts & {key, *each.also_called}), "")
     if not name:
         return f"configures '{target}', which is none of the methods here: 'corag list' has them."
-    ours: dict[str, Any] = {"method": [name]}
-    rest = []
+    options: dict[str, Any] = {"method": [name]}
+    unknown_keys = []
     for key, value in data.items():
         if option := _translate(key, name, methods[name]):
             section, _, last = option.rpartition(".")
-            (ours.setdefault(section, {}) if section else ours)[last] = _number(value)
+            (options.setdefault(section, {}) if section else options)[last] = _number(value)
         elif key not in NAMELESS:
-            rest.append(key)
-    notes = ["'retriever.index' is a folder that 'corag index' made."] if "retriever" in ours else []
-    notes += [f"Without a counterpart here: {', '.join(rest)}."] if rest else []
-    text = yaml.safe_dump(ours, sort_keys=False)
+            unknown_keys.append(key)
+    notes = ["'retriever.index' is a folder that 'corag index' made."] if "retriever" in options else []
+    notes += [f"Without a counterpart here: {', '.join(unknown_keys)}."] if unknown_keys else []
+    text = yaml.safe_dump(options, sort_keys=False)
     return "\n".join(
         ["configures AutoRAG-Research. For 'corag run --questions FILE' write:", "", text, *notes]
     )

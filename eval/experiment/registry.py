@@ -67,10 +67,10 @@ class _MethodOptions(Options):
         return set(methods) - {canonical_name(short_name(name), methods) for name in choice}
 
     @classmethod
-    def idle(cls, stated: Iterable[str], chosen: Collection[str]) -> list[str]:
+    def idle(cls, stated_names: Iterable[str], choices: Collection[str]) -> list[str]:
         """Return those of the stated options that belong to a method that is not among the chosen ones."""
-        foreign = methods_of(cls).keys() - set(chosen)
-        return [option for option in stated if option.split(".")[0] in foreign]
+        foreign = methods_of(cls).keys() - set(choices)
+        return [option for option in stated_names if option.split(".")[0] in foreign]
 
     def find_method(self, name: str) -> Method:
         """Return what there is to know of a method."""
@@ -183,9 +183,9 @@ def canonical_name(name: str, methods: Mapping[str, Method] = METHODS) -> str:
     ('one_step', 'self_ask', 'irct')
     """
     plain = name.replace("-", "_")
-    others = {other: registered for registered, method in methods.items() for other in method.also_called}
+    others = {other: known_name for known_name, method in methods.items() for other in method.also_called}
     return next(
-        (registered for registered in (name, plain, others.get(plain, "")) if registered in methods), name
+        (known_name for known_name in (name, plain, others.get(plain, "")) if known_name in methods), name
     )
 
 
@@ -203,10 +203,10 @@ def check_names(names: Sequence[str], methods: Mapping[str, Method] = METHODS) -
 
 def _kind_of_method(name: str, methods: Mapping[str, Method]) -> str:
     """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
-    for here, method in methods.items():
+    for method_name, method in methods.items():
         for option in method.grouped_by:
             if (value := respell(option, name, method.config)) in choices_of(option, method.config):
-                return f"write --method {here} --{here}.{option} {value}."
+                return f"write --method {method_name} --{method_name}.{option} {value}."
     return ""
 
 

@@ -180,8 +180,8 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
-    if own_code := _behind_fingerprints(config, name):
-        environment["own_code"] = own_code
+    if user_code := _behind_fingerprints(config, name):
+        environment["own_code"] = user_code
     answered_by = _last_own_code(path)
     unsure = _known_by_content(config, name)
     run = RunFolder(
@@ -192,7 +192,7 @@ def open_run(
         is_told_apart=is_told_apart(config, name),
     )
     if run.answered_ids:
-        print_changed_code(path, answered_by, own_code)
+        print_changed_code(path, answered_by, user_code)
     if run.answered_ids and unsure:
         print_once(
             f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
@@ -202,9 +202,9 @@ def open_run(
     return run
 
 
-def print_changed_code(path: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+def print_changed_code(path: Path, earlier: Mapping[str, str], digests: Mapping[str, str]) -> None:
     """Print which objects of the user's have other code than before, but the same ``fingerprint``."""
-    if names := [name for name in now if before.get(name, now[name]) != now[name]]:
+    if names := [name for name in digests if earlier.get(name, digests[name]) != digests[name]]:
         print_once(
             f"corag: '{path}' goes on although the code of {' and '.join(names)} has changed, since its "
             "`fingerprint` has not: answers of both stand in one run. Give it another fingerprint where the "

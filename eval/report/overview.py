@@ -41,12 +41,12 @@ class ReportRuns:
     """The runs of a report, scored.
 
     Attributes:
-        scored: the runs. Their rows have those steps only that scores are made of, and not what their methods
-            add to answers: many runs fit into memory.
+        scored_runs: the runs. Their rows have those steps only that scores are made of, and not what their
+            methods add to answers: many runs fit into memory.
         candidates: by run, if its method chose among several answers.
     """
 
-    scored: ScoredRuns
+    scored_runs: ScoredRuns
     candidates: Mapping[str, Candidates]
 
 
@@ -198,52 +198,52 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ReportContents:
     """What a report shows at once, and the table of its runs by baseline, for whoever takes it elsewhere."""
 
     overview: Overview
     tables: Sequence[ResultsTable]
 
 
-def describe(runs: ReportRuns) -> Described:
+def describe(runs: ReportRuns) -> ReportContents:
     """Return what a report shows at once, and its tables."""
-    scored, first = runs.scored, runs.scored.runs[0].manifest
-    against = compare_each_other(scored)
-    table = table_of_scored(scored, against)
-    untrained = table.conditions.untrained
+    scored_runs, first = runs.scored_runs, runs.scored_runs.runs[0].manifest
+    against = compare_each_other(scored_runs)
+    table = table_of_scored(scored_runs, against)
+    untrained_runs = table.conditions.untrained_runs
     figures = [
-        _figures(run, summary, runs) for run, summary in zip(scored.runs, table.summaries, strict=True)
+        _figures(run, summary, runs) for run, summary in zip(scored_runs.runs, table.summaries, strict=True)
     ]
     overview = Overview(
         columns=report_columns(table.summaries),
-        runs=[replace(each, mark=MARK if each.name in untrained.runs else "") for each in figures],
+        runs=[replace(each, mark=MARK if each.name in untrained_runs.runs else "") for each in figures],
         questions=first.last.questions,
         dataset=first.dataset,
-        scorer=scored.scoring,
-        n=len(scored.questions),
+        scorer=scored_runs.scoring,
+        n=len(scored_runs.questions),
         verdict=verdict(table.summaries, table.leaders, brief=True),
         leading=leading_of(table.leaders),
         notes=table.sentences,
-        paired=scored.paired,
-        recall_at=scored.recall_at,
-        differences=differences_to_baselines([run.name for run in scored.runs], against),
+        paired=scored_runs.is_paired,
+        recall_at=scored_runs.recall_at,
+        differences=differences_to_baselines([run.name for run in scored_runs.runs], against),
         tests=[sum(one.p_holm is not None for one in tests) for tests in against.values()],
         frontier={measure: _frontier(table.summaries, measure) for measure in SHOWN_MEASURES},
-        training_note=untrained.note,
+        training_note=untrained_runs.note,
     )
     tables = [replace(table, baseline=name, against=tests) for name, tests in against.items()]
-    return Described(overview, tables or [table])
+    return ReportContents(overview, tables or [table])
 
 
-def compare_each_other(scored: ScoredRuns) -> Mapping[str, Sequence[Against]]:
+def compare_each_other(scored_runs: ScoredRuns) -> Mapping[str, Sequence[Against]]:
     """Test every run against every other one, by baseline: a reader of the page may choose any.
 
     Each baseline's tests are those of 'corag table --baseline'. Without gold answers, without another run, or
     with other questions for each run, nothing is tested.
     """
-    measures = scored.measures
-    testable = scored.paired and len(measures) > 1 and all("em" in each for each in measures.values())
-    return against_each_other(measures, scored.failed) if testable else {}
+    measures = scored_runs.measures
+    testable = scored_runs.is_paired and len(measures) > 1 and all("em" in each for each in measures.values())
+    return against_each_other(measures, scored_runs.failed_ids) if testable else {}
 
 
 def differences_to_baselines(
@@ -256,13 +256,15 @@ def differences_to_baselines(
     for baseline, tests in against.items():
         for one in (test for test in tests if test.measure in SHOWN_MEASURES):
             test = one.comparison
-            difference = Difference(test.difference, one.p_value, one.p_holm, test.detectable, one.failed)
+            difference = Difference(
+                test.difference, one.p_value, one.p_holm, test.detectable, one.failure_count
+            )
             differences[one.measure][names.index(baseline)][names.index(one.run)] = difference
     return differences
 
 
 def _frontier(summaries: Sequence[Summary], measure: str) -> list[int]:
-    means = [each.measured[measure] for each in summaries]
+    means = [each.measures[measure] for each in summaries]
     return pareto_set([each.tokens for each in summaries], [mean.mean if mean else 0.0 for mean in means])
 
 
@@ -272,24 +274,25 @@ def _figures(run: Run, summary: Summary, runs: ReportRuns) -> RunFigures:
     return RunFigures(
         name=run.name,
         folder=str(run.folder),
-        summary={"method": summary.method, "unscored": summary.unscored, **summary.values},
+        summary={"method": summary.method, "unscored": summary.unscored_count, **summary.values},
         roles=_usage_by_role(rows),
         stops=[Stop(reason, count) for reason, count in stops.most_common()],
-        by_hops=_groups(run.scored, lambda question: question.hops),
-        by_kind=_groups(run.scored, lambda question: question.kind),
+        by_hops=_groups(run.scored_rows, lambda question: question.hops),
+        by_kind=_groups(run.scored_rows, lambda question: question.kind),
         conditions=_conditions(run.manifest),
         settings=dict(_flat(run.manifest.settings)),
-        oracle=_oracle(rows, runs.candidates.get(run.name, {}), runs.scored.scorer),
+        oracle=_oracle(rows, runs.candidates.get(run.name, {}), runs.scored_runs.scorer),
     )
 
 
 def _oracle(rows: Sequence[SavedRow], candidates: Candidates, scorer: Scorer) -> dict[str, float]:
-    scored = [row for row in rows if row.question.answers]
-    if not candidates or not scored:
+    with_gold = [row for row in rows if row.question.answers]
+    if not candidates or not with_gold:
         return {}
     sets = {
         measure: [
-            candidate_set(row, row.question, candidates[row.question.id], scorer, measure) for row in scored
+            candidate_set(row, row.question, candidates[row.question.id], scorer, measure)
+            for row in with_gold
         ]
         for measure in METRICS
     }
@@ -342,10 +345,10 @@ def _usage_by_role(rows: Sequence[SavedRow]) -> list[RoleUsage]:
     ]
 
 
-def _groups(scored: Sequence[ScoredRow], key: Callable[[Question], Any]) -> list[Group]:
+def _groups(scored_rows: Sequence[ScoredRow], key: Callable[[Question], Any]) -> list[Group]:
     members: dict[Any, list[Scores]] = {}
-    for row, scores in scored:
-        if scores.scored:
+    for row, scores in scored_rows:
+        if scores.is_scored:
             members.setdefault(key(row.question), []).append(scores)
     return [
         Group(

@@ -66,23 +66,23 @@ class TextBlocks:
 
 def make_report(runs: ReportRuns) -> Report:
     """Test some runs and pack their traces."""
-    scored, questions = runs.scored.runs, runs.scored.questions
+    scored_runs, questions = runs.scored_runs.runs, runs.scored_runs.questions
     passages = Passages()
-    traces = [_traces(run, questions, passages) for run in scored]
-    about = chunked((gold(question, passages) for question in questions), passages)
-    index = _index(questions, scored, traces, about)
-    described = describe(runs)
+    traces = [_traces(run, questions, passages) for run in scored_runs]
+    gold_chunks = pack_chunks((gold(question, passages) for question in questions), passages)
+    index = _index(questions, scored_runs, traces, gold_chunks)
+    contents = describe(runs)
     downloads = [
-        {"csv": to_csv(table), "tex": to_latex(table), "md": to_markdown(table)} for table in described.tables
+        {"csv": to_csv(table), "tex": to_latex(table), "md": to_markdown(table)} for table in contents.tables
     ]
     blocks = [
         element("index", pack(orjson.dumps(index))),
         element("tables", pack(orjson.dumps(downloads))),
-        *about.elements("gold"),
+        *gold_chunks.elements("gold"),
     ]
     for number, chunks in enumerate(traces):
         blocks += chunks.elements(f"run-{number}")
-    return Report(described.overview, passages, blocks)
+    return Report(contents.overview, passages, blocks)
 
 
 async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequence[str] = ()) -> TextBlocks:
@@ -95,10 +95,11 @@ async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequen
         return TextBlocks()
     texts = await text_blocks(report, retriever)
     if not texts.count and report.passages.ids:
-        if own := list(filter(is_user_object, names)):
+        if user_indexes := list(filter(is_user_object, names)):
             Console(stderr=True, highlight=False).print(
-                f"corag: the report has no texts of passages: {', '.join(own)} looks none up by id, and has "
-                "returned none of these since it was opened. Give what open_index returned and run searched.",
+                f"corag: the report has no texts of passages: {', '.join(user_indexes)} looks none up by id, "
+                "and has returned none of these since it was opened. Give what open_index returned and run "
+                "searched.",
                 soft_wrap=True,
                 markup=False,
             )
@@ -172,43 +173,43 @@ def pack(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
 
-def element(name: str, packed: str) -> str:
+def element(name: str, block: str) -> str:
     """Return the script element that holds a block; browsers do not run its type."""
-    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
+    return f'<script type="application/octet-stream" id="{name}">{block}</script>\n'
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
     """A list in packed pieces. ``starts``: the place of each piece's first item."""
 
-    packed: tuple[str, ...]
+    blocks: tuple[str, ...]
     starts: tuple[int, ...]
 
     def elements(self, name: str) -> Iterator[str]:
         """Return the script elements, called ``name``-0 and so on."""
-        return (element(f"{name}-{number}", packed) for number, packed in enumerate(self.packed))
+        return (element(f"{name}-{number}", block) for number, block in enumerate(self.blocks))
 
 
-def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
+def pack_chunks(items: Iterable[Any], passages: Passages) -> Chunks:
     """Pack items, made one by one, in pieces ``{"passages": [[number, id, title], ...], "items": [...]}``.
 
     A piece has the passages that its items name, so it can be shown without another one.
     """
-    packed: list[str] = []
+    blocks: list[str] = []
     starts: list[int] = []
     waiting: list[bytes] = []
 
     def flush() -> None:
-        packed.append(
+        blocks.append(
             pack(b'{"passages":%b,"items":[%b]}' % (orjson.dumps(passages.take_named()), b",".join(waiting)))
         )
         waiting.clear()
 
     passages.take_named()  # forget what was named before: by another run's pieces
     size = 0
-    for place, item in enumerate(items):
+    for number, item in enumerate(items):
         if not waiting:
-            starts.append(place)
+            starts.append(number)
             size = 0
         waiting.append(orjson.dumps(item))
         size += len(waiting[-1])
@@ -216,7 +217,7 @@ def chunked(items: Iterable[Any], passages: Passages) -> Chunks:
             flush()
     if waiting:
         flush()
-    return Chunks(tuple(packed), tuple(starts))
+    return Chunks(tuple(blocks), tuple(starts))
 
 
 def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chunks:
@@ -227,12 +228,12 @@ def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chun
     lines = read_lines(run.folder)
     refusal = run.manifest.options.get("refusal", "")
     rows = (run.rows.get(question.id) for question in questions)
-    whole = (row and replace(lines[row.question.id].parse(), question=row.question) for row in rows)
-    return chunked((trace(row, passages, refusal) if row else {} for row in whole), passages)
+    full_rows = (row and replace(lines[row.question.id].parse(), question=row.question) for row in rows)
+    return pack_chunks((trace(row, passages, refusal) if row else {} for row in full_rows), passages)
 
 
 def _index(
-    questions: Sequence[Question], runs: Sequence[Run], traces: Sequence[Chunks], about: Chunks
+    questions: Sequence[Question], runs: Sequence[Run], traces: Sequence[Chunks], gold_chunks: Chunks
 ) -> dict[str, Any]:
     """Return what the list of questions needs, in columns: searching and sorting look at every question."""
     return {
@@ -241,19 +242,19 @@ def _index(
         "answers": [question.answers for question in questions],
         "kinds": [question.kind for question in questions],
         "hops": [question.hops for question in questions],
-        "gold": about.starts,
+        "gold": gold_chunks.starts,
         "runs": [_columns(run, questions, chunks) for run, chunks in zip(runs, traces, strict=True)],
     }
 
 
 def _columns(run: Run, questions: Sequence[Question], chunks: Chunks) -> dict[str, Any]:
-    by_id = {each.row.question.id: each for each in run.scored}
+    by_id = {each.row.question.id: each for each in run.scored_rows}
     every = [by_id.get(question.id) for question in questions]
     rows, scores = [each and each.row for each in every], [each and each.scores for each in every]
     return {
         "asked": None if all(every) else [int(each is not None) for each in every],
-        "em": [round(score.em, 4) if score and score.scored else None for score in scores],
-        "f1": [round(score.f1, 4) if score and score.scored else None for score in scores],
+        "em": [round(score.em, 4) if score and score.is_scored else None for score in scores],
+        "f1": [round(score.f1, 4) if score and score.is_scored else None for score in scores],
         "recall": [round(each.recall, 4) if each and each.recall is not None else None for each in scores],
         "failed": [int(row is not None and row.answer is None) for row in rows],
         "predictions": [row.text if row else "" for row in rows],

@@ -78,7 +78,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
         }
     if row.question.pages:
         record |= _gold_pages(row, steps, passages)
-    return _filled(record)
+    return _drop_empty(record)
 
 
 def computed_by(further: Mapping[str, Any]) -> str:
@@ -94,7 +94,7 @@ def computed_by(further: Mapping[str, Any]) -> str:
 
 def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
     """Return the passages of gold pages, and each gold page's place among those collected, 0 if missed."""
-    pages, collected = gold_ids(row.question), page_ids(row.passage_ids)
+    pages, run_pages = gold_ids(row.question), page_ids(row.passage_ids)
     titles = {
         hit.passage.id: hit.passage.title
         for step in steps
@@ -107,7 +107,7 @@ def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dic
         passages.number(page_id(name), titles.get(name, ""))
     return {
         "gold": [passages.number(name) for name in bearing],
-        "places": [collected.index(page) + 1 if page in collected else 0 for page in pages],
+        "places": [run_pages.index(page) + 1 if page in run_pages else 0 for page in pages],
     }
 
 
@@ -123,31 +123,34 @@ def gold(question: Question, passages: Passages) -> dict[str, Any]:
         for hop in question.decomposition
     ]
     numbers = [passages.number(name) for name in gold_ids(question)]
-    return _filled({"supporting": numbers, "by_page": bool(question.pages), "decomposition": hops})
+    return _drop_empty({"supporting": numbers, "by_page": bool(question.pages), "decomposition": hops})
 
 
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
-    place: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
+    record: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
     if isinstance(step, SearchStep):
         # Five digits tell two scores apart, and a report of thousands of questions stays small.
         hits = [
             [passages.number(hit.passage.id, hit.passage.title), float(f"{hit.score:.5g}")]
             for hit in step.hits
         ]
-        return place | {"query": step.query, "k": step.k, "hits": hits} | _filled({"note": step.note})
-    request = place | {"role": step.role, "usage": _usage(step.usage)}
-    lost = {"dropped": step.shortening.dropped, "cut": step.shortening.cut_tokens}
+        return record | {"query": step.query, "k": step.k, "hits": hits} | _drop_empty({"note": step.note})
+    request = record | {"role": step.role, "usage": _usage(step.usage)}
+    shortening = {"dropped": step.shortening.dropped, "cut": step.shortening.cut_tokens}
     if isinstance(step, ScoreStep):
         mean = round(step.log_likelihood / max(1, step.tokens), 4)
-        return _filled(request | lost | {"mean": mean, "tokens": step.tokens})
+        return _drop_empty(request | shortening | {"mean": mean, "tokens": step.tokens})
     texts: Sequence[str] = step.texts
-    refused = False
+    is_refusal = False
     if refusal and step.role == "sub_answer":
-        cleaned, refused = clean_sub_answer(texts[0], refusal)
-        texts = [cleaned]
+        sub_answer, is_refusal = clean_sub_answer(texts[0], refusal)
+        texts = [sub_answer]
     cut_off = sum(reason == "length" for reason in step.finish_reasons)
-    return _filled(
-        request | {"prompt": step.prompt} | lost | {"texts": texts, "refused": refused, "cut_off": cut_off}
+    return _drop_empty(
+        request
+        | {"prompt": step.prompt}
+        | shortening
+        | {"texts": texts, "refused": is_refusal, "cut_off": cut_off}
     )
 
 
@@ -160,7 +163,7 @@ def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
     if hops and chain["path"].rpartition("/")[2].startswith("child "):
         hits = [passages.number(name) for name in hops[-1]["passage_ids"]]
         record["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], hits]
-    return _filled(record)
+    return _drop_empty(record)
 
 
 def _usage(usage: TokenUsage) -> list[int]:
@@ -168,7 +171,7 @@ def _usage(usage: TokenUsage) -> list[int]:
     return [usage.calls, usage.prompt, usage.generated, usage.computed]
 
 
-def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what is empty; 0 is not, except for counts that are rarely anything else."""
     return {
         name: value

@@ -33,25 +33,25 @@ _NO_ALIASES: Aliases = {}
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def support_score(predicted: Sequence[object], gold: Sequence[object]) -> ItemScore:
+def support_score(predictions: Sequence[object], gold: Sequence[object]) -> ItemScore:
     """Compare two lists of facts as sets (HotpotQA's update_sp). When both are empty, EM is 1 and F1 is 0.
 
     The lists must hold no fact twice: each is counted.
     """
-    right = sum(fact in gold for fact in predicted)
-    missed = sum(fact not in predicted for fact in gold)
-    precision = right / len(predicted) if predicted else 0.0
-    recall = right / (right + missed) if right + missed else 0.0
-    em = float(right == len(predicted) and not missed)
+    right = sum(fact in gold for fact in predictions)
+    misses = sum(fact not in predictions for fact in gold)
+    precision = right / len(predictions) if predictions else 0.0
+    recall = right / (right + misses) if right + misses else 0.0
+    em = float(right == len(predictions) and not misses)
     return ItemScore(em, harmonic_mean(precision, recall), precision, recall)
 
 
-def evidence_score(predicted: Iterable[Sequence[str]], gold: Sequence[Iterable[Sequence[str]]]) -> ItemScore:
+def evidence_score(triples: Iterable[Sequence[str]], gold: Sequence[Iterable[Sequence[str]]]) -> ItemScore:
     """Compare triples (2WikiMultihopQA's update_evi). ``gold``: for each triple every way to write it.
 
     Two predicted ways to write one gold triple both count as right.
     """
-    predictions = {_plain(triple) for triple in predicted}
+    predictions = {_plain(triple) for triple in triples}
     gold_ways = [{_plain(triple) for triple in ways} for ways in gold]
     # Of the predictions, as the script counts: so two ways to write one gold triple are two right ones.
     right = sum(any(triple in ways for ways in gold_ways) for triple in predictions)
@@ -118,9 +118,9 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
             f"{len(predictions)} predictions do not match the {len(gold)} gold questions."
         )
     rows: list[Parts] = []
-    for predicted, record in zip(predictions, gold, strict=True):
+    for prediction, record in zip(predictions, gold, strict=True):
         answers = distinct(*gold_answer(record, "gold"), *texts_field(record, "answer_aliases", "gold"))
-        predicted_facts = list(dict.fromkeys(map(int, predicted["predicted_support_idxs"])))
+        predicted_facts = list(dict.fromkeys(map(int, prediction["predicted_support_idxs"])))
         gold_facts = [number for number, paragraph in numbered_paragraphs(record, "gold") if paragraph.gold]
         # Where HotpotQA's rule gives F1 0 for two empty lists, MuSiQue's gives 1.
         nothing_to_find = not (predicted_facts or gold_facts)
@@ -128,7 +128,7 @@ def musique_scores(predictions: Sequence[Record], gold: Sequence[Record]) -> dic
             ItemScore(1.0, 1.0, 0.0, 0.0) if nothing_to_find else support_score(predicted_facts, gold_facts)
         )
         rows.append(
-            {"answer": SCORERS["musique"].score(predicted["predicted_answer"], answers), "support": support}
+            {"answer": SCORERS["musique"].score(prediction["predicted_answer"], answers), "support": support}
         )
     return _means(rows)
 
@@ -214,8 +214,8 @@ def _with_joint(parts: Parts, count: int) -> Parts:
     """Add the joint score if the gold record has all ``count`` parts: None unless the prediction has them."""
     if len(parts) < count:
         return parts
-    predicted = [item for item in parts.values() if item is not None]
-    return {**parts, "joint": joint_score(predicted) if len(predicted) == count else None}
+    items = [item for item in parts.values() if item is not None]
+    return {**parts, "joint": joint_score(items) if len(items) == count else None}
 
 
 def _means(rows: Sequence[Parts]) -> dict[str, float]:
@@ -223,13 +223,13 @@ def _means(rows: Sequence[Parts]) -> dict[str, float]:
 
     A part that a prediction lacks counts as 0; one that all predictions lack is left out.
     """
-    predicted = {part for row in rows for part, item in row.items() if item is not None}
+    measured_parts = {part for row in rows for part, item in row.items() if item is not None}
     return _averages(
         [
             {
                 f"{part}_{name}".removeprefix("answer_"): value
                 for part, item in row.items()
-                if part in predicted
+                if part in measured_parts
                 for name, value in asdict(item or NOTHING_RIGHT).items()
             }
             for row in rows

@@ -44,24 +44,24 @@ def find_ranking_measures(names: Iterable[str], recall_at: int) -> dict[str, Mea
     >>> {name: str(each) for name, each in find_ranking_measures(["em", "ndcg@10", "mrr"], 15).items()}
     {'ndcg@10': 'nDCG@10', 'mrr': 'RR'}
     """
-    ours = {*MEASURES, *(measure_title(name, recall_at).lower() for name in MEASURES)}
-    typed = [name for name in names if name.lower() not in ours]
-    if not typed:
+    table_measures = {*MEASURES, *(measure_title(name, recall_at).lower() for name in MEASURES)}
+    ranking_names = [name for name in names if name.lower() not in table_measures]
+    if not ranking_names:
         return {}
-    require(f"the measure '{typed[0]}'", "ir_measures")
+    require(f"the measure '{ranking_names[0]}'", "ir_measures")
     import ir_measures
 
-    known = {name.lower(): name for name in ir_measures.measures.registry}
+    families = {name.lower(): name for name in ir_measures.measures.registry}
     measures = {}
-    for name in typed:
+    for name in ranking_names:
         head = re.match(r"\w*", name)
-        canonical = known.get(head[0].lower()) if head else None
+        canonical = families.get(head[0].lower()) if head else None
         if head and canonical:
             measures[name] = _parse(name, canonical + name[head.end() :])
     return measures
 
 
-def _parse(typed: str, name: str) -> Measure:
+def _parse(spelling: str, name: str) -> Measure:
     import ir_measures
 
     try:
@@ -79,7 +79,7 @@ def _parse(typed: str, name: str) -> Measure:
         if "object object at" in reason:  # how ir-measures says that a parameter has no value
             reason = f"'{name}' lacks a depth or parameter"
         raise ConfigError(
-            f"the measure '{typed}' cannot be taken: {reason}. Write one such as "
+            f"the measure '{spelling}' cannot be taken: {reason}. Write one such as "
             f"{', '.join(EXAMPLES[:-1])} or {EXAMPLES[-1]}."
         ) from None
     return measure
@@ -100,22 +100,22 @@ def score_rankings(
         judgements: grades by question and passage; without, each gold passage of a question has grade 1.
     """
     grades: dict[str, dict[str, int]] = {}
-    ranked: dict[str, dict[str, float]] = {}
+    rankings: dict[str, dict[str, float]] = {}
     for row in rows:
         name = row.question.id
-        judged = judgements.get(name, {}) if judgements else dict.fromkeys(row.question.supporting, 1)
-        if any(grade > 0 for grade in judged.values()):
-            grades[name], ranking = _judged_ranking(row, judged, aliases)
+        relevance = judgements.get(name, {}) if judgements else dict.fromkeys(row.question.supporting, 1)
+        if any(grade > 0 for grade in relevance.values()):
+            grades[name], ranking = _judged_ranking(row, relevance, aliases)
             if ranking:  # some providers divide by the length of a ranking, but none misses one
-                ranked[name] = {each: float(len(ranking) - place) for place, each in enumerate(ranking)}
+                rankings[name] = {each: float(len(ranking) - number) for number, each in enumerate(ranking)}
     values = {name: {str(each): 0.0 for each in measures} for name in grades}
-    for metric in _provider().iter_calc(list(measures), grades, ranked) if grades else ():
+    for metric in _provider().iter_calc(list(measures), grades, rankings) if grades else ():
         values[metric.query_id][str(metric.measure)] = float(metric.value)
     return values
 
 
 def _judged_ranking(
-    row: SavedRow, judged: Mapping[str, int], aliases: Aliases
+    row: SavedRow, relevance: Mapping[str, int], aliases: Aliases
 ) -> tuple[dict[str, int], list[str]]:
     """Return the grades of a question by what the index calls its passages, and the ranking in these names.
 
@@ -123,20 +123,20 @@ def _judged_ranking(
     take places as any that is not relevant. A passage with two names that are judged takes two places.
     """
     if row.question.pages:
-        return dict(judged), page_ids(row.passage_ids)
+        return dict(relevance), page_ids(row.passage_ids)
     grades: dict[str, int] = {}
-    for name, grade in judged.items():
+    for name, grade in relevance.items():
         key = aliases.same_as.get(name, name)
         grades[key] = max(grade, grades.get(key, grade))
     names = hit_names(row, aliases)
 
-    def places() -> Iterator[str]:
-        met: set[str] = set()
+    def rank_names() -> Iterator[str]:
+        earlier: set[str] = set()
         for identity in dict.fromkeys(row.passage_ids):
-            called = grades.keys() & aliases.names([identity]).union(names.get(identity, ()))
-            new = sorted(called - met, key=lambda name: (-grades[name], name))
-            met.update(new)
+            judged_names = grades.keys() & aliases.names([identity]).union(names.get(identity, ()))
+            new = sorted(judged_names - earlier, key=lambda name: (-grades[name], name))
+            earlier.update(new)
             # White space in front: no judged passage is called so.
             yield from new or [f"\n{identity}"]
 
-    return grades, list(places())
+    return grades, list(rank_names())

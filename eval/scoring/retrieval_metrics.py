@@ -27,7 +27,7 @@ _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
 
 
 def supporting_recall(
-    collected: Sequence[str],
+    passage_ids: Sequence[str],
     supporting: Sequence[str],
     k: int,
     aliases: Aliases = NO_ALIASES,
@@ -35,7 +35,7 @@ def supporting_recall(
 ) -> float | None:
     """Return the share of gold passages that are among the first k different ones collected.
 
-    A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``collected``:
+    A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``passage_ids``:
     passage ids in order of collection. ``aliases``: what gold ids mean in the index. ``names``: by passage
     id, what else it may be called by gold passages, such as its file. None if the question has no gold
     passages.
@@ -49,10 +49,10 @@ def supporting_recall(
     """
     if not supporting:
         return None
-    first = list(dict.fromkeys(collected))[:k]
-    found = aliases.names(first).union(*(names.get(id_, ()) for id_ in first))
+    first = list(dict.fromkeys(passage_ids))[:k]
+    first_names = aliases.names(first).union(*(names.get(id_, ()) for id_ in first))
     gold = aliases.gold(supporting)
-    return len(found & gold) / len(gold)
+    return len(first_names & gold) / len(gold)
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:
@@ -95,16 +95,16 @@ def page_recall(pages: Sequence[str], gold: Sequence[Iterable[str]], k: int) -> 
     0.6666666666666666
     """
     missing = [set(each) for each in dict.fromkeys(map(frozenset, gold))]
-    places: list[int] = []  # which set stands at a place, -1 for a page of none
+    ranks: list[int] = []  # which set stands at a place, -1 for a page of none
     for page in dict.fromkeys(pages):
-        touched = [number for number, rest in enumerate(missing) if page in rest]
-        for number in touched:
+        numbers = [number for number, rest in enumerate(missing) if page in rest]
+        for number in numbers:
             missing[number].remove(page)
-            if number in places:
-                places.remove(number)
-        places += touched or [-1]
-    whole = sum(number >= 0 and not missing[number] for number in places[:k])
-    return whole / len(missing) if missing else 0.0
+            if number in ranks:
+                ranks.remove(number)
+        ranks += numbers or [-1]
+    complete = sum(number >= 0 and not missing[number] for number in ranks[:k])
+    return complete / len(missing) if missing else 0.0
 
 
 def with_provenance(measures: Mapping[str, float], precision: float) -> dict[str, float]:
@@ -112,5 +112,5 @@ def with_provenance(measures: Mapping[str, float], precision: float) -> dict[str
 
     KILT's scores reward an answer only if all its pages are found first (Petroni et al. 2021).
     """
-    gated = {f"kilt_{name}": value if precision == 1 else 0.0 for name, value in measures.items()}
-    return {"r_precision": precision, **gated}
+    kilt_measures = {f"kilt_{name}": value if precision == 1 else 0.0 for name, value in measures.items()}
+    return {"r_precision": precision, **kilt_measures}

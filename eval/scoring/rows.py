@@ -56,19 +56,19 @@ class Scores:
         f1: F1 of the answer's tokens.
         recall: of the gold passages; None for a question without them.
         further: measures of :data:`FURTHER` and of rankings by name.
-        scored: whether there are gold answers, and the run has answers; without them EM and F1 mean nothing.
+        is_scored: there are gold answers, and the run has answers; without them EM and F1 mean nothing.
     """
 
     em: float
     f1: float
     recall: float | None
     further: Mapping[str, float] = field(default_factory=dict)
-    scored: bool = True
+    is_scored: bool = True
 
     @property
-    def measured(self) -> dict[str, float]:
+    def measures(self) -> dict[str, float]:
         """All that was measured, by name: those of :data:`MEASURES` that the question and the scorer have."""
-        values = {"em": self.em, "f1": self.f1} if self.scored else {}
+        values = {"em": self.em, "f1": self.f1} if self.is_scored else {}
         return values | ({} if self.recall is None else {"recall": self.recall}) | dict(self.further)
 
 
@@ -98,13 +98,13 @@ def score_row(
         texts: for looking for the gold answers in the texts of these passages; without it that is not done.
         aliases: what gold ids mean in the index that was searched.
     """
-    gold, pages, failed = row.question.answers, row.question.pages, row.answer is None
+    gold, pages, is_failure = row.question.answers, row.question.pages, row.answer is None
     # Gold answers without any gold page: the official script scores what was found for them as 0.
     unproven = scorer.wants_pages and bool(gold) and not row.question.supporting
-    item = NOTHING_RIGHT if failed or not gold else scorer.score(row.text, gold)
+    item = NOTHING_RIGHT if is_failure or not gold else scorer.score(row.text, gold)
     further = {}
     if scorer.accuracy is not None and gold:
-        further["accuracy"] = 0.0 if failed else scorer.best_accuracy(row.text, gold)
+        further["accuracy"] = 0.0 if is_failure else scorer.best_accuracy(row.text, gold)
     recall = None
     if searches and (pages or unproven):
         collected_pages = page_ids(row.passage_ids)
@@ -120,8 +120,8 @@ def score_row(
         recall = max((each for each in recalls if each is not None), default=None)
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
-        recalled = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
-        further |= {} if recalled is None else {"answer_recall": recalled}
+        answer_share = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
+        further |= {} if answer_share is None else {"answer_recall": answer_share}
     return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
@@ -185,10 +185,10 @@ def score_rows(
     ]
 
 
-def group_by_measure(scored: Iterable[ScoredRow]) -> Measures:
+def group_by_measure(scored_rows: Iterable[ScoredRow]) -> Measures:
     """Return the scores of a run by measure and question id."""
     measures: dict[str, dict[str, float]] = {}
-    for row, scores in scored:
-        for name, value in scores.measured.items():
+    for row, scores in scored_rows:
+        for name, value in scores.measures.items():
             measures.setdefault(name, {})[row.question.id] = value
     return measures

@@ -19,7 +19,7 @@ from corag.core.types import Question
 from corag.core.words import is_unspaced
 from eval.datasets.registry import DATASETS
 
-_CLOSED = frozenset({"yes", "no", "noanswer"})  # as hotpot_evaluate_v1.py lists them
+_CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})  # as hotpot_evaluate_v1.py lists them
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,9 @@ def squad_score(prediction: str, answer: str) -> ItemScore:
 
     F1 is 0 when both are empty after normalising, though EM is 1: no token is shared.
     """
-    predicted, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
-    shared = (Counter(predicted.split()) & Counter(gold.split())).total()
-    return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
+    prediction_text, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
+    common = (Counter(prediction_text.split()) & Counter(gold.split())).total()
+    return _item(float(prediction_text == gold), common, len(prediction_text.split()), len(gold.split()))
 
 
 def mlqa_score(prediction: str, answer: str) -> ItemScore:
@@ -102,9 +102,9 @@ def mlqa_score(prediction: str, answer: str) -> ItemScore:
     letters = answer if any(map(str.isalpha, answer)) else prediction
     if not is_other_script(letters):
         return squad_score(prediction, answer)
-    predicted, gold = normalize_as_mlqa(prediction), normalize_as_mlqa(answer)
-    shared = (Counter(predicted.split()) & Counter(gold.split())).total()
-    return _item(float(predicted == gold), shared, len(predicted.split()), len(gold.split()))
+    prediction_text, gold = normalize_as_mlqa(prediction), normalize_as_mlqa(answer)
+    common = (Counter(prediction_text.split()) & Counter(gold.split())).total()
+    return _item(float(prediction_text == gold), common, len(prediction_text.split()), len(gold.split()))
 
 
 def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
@@ -112,8 +112,8 @@ def hotpotqa_score(prediction: str, answer: str) -> ItemScore:
 
     So "no, they are not" scores 0 for the gold answer "no" (hotpot_evaluate_v1.py; 2Wiki's script v1.1).
     """
-    predicted, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
-    if predicted != gold and not _CLOSED.isdisjoint((predicted, gold)):
+    prediction_text, gold = normalize_as_squad(prediction), normalize_as_squad(answer)
+    if prediction_text != gold and not _CLOSED_ANSWERS.isdisjoint((prediction_text, gold)):
         return NOTHING_RIGHT
     return squad_score(prediction, answer)
 
@@ -134,14 +134,16 @@ def drop_score(prediction: str, answer: str) -> ItemScore:
     2 decimals, and 0 if the gold answer has numbers of which the prediction has none. IRCoT repairs
     mis-encoded text before, which forgives curly quotes; this does not.
     """
-    predicted, gold = _drop_tokens(prediction), _drop_tokens(answer)
+    prediction_tokens, gold = _drop_tokens(prediction), _drop_tokens(answer)
     numbers = {token for token in gold if _is_number(token)}
-    if numbers and numbers.isdisjoint(predicted):
+    if numbers and numbers.isdisjoint(prediction_tokens):
         return NOTHING_RIGHT
-    shared = len(set(predicted) & set(gold))
-    precision = shared / len(set(predicted)) if predicted else 1.0
-    recall = shared / len(set(gold)) if gold else 1.0
-    return ItemScore(float(predicted == gold), round(harmonic_mean(precision, recall), 2), precision, recall)
+    common = len(set(prediction_tokens) & set(gold))
+    precision = common / len(set(prediction_tokens)) if prediction_tokens else 1.0
+    recall = common / len(set(gold)) if gold else 1.0
+    return ItemScore(
+        float(prediction_tokens == gold), round(harmonic_mean(precision, recall), 2), precision, recall
+    )
 
 
 def kilt_score(prediction: str, answer: str) -> ItemScore:
@@ -170,12 +172,14 @@ def harmonic_mean(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _item(em: float, shared: int, predicted: int, gold: int) -> ItemScore:
-    """Score ``shared`` tokens among so many predicted and gold ones."""
-    if not shared:
+def _item(em: float, common: int, prediction_size: int, gold_size: int) -> ItemScore:
+    """Score ``common`` tokens among so many predicted and gold ones."""
+    if not common:
         return ItemScore(em, 0.0, 0.0, 0.0)
     # F1 from the counts: by way of precision and recall it would be rounded twice more.
-    return ItemScore(em, 2 * shared / (predicted + gold), shared / predicted, shared / gold)
+    return ItemScore(
+        em, 2 * common / (prediction_size + gold_size), common / prediction_size, common / gold_size
+    )
 
 
 def _drop_tokens(text: str) -> list[str]:
@@ -231,8 +235,8 @@ def scorer_title(rule: Scorer, questions: Sequence[Question], aliases: str | Non
         aliases: the file of aliases, or its hash, where it is known. A few questions may have no alias in it,
             and are scored as with it all the same.
     """
-    own_aliases = any(len(question.answers) > 1 for question in questions)
-    if rule.without_aliases and not aliases and not own_aliases:
+    takes_aliases = any(len(question.answers) > 1 for question in questions)
+    if rule.without_aliases and not aliases and not takes_aliases:
         return f"{rule.title}, {rule.without_aliases}"
     if rule.other_scripts and any(map(is_other_script, _first_answers(questions))):
         return f"{rule.title}, other scripts than Latin by MLQA's rule"
@@ -245,12 +249,12 @@ def script_note(rule: Scorer, questions: Sequence[Question]) -> str:
     Its words are what stands between spaces, and its punctuation is ASCII's.
     """
     answers = list(_first_answers(questions))
-    unspaced = sum(is_other_script(answer) and is_unspaced(answer) for answer in answers)
-    if rule.other_scripts or not unspaced:
+    unspaced_count = sum(is_other_script(answer) and is_unspaced(answer) for answer in answers)
+    if rule.other_scripts or not unspaced_count:
         return ""
     return (
-        f"{unspaced:,} of {len(answers):,} gold answers are in a script without spaces between words, where "
-        f"'{rule.title}' counts any other spelling as wrong: "
+        f"{unspaced_count:,} of {len(answers):,} gold answers are in a script without spaces between words, "
+        f"where '{rule.title}' counts any other spelling as wrong: "
         + for_caller("choose --scorer squad, which compares characters.")
     )
 

@@ -22,7 +22,7 @@ class ThoughtsToJudge:
 
     statements: tuple[str, ...]
     gold: tuple[Passage, ...] | None
-    retrieved: tuple[Passage, ...] | None
+    retrieved_passages: tuple[Passage, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +41,22 @@ async def judge_thoughts(
     question: Question, tools: Tools, config: JudgeConfig, reasoning: Mapping[str, ThoughtsToJudge]
 ) -> JudgedThoughts:
     """Judge a question's statements one by one. ``reasoning``: of another run, by question id."""
-    mine = reasoning[question.id]
+    thoughts = reasoning[question.id]
     verdicts: list[tuple[Verdict, ...]] = []
-    for passages in (mine.gold, mine.retrieved):
-        asked = [] if passages is None else range(len(mine.statements))
+    for passages in (thoughts.gold, thoughts.retrieved_passages):
+        numbers = [] if passages is None else range(len(thoughts.statements))
         verdicts.append(
             tuple(
                 [
-                    await _judge_one(question, mine.statements[: n + 1], passages or (), tools, config)
-                    for n in asked
+                    await _judge_one(question, thoughts.statements[: n + 1], passages or (), tools, config)
+                    for n in numbers
                 ]
             )
         )
-    gold, retrieved = verdicts
-    return JudgedThoughts("", (), len(mine.statements), "judged", mine.statements, gold, retrieved)
+    gold_verdicts, retrieved_verdicts = verdicts
+    return JudgedThoughts(
+        "", (), len(thoughts.statements), "judged", thoughts.statements, gold_verdicts, retrieved_verdicts
+    )
 
 
 async def _judge_one(
@@ -66,11 +68,11 @@ async def _judge_one(
 ) -> Verdict:
     """Judge the last of some statements."""
     (template,) = config.templates()
-    *before, statement = statements
+    *earlier, statement = statements
     values: dict[str, str | Sequence[Segment]] = {
         "query": question.text,
         "paragraphs": render_passages(passages, template, goes_first="last"),
-        "before": " ".join(before) or "(none)",
+        "before": " ".join(earlier) or "(none)",
         "statement": statement,
     }
     reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)

@@ -16,12 +16,12 @@ from corag.core.errors import ConfigError
 from eval.scoring.rows import Measures
 from eval.statistics.intervals import Comparison, Interval, compare_paired, holm, interval_record
 
-Failed = Mapping[str, Collection[str]]
+FailedIds = Mapping[str, Collection[str]]
 """The ids of failed questions by run."""
 
 LEVEL = 0.05
 """A p-value below it is called significant."""
-_ALIKE = 1e-9  # means closer than this are equal
+_EQUAL_WITHIN = 1e-9  # means closer than this are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Against:
         comparison: its difference from the baseline.
         p_holm: the p-value, corrected for all tests made with this baseline; None where there is no test,
             since half of the questions failed.
-        failed: questions of the comparison that failed in the run or the baseline, and count as wrong.
+        failure_count: questions of the comparison that failed in the run or the baseline, and count as wrong.
     """
 
     run: str
     measure: str
     comparison: Comparison
     p_holm: float | None
-    failed: int = 0
+    failure_count: int = 0
 
     @property
     def p_value(self) -> float | None:
@@ -57,21 +57,21 @@ class Against:
     def warning(self) -> str:
         """What a reader must know of the line; "" for nothing."""
         n = self.comparison.difference.n
-        return f"{self.failed:,} of {n:,} failed" if self.failed else ""
+        return f"{self.failure_count:,} of {n:,} failed" if self.failure_count else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as fractions, rounded."""
         comparison = self.comparison
         return interval_record("difference", comparison.difference) | {
-            "p_value": _rounded(self.p_value),
-            "p_value_holm": _rounded(self.p_holm),
-            "detectable": _rounded(comparison.detectable),
+            "p_value": _round(self.p_value),
+            "p_value_holm": _round(self.p_holm),
+            "detectable": _round(comparison.detectable),
             "n": comparison.difference.n,
-            "failed": self.failed,
+            "failed": self.failure_count,
         }
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
@@ -84,8 +84,8 @@ class Leading:
         best: the runs with the highest mean: several where they tie.
         worse: runs that are significantly below, by Holm's rule over all ``tests``.
         even: runs that are not.
-        untested: runs without a test, since half of the questions failed.
-        unshared: runs without a test, since no question is measured in them and in the first of the best.
+        untested_runs: runs without a test, since half of the questions failed.
+        unshared_runs: runs without a test, as no question is measured in them and in the first of the best.
         sizes: the fewest and the most questions of a test in this measure; of the best run without any.
         tests: how many were made with the first of the best as the baseline, in all measures.
         detectable: the largest of the differences that so many questions are likely to show; None if unknown.
@@ -95,8 +95,8 @@ class Leading:
     best: Sequence[str]
     worse: Sequence[str]
     even: Sequence[str]
-    untested: Sequence[str]
-    unshared: Sequence[str]
+    untested_runs: Sequence[str]
+    unshared_runs: Sequence[str]
     sizes: tuple[int, int]
     tests: int
     detectable: float | None
@@ -107,13 +107,13 @@ class Leading:
             "best": list(self.best),
             "significantly_worse": list(self.worse),
             "not_significantly_worse": list(self.even),
-            "not_tested": [*self.untested, *self.unshared],
+            "not_tested": [*self.untested_runs, *self.unshared_runs],
         }
 
 
 def find_leaders(
     runs: Mapping[str, Measures],
-    failed: Failed = MappingProxyType({}),
+    failed_ids: FailedIds = MappingProxyType({}),
     against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
 ) -> dict[str, Leading]:
     """Return in every measure that several runs have the highest of them, and how sure that is.
@@ -121,22 +121,28 @@ def find_leaders(
     The p-values are those of :func:`against_baseline` with the highest run as the baseline. ``against``: its
     tests by baseline, if they have been made.
     """
-    scored = {run: measures for run, measures in runs.items() if any(measures.values())}
-    made = dict(against)
+    scored_runs = {run: measures for run, measures in runs.items() if any(measures.values())}
+    tests = dict(against)
     leaders = {}
-    for measure in dict.fromkeys(name for measures in scored.values() for name in measures):
+    for measure in dict.fromkeys(name for measures in scored_runs.values() for name in measures):
         means = {
             run: math.fsum(values.values()) / len(values)
-            for run, measures in scored.items()
+            for run, measures in scored_runs.items()
             if (values := measures.get(measure))
         }
         if len(means) > 1:
             highest = max(means, key=means.__getitem__)
-            if highest not in made:
-                made[highest] = _test_others(scored, highest, failed, intervals=False)
-            best = [run for run, mean in means.items() if math.isclose(mean, means[highest], abs_tol=_ALIKE)]
+            if highest not in tests:
+                tests[highest] = _test_others(scored_runs, highest, failed_ids, intervals=False)
+            best = [
+                run
+                for run, mean in means.items()
+                if math.isclose(mean, means[highest], abs_tol=_EQUAL_WITHIN)
+            ]
             others = [run for run in means if run not in best]
-            leaders[measure] = _leading(measure, best, others, len(scored[highest][measure]), made[highest])
+            leaders[measure] = _leading(
+                measure, best, others, len(scored_runs[highest][measure]), tests[highest]
+            )
     return leaders
 
 
@@ -149,15 +155,15 @@ def _leading(
     """
     tests = [one for one in against if one.measure == measure and one.run in others]
     worse = [one for one in tests if one.is_significant and one.comparison.difference.mean < 0]
-    untested = [one.run for one in tests if one.p_holm is None]
-    settled = {*untested, *(one.run for one in worse)}
+    untested_runs = [one.run for one in tests if one.p_holm is None]
+    settled_runs = {*untested_runs, *(one.run for one in worse)}
     sizes = [one.comparison.difference.n for one in tests if one.p_holm is not None] or [n]
     return Leading(
         measure,
         best,
         [one.run for one in worse],
-        [one.run for one in tests if one.run not in settled],
-        untested,
+        [one.run for one in tests if one.run not in settled_runs],
+        untested_runs,
         [run for run in others if run not in {one.run for one in tests}],
         (min(sizes), max(sizes)),
         sum(one.p_holm is not None for one in against),
@@ -168,13 +174,13 @@ def _leading(
 def against_baseline(
     runs: Mapping[str, Measures],
     baseline: str,
-    failed: Failed = MappingProxyType({}),
+    failed_ids: FailedIds = MappingProxyType({}),
     *,
     intervals: bool = True,
 ) -> list[Against]:
     """Compare every other run with the baseline in every measure that both have.
 
-    Holm's correction is over all of these tests: a reader of a table looks at all of them. ``failed`` are
+    Holm's correction is over all of these tests: a reader of a table looks at all of them. ``failed_ids`` are
     counted in each comparison; where they are half of its questions, there is no test: a p-value would say
     how sure it is that an engine broke down, not which method is better. Without ``intervals`` there are
     p-values only, in half the time.
@@ -182,15 +188,15 @@ def against_baseline(
     Raises :class:`ConfigError` if no run has a measure in common with the baseline, and
     :class:`corag.core.errors.DataError` if they were not measured on the same questions.
     """
-    return _require_any(baseline, _test_others(runs, baseline, failed, intervals=intervals))
+    return _require_any(baseline, _test_others(runs, baseline, failed_ids, intervals=intervals))
 
 
 def _test_others(
-    runs: Mapping[str, Measures], baseline: str, failed: Failed, *, intervals: bool
+    runs: Mapping[str, Measures], baseline: str, failed_ids: FailedIds, *, intervals: bool
 ) -> list[Against]:
     """Do as :func:`against_baseline`, but return no tests where there is nothing to compare."""
     ours = runs[baseline]
-    compared = {
+    comparisons = {
         (run, measure): comparison
         for run, theirs in runs.items()
         if run != baseline
@@ -198,7 +204,7 @@ def _test_others(
         if measure in ours
         if (comparison := _compare_measured(measure, ours[measure], values, interval=intervals))
     }
-    return _adjusted(baseline, compared, runs, failed)
+    return _adjust_p_values(baseline, comparisons, runs, failed_ids)
 
 
 def _require_any(baseline: str, tests: list[Against]) -> list[Against]:
@@ -211,19 +217,19 @@ def _require_any(baseline: str, tests: list[Against]) -> list[Against]:
 
 
 def against_each_other(
-    runs: Mapping[str, Measures], failed: Failed = MappingProxyType({})
+    runs: Mapping[str, Measures], failed_ids: FailedIds = MappingProxyType({})
 ) -> dict[str, list[Against]]:
     """Return what :func:`against_baseline` does for every run as the baseline, each pair resampled once."""
-    compared: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
+    comparisons: dict[str, dict[tuple[str, str], Comparison]] = {run: {} for run in runs}
     for first, second in combinations(runs, 2):
         for measure, ours in runs[first].items():
             theirs = runs[second].get(measure)
             if theirs is not None and (comparison := _compare_measured(measure, ours, theirs)):
-                compared[first][second, measure] = comparison
-                compared[second][first, measure] = mirrored(comparison)
+                comparisons[first][second, measure] = comparison
+                comparisons[second][first, measure] = mirror(comparison)
     return {
-        baseline: _require_any(baseline, _adjusted(baseline, tests, runs, failed))
-        for baseline, tests in compared.items()
+        baseline: _require_any(baseline, _adjust_p_values(baseline, tests, runs, failed_ids))
+        for baseline, tests in comparisons.items()
     }
 
 
@@ -238,18 +244,18 @@ def _compare_measured(
 
     Returns None if there is no such question.
     """
-    shared = first.keys() & second.keys()
+    shared_ids = first.keys() & second.keys()
     if measure not in _OF_ANSWERS:
-        if not shared:
+        if not shared_ids:
             return None
-        first, second = ({name: values[name] for name in shared} for values in (first, second))
+        first, second = ({name: values[name] for name in shared_ids} for values in (first, second))
     return compare_either_way(first, second, interval=interval)
 
 
 def compare_either_way(
     first: Mapping[str, float], second: Mapping[str, float], *, interval: bool = True
 ) -> Comparison:
-    """Compare two runs' scores by question id; exchanging them gives the :func:`mirrored` figures to the bit.
+    """Compare two runs' scores by question id; exchanging them gives the :func:`mirror` figures to the bit.
 
     Raises :class:`DataError` unless both runs scored exactly the same questions, at least one.
     """
@@ -259,16 +265,16 @@ def compare_either_way(
     differences = [second[question] - first[question] for question in sorted(first.keys() & second.keys())]
     downwards = (sum(differences) or next(filter(None, differences), 0.0)) < 0
     if downwards and first.keys() == second.keys():
-        return mirrored(compare_paired(second, first, interval=interval))
+        return mirror(compare_paired(second, first, interval=interval))
     return compare_paired(first, second, interval=interval)
 
 
-def mirrored(comparison: Comparison) -> Comparison:
+def mirror(comparison: Comparison) -> Comparison:
     """Return the comparison of the same two runs the other way round."""
-    there = comparison.difference
+    difference = comparison.difference
     # Subtracted from 0, not negated: a table would print "-0.0".
-    low, high = (None if bound is None else 0.0 - bound for bound in (there.high, there.low))
-    return replace(comparison, difference=Interval(0.0 - there.mean, low, high, there.n))
+    low, high = (None if bound is None else 0.0 - bound for bound in (difference.high, difference.low))
+    return replace(comparison, difference=Interval(0.0 - difference.mean, low, high, difference.n))
 
 
 def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[str]]:
@@ -278,30 +284,30 @@ def disagreements(first: Measures, second: Measures) -> tuple[list[str], list[st
     """
 
     def only_right(one: Measures, other: Measures) -> list[str]:
-        won = [name for name in first.get("em", ()) if one["em"][name] > other["em"][name]]
-        return sorted(won, key=lambda name: -abs(first["f1"][name] - second["f1"][name]))
+        names = [name for name in first.get("em", ()) if one["em"][name] > other["em"][name]]
+        return sorted(names, key=lambda name: -abs(first["f1"][name] - second["f1"][name]))
 
     return only_right(first, second), only_right(second, first)
 
 
-def _adjusted(
+def _adjust_p_values(
     baseline: str,
-    compared: Mapping[tuple[str, str], Comparison],
+    comparisons: Mapping[tuple[str, str], Comparison],
     runs: Mapping[str, Measures],
-    failed: Failed,
+    failed_ids: FailedIds,
 ) -> list[Against]:
     """Correct the p-values of all comparisons with one baseline."""
     counts = {
         (run, measure): len(
-            (set(failed.get(run, ())) | set(failed.get(baseline, ())))
+            (set(failed_ids.get(run, ())) | set(failed_ids.get(baseline, ())))
             & runs[run][measure].keys()
             & runs[baseline][measure].keys()
         )
-        for run, measure in compared
+        for run, measure in comparisons
     }
-    tested = [key for key, each in compared.items() if 2 * counts[key] < each.difference.n]
-    adjusted = dict(zip(tested, holm([compared[key].p_value for key in tested]), strict=True))
+    keys = [key for key, each in comparisons.items() if 2 * counts[key] < each.difference.n]
+    p_values = dict(zip(keys, holm([comparisons[key].p_value for key in keys]), strict=True))
     return [
-        Against(run, measure, comparison, adjusted.get((run, measure)), counts[run, measure])
-        for (run, measure), comparison in compared.items()
+        Against(run, measure, comparison, p_values.get((run, measure)), counts[run, measure])
+        for (run, measure), comparison in comparisons.items()
     ]

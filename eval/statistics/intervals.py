@@ -19,7 +19,7 @@ from corag.core.errors import DataError
 from corag.core.seeds import derive_seed
 
 _CELLS = 1_000_000  # resampled values held at once: bounds memory at about 64 MB for any number of questions
-_ALIKE = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
+_EQUAL_WITHIN = 1e-9  # closer values than this are equal: differences of fractions carry rounding errors
 _LEAST_DIFFERENT = 6  # differences without which a sign-flip test can find nothing at the 5% level
 _DIGITS = 12  # of means, below which differences are rounding errors
 
@@ -70,8 +70,8 @@ def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
     """
     if interval is None:
         return {name: None, f"{name}_interval": None}
-    bounded = interval.low is not None and interval.high is not None
-    bounds = [round(interval.low or 0.0, 4), round(interval.high or 0.0, 4)] if bounded else None
+    has_bounds = interval.low is not None and interval.high is not None
+    bounds = [round(interval.low or 0.0, 4), round(interval.high or 0.0, 4)] if has_bounds else None
     return {name: round(interval.mean, 4), f"{name}_interval": bounds}
 
 
@@ -129,7 +129,7 @@ def _bootstrap(
     mean = float(data.mean())
     if data.size < 2:
         return Interval(mean, None, None, 1)
-    if np.ptp(data) < _ALIKE:
+    if np.ptp(data) < _EQUAL_WITHIN:
         # As if 0 of n questions had been otherwise: the interval goes as far as the share that might be.
         others = float(binomtest(0, data.size).proportion_ci(level, method="exact").high)
         return Interval(
@@ -167,8 +167,11 @@ def compare_paired(
     differences = np.sort([second[question] - first[question] for question in first])
     # Where all differ alike, others may differ by as much the other way round, as the test has it: an
     # interval that reached further would hold 0 beside a difference that is significant.
-    alike = float(differences[0]) if np.ptp(differences) < _ALIKE else 0.0
-    bounds = (-alike if alike > 0 else -1.0, -alike if alike < 0 else 1.0)
+    common_difference = float(differences[0]) if np.ptp(differences) < _EQUAL_WITHIN else 0.0
+    bounds = (
+        -common_difference if common_difference > 0 else -1.0,
+        -common_difference if common_difference < 0 else 1.0,
+    )
     return Comparison(
         _bootstrap(differences, bounds, level, resamples, seed)
         if interval
@@ -203,7 +206,7 @@ def paired_power(
     has a p below 0.05 (2 / 2^5 is 0.06).
     """
     data = np.asarray(differences, dtype=np.float64)
-    if np.count_nonzero(np.abs(data) > _ALIKE) < _LEAST_DIFFERENT or np.ptp(data) < _ALIKE:
+    if np.count_nonzero(np.abs(data) > _EQUAL_WITHIN) < _LEAST_DIFFERENT or np.ptp(data) < _EQUAL_WITHIN:
         return None
     from scipy.stats import t  # slow to import
 
@@ -217,12 +220,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    adjusted = [0.0] * len(p_values)
+    results = [0.0] * len(p_values)
     running = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
+        results[index] = running
+    return results
 
 
 def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int) -> float:
@@ -233,8 +236,8 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
     """
     from scipy.stats import permutation_test  # slow to import
 
-    changed = differences[np.abs(differences) > _ALIKE]  # flipping a zero changes nothing
-    if changed.size < 2:
+    nonzero = differences[np.abs(differences) > _EQUAL_WITHIN]  # flipping a zero changes nothing
+    if nonzero.size < 2:
         return 1.0
 
     # Rounded, since patterns with the same sum must tie with the observed one: a third three times is not
@@ -243,11 +246,11 @@ def _sign_flip_test(differences: NDArray[np.float64], resamples: int, seed: int)
         return np.asarray(np.round(np.mean(values, axis=axis), _DIGITS))
 
     test = permutation_test(
-        (changed,),
+        (nonzero,),
         mean,
         permutation_type="samples",
         n_resamples=resamples,
-        batch=_batch(changed),
+        batch=_batch(nonzero),
         rng=np.random.default_rng(derive_seed("sign-flip", seed)),
     )
     return float(test.pvalue)

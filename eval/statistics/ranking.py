@@ -47,14 +47,14 @@ def selected_at(scores: Sequence[float], values: Sequence[float], k: int) -> flo
     worth: dict[float, list[float]] = defaultdict(list)
     for score, value in zip(scores, values, strict=True):
         worth[-math.inf if math.isnan(score) else score].append(value)
-    expected, better = 0.0, 0
+    expectation, better = 0.0, 0
     for score in sorted(worth, reverse=True):
-        alike = worth[score]
+        ties = worth[score]
         # The best of the subset is one of these: none that is better is in it, and not only worse ones.
-        ways = math.comb(n - better, k) - math.comb(n - better - len(alike), k)
-        expected += ways / math.comb(n, k) * sum(alike) / len(alike)
-        better += len(alike)
-    return expected
+        ways = math.comb(n - better, k) - math.comb(n - better - len(ties), k)
+        expectation += ways / math.comb(n, k) * sum(ties) / len(ties)
+        better += len(ties)
+    return expectation
 
 
 def voted_at(answers: Sequence[Hashable], values: Sequence[float], k: int) -> float:
@@ -68,14 +68,14 @@ def voted_at(answers: Sequence[Hashable], values: Sequence[float], k: int) -> fl
     for answer, value in zip(answers, values, strict=True):
         worth[answer or None].append(value)
     blank = worth.pop(None, [])
-    sizes = {answer: len(alike) for answer, alike in worth.items()}
-    expected = math.comb(len(blank), k) * (sum(blank) / len(blank)) if blank else 0.0
-    for answer, alike in worth.items():
+    sizes = {answer: len(group) for answer, group in worth.items()}
+    expectation = math.comb(len(blank), k) * (sum(blank) / len(blank)) if blank else 0.0
+    for answer, group in worth.items():
         others = [size for other, size in sizes.items() if other != answer]
-        for votes in range(1, min(k, len(alike)) + 1):
+        for votes in range(1, min(k, len(group)) + 1):
             rest = _ways_to_lose(others, votes, k - votes, len(blank))
-            expected += math.comb(len(alike), votes) * rest * sum(alike) / len(alike)
-    return expected / math.comb(n, k)
+            expectation += math.comb(len(group), votes) * rest * sum(group) / len(group)
+    return expectation / math.comb(n, k)
 
 
 def _ways_to_lose(sizes: Sequence[int], votes: int, seats: int, blank: int) -> float:
@@ -87,14 +87,14 @@ def _ways_to_lose(sizes: Sequence[int], votes: int, seats: int, blank: int) -> f
     ways: dict[tuple[int, int], int] = {(0, 0): 1}  # by filled seats and ties
     for size in sizes:
         further: dict[tuple[int, int], int] = defaultdict(int)
-        for (filled, ties), count in ways.items():
-            for more in range(min(votes, size, seats - filled) + 1):
-                further[filled + more, ties + (more == votes)] += count * math.comb(size, more)
+        for (filled_seats, ties), count in ways.items():
+            for more in range(min(votes, size, seats - filled_seats) + 1):
+                further[filled_seats + more, ties + (more == votes)] += count * math.comb(size, more)
         ways = further
     return sum(
-        count * math.comb(blank, seats - filled) / (ties + 1)
-        for (filled, ties), count in ways.items()
-        if seats - filled <= blank
+        count * math.comb(blank, seats - filled_seats) / (ties + 1)
+        for (filled_seats, ties), count in ways.items()
+        if seats - filled_seats <= blank
     )
 
 
@@ -134,12 +134,12 @@ def calibration_error(
     weights = np.ones(len(chances)) if weights is None else weights
     if not weights.sum():
         return math.nan
-    place = np.clip(np.ceil(chances * bins).astype(int) - 1, 0, bins - 1)
-    apart = np.bincount(place, weights * (chances - right), minlength=bins)
-    return float(np.abs(apart).sum() / weights.sum())
+    bin_numbers = np.clip(np.ceil(chances * bins).astype(int) - 1, 0, bins - 1)
+    gaps = np.bincount(bin_numbers, weights * (chances - right), minlength=bins)
+    return float(np.abs(gaps).sum() / weights.sum())
 
 
-def calibrated(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool_]) -> Floats:
+def calibrate(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool_]) -> Floats:
     """Turn scores into chances of being right: each half's by isotonic regression on the other half.
 
     So no chance was fitted to the answer that it is judged by. Between the scores that the other half has,
@@ -148,26 +148,26 @@ def calibrated(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool
     """
     chances = np.zeros(len(scores))
     for half in (False, True):
-        here, there = halves == half, halves != half
-        with_score = there & ~np.isnan(scores)
+        in_half, in_other = halves == half, halves != half
+        with_score = in_other & ~np.isnan(scores)
         if with_score.any():
-            places, levels = _isotonic(scores[with_score], right[with_score])
-            chances[here] = np.interp(scores[here], places, levels)
-        unknown = there & np.isnan(scores)
-        chances[here & np.isnan(scores)] = right[unknown].mean() if unknown.any() else 0.0
+            x_values, levels = _isotonic(scores[with_score], right[with_score])
+            chances[in_half] = np.interp(scores[in_half], x_values, levels)
+        unknown = in_other & np.isnan(scores)
+        chances[in_half & np.isnan(scores)] = right[unknown].mean() if unknown.any() else 0.0
     return chances
 
 
 def _isotonic(scores: Floats, right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     from scipy.optimize import isotonic_regression  # slow to import
 
-    places, level = np.unique(scores, return_inverse=True)
+    x_values, level = np.unique(scores, return_inverse=True)
     count = np.bincount(level)
     share = np.bincount(level, right) / count
-    return places, np.asarray(isotonic_regression(share, weights=count).x, dtype=np.float64)
+    return x_values, np.asarray(isotonic_regression(share, weights=count).x, dtype=np.float64)
 
 
-def resampled(
+def resample(
     n: int,
     figure: Callable[[Floats], float],
     *,
@@ -197,10 +197,10 @@ def _counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:
         yield np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float64)
 
 
-def share_of_gain(reached: Floats, least: Floats, most: Floats, counts: Floats) -> float:
+def share_of_gain(result: Floats, least: Floats, most: Floats, counts: Floats) -> float:
     """Return which part of the way from ``least`` to ``most`` is gone; NaN where there is no way to go.
 
     All are values by question; ``counts``: how often each question counts.
     """
     gain = float(counts @ (most - least))
-    return float(counts @ (reached - least)) / gain if gain > 1e-9 else math.nan
+    return float(counts @ (result - least)) / gain if gain > 1e-9 else math.nan

@@ -28,8 +28,8 @@ FEWEST_POINTS = 4  # three coefficients go through any three points
 # straight line.
 _SHIFTS = (0.01, 10.0)
 _STARTS = 61  # values of b that are tried before the search, at equal steps of its logarithm
-_ALIKE = 1e-9  # points: less is a rounding error
-_REWEIGHTED = 12  # rounds for each of them; the search makes up for what these leave
+_EQUAL_WITHIN = 1e-9  # points: less is a rounding error
+_REWEIGHTINGS = 12  # rounds for each of them; the search makes up for what these leave
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ def fit_curve(
     errors = scores.std(axis=1, ddof=1) / math.sqrt(questions) if questions > 1 else np.zeros(len(cells))
     # A cell may lie so far off by chance, and no farther. One whose questions all score alike does not tell
     # how far, though rounding leaves it a spread that is not quite 0.
-    informative = errors[errors > _ALIKE]
+    informative = errors[errors > _EQUAL_WITHIN]
     tolerance = float(np.median(informative)) if informative.size else 1.0
     x, y = tokens.mean(axis=1), scores.mean(axis=1)
     curve, at_limit = _fit(x, y, tolerance)
@@ -265,12 +265,12 @@ def _best_start(z: Floats, y: Floats, logs: Floats, tolerance: float) -> Floats:
     """
     curves = np.log(z + np.exp(logs)[:, None])  # [starts, points]
     weights = np.ones_like(curves)
-    for _ in range(_REWEIGHTED):
+    for _ in range(_REWEIGHTINGS):
         weights /= weights.sum(axis=1, keepdims=True)
         mean_x, mean_y = (weights * curves).sum(axis=1), weights @ y
-        centred = curves - mean_x[:, None]
-        spread = np.maximum((weights * centred**2).sum(axis=1), 1e-300)  # 0 if a resample has all at one x
-        a = (weights * centred) @ y / spread
+        deviations = curves - mean_x[:, None]
+        spread = np.maximum((weights * deviations**2).sum(axis=1), 1e-300)  # 0 if a resample has all at one x
+        a = (weights * deviations) @ y / spread
         c = mean_y - a * mean_x
         far = ((a[:, None] * curves + c[:, None] - y) / tolerance) ** 2
         weights = 1 / np.sqrt(1 + far)  # those of soft_l1

@@ -27,13 +27,13 @@ from eval.sweeps.over import Repetition, combine, parse_short
 
 # Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
 # other questions or another scorer, cells could not be compared.
-SHARED = {each.name for each in fields(QuestionFile)} | {
+SHARED_OPTIONS = {each.name for each in fields(QuestionFile)} | {
     "scorer", "recall_at", "out", "cells", "grid", "over", "dev", "metric", "budgets", "resamples",
     "max_failed", "workers", "answers_to",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
-OPENED = ("model", "retriever")
-_NOT_IN_A_CELL = SHARED | {"batch_size", "keep_prompts"}
+OPENED_SECTIONS = ("model", "retriever")
+_NOT_IN_A_CELL = SHARED_OPTIONS | {"batch_size", "keep_prompts"}
 Kind = Literal["cell", "preset"]
 """What is read: the cells of a sweep, or the presets of a service, which are written alike."""
 _WHOLE: Mapping[Kind, str] = {"cell": "sweep", "preset": "service"}
@@ -50,7 +50,7 @@ class Cell:
         config: its settings; ``out`` is the folder of its run folder.
         option_names: full names of the options that it was given.
         questions: what it answers.
-        combined: whether a grid made it, and its name, of options; else somebody named it.
+        is_combined: whether a grid made it, and its name, of options; else somebody named it.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Cell:
     config: RunConfig
     option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
-    combined: bool = False
+    is_combined: bool = False
 
     @property
     def method(self) -> str:
@@ -123,7 +123,7 @@ def read_cells(
     names = {"dev": "dev"}  # by folder; that of the dev questions is taken
     for each in drafts:
         cell = _configure(base, each)
-        if each.combined and any(cell.config == other.config for other in cells_read):
+        if each.is_combined and any(cell.config == other.config for other in cells_read):
             continue
         folder = replace(cell, config=replace(cell.config, out=".")).folder.name
         if folder in names:
@@ -138,17 +138,17 @@ def read_cells(
 class _Draft(NamedTuple):
     """A cell as it is written: where, its name and label, what it changes, and whether a grid combined it."""
 
-    place: str
+    source: str
     name: str
     label: str
     changes: Changes
-    combined: bool
+    is_combined: bool
     kind: Kind = "cell"
 
     @property
     def title(self) -> str:
         """What to call it in messages."""
-        where = "" if self.place == f"the {self.kind}s" else f" of {self.place}"
+        where = "" if self.source == f"the {self.kind}s" else f" of {self.source}"
         return f"{self.kind} '{self.name}'{where}"
 
 
@@ -158,9 +158,9 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
         (method,) = each.changes.method
         options = [f"{method}.{option.name}" for option in fields(each.changes.of(method))]
         return Cell(each.name, each.label, each.changes, ("method", *options))
-    if shared := sorted(option for option in each.changes if option.split(".")[0] in SHARED):
+    if shared_options := sorted(option for option in each.changes if option.split(".")[0] in SHARED_OPTIONS):
         raise ConfigError(
-            f"{each.title} changes {shared[0]}, which all {each.kind}s share: give it to the "
+            f"{each.title} changes {shared_options[0]}, which all {each.kind}s share: give it to the "
             f"{_WHOLE[each.kind]} itself."
         )
     try:
@@ -178,7 +178,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
         )
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
     names = tuple(resolve_alias(option, type(config)) for option, _ in changes)
-    return Cell(each.name, each.label, config, names, combined=each.combined)
+    return Cell(each.name, each.label, config, names, is_combined=each.is_combined)
 
 
 def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,16 +187,16 @@ def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str,
     The base's adapter was made for the base's model.
     """
     sections = dict(sections_of(type(base)))
-    stated = {
+    stated_values = {
         resolve_alias(option, type(base)): value
         for option, value in flatten(changes.items(), sections.keys())
     }
-    gone = {
+    defaults = {
         option: _default(sections, option)
         for option, owner in owners_of(type(base)).items()
-        if stated.get(owner, now := _value(base, owner)) != now
+        if stated_values.get(owner, now := _value(base, owner)) != now
     }
-    return gone | dict(changes)
+    return defaults | dict(changes)
 
 
 def _value(config: Any, option: str) -> Any:
@@ -219,46 +219,53 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
     """
     config = type(base)
     short = parse_short(over)
-    place, data = ("--over", short) if short else _load(over, "over")
-    place = place if place.startswith("'") else "--over"
+    source, data = ("--over", short) if short else _load(over, "over")
+    source = source if source.startswith("'") else "--over"
     sections = {prefix for prefix, _ in sections_of(config)}
-    repeated = []
+    results = []
     for each in drafts:
         if not isinstance(each.changes, Mapping):
             raise ConfigError(f"{each.title} has all its options, so over can change none: leave it out.")
         method = str(each.changes.get("method", base.method[0]))
-        for repetition in (_of_method(one, method) for one in combine(place, data, sections, short_value)):
-            taken = {resolve_alias(option, config) for option, _ in flatten(each.changes.items(), sections)}
-            if twice := sorted(taken & {resolve_alias(option, config) for option in repetition.changes}):
+        for repetition in (_of_method(one, method) for one in combine(source, data, sections, short_value)):
+            cell_options = {
+                resolve_alias(option, config) for option, _ in flatten(each.changes.items(), sections)
+            }
+            if twice := sorted(
+                cell_options & {resolve_alias(option, config) for option in repetition.changes}
+            ):
                 raise ConfigError(
                     f"{each.title} changes {twice[0]}, but over repeats each cell for values of it: leave it "
                     "out of one of the two."
                 )
             changes = dict(each.changes) | dict(repetition.changes)
-            repeated.append(_repeated(each, repetition, changes))
-    return repeated
+            results.append(_repeat_draft(each, repetition, changes))
+    return results
 
 
 def _of_method(repetition: Repetition, method: str) -> Repetition:
     """Return it with the options of a method by their full names."""
     config, section = RunConfig.extend([method]), short_name(method)
-    known = dict(options_of(config))
+    known_options = dict(options_of(config))
     names = {option: resolve_alias(f"{section}.{option}", config) for option in repetition.changes}
-    own = {
+    method_options = {
         option
         for option, name in names.items()
-        if resolve_alias(option, config) not in known and name in known
+        if resolve_alias(option, config) not in known_options and name in known_options
     }
     return repetition._replace(
-        changes={names[option] if option in own else option: v for option, v in repetition.changes.items()}
+        changes={
+            names[option] if option in method_options else option: v
+            for option, v in repetition.changes.items()
+        }
     )
 
 
-def _repeated(draft: _Draft, repetition: Repetition, changes: Mapping[str, Any]) -> _Draft:
-    opened = all(option.split(".")[0] in OPENED for option in repetition.changes)
+def _repeat_draft(draft: _Draft, repetition: Repetition, changes: Mapping[str, Any]) -> _Draft:
+    is_of_backends = all(option.split(".")[0] in OPENED_SECTIONS for option in repetition.changes)
     return draft._replace(
         name=f"{draft.name} {repetition.name}",
-        label=draft.label if opened else f"{draft.label} {repetition.name}",
+        label=draft.label if is_of_backends else f"{draft.label} {repetition.name}",
         changes=changes,
     )
 
@@ -267,30 +274,30 @@ def _listed_cells(cells: str | Mapping[str, Changes], kind: Kind) -> Iterator[_D
     """Yield the cells that are written out one by one."""
     if not cells:
         return
-    place, data = _load(cells, f"{kind}s")
+    source, data = _load(cells, f"{kind}s")
     if (
         not data
         or not isinstance(data, Mapping)
         or not all(isinstance(changes, Mapping | RunConfig) for changes in data.values())
     ):
         raise ConfigError(
-            f"{place} must hold {kind}s, each a name followed by the options that it changes, such as "
+            f"{source} must hold {kind}s, each a name followed by the options that it changes, such as "
             "'tree: {method: corag, corag.strategy: tree}'."
         )
     for name, changes in data.items():
-        yield _Draft(place, str(name), str(name), changes, False, kind)
+        yield _Draft(source, str(name), str(name), changes, False, kind)
 
 
 def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Draft]:
     """Yield a grid's cells, a block's last option changing fastest; ``method``: of blocks that name none."""
     if not grid:
         return
-    place, data = _load(grid, "grid")
+    source, data = _load(grid, "grid")
     blocks = data if isinstance(data, list | tuple) else [data]
     for block in blocks:
         if not block or not isinstance(block, dict):
             raise ConfigError(
-                f"{place} must hold blocks of options, each with a value or a list of values, such as '- "
+                f"{source} must hold blocks of options, each with a value or a list of values, such as '- "
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
         config = RunConfig.extend([str(block.get("method", method))])
@@ -299,10 +306,10 @@ def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterato
             value if isinstance(value, list | tuple | range) else [value] for value in options.values()
         ]
         if empty := [option for option, values in zip(options, choices, strict=True) if not values]:
-            raise ConfigError(f"{place} has no value for {empty[0]}: give it one or more.")
+            raise ConfigError(f"{source} has no value for {empty[0]}: give it one or more.")
         for values in itertools.product(*choices):
             changes = dict(zip(options, values, strict=True))
-            yield _Draft(place, *cell_names(method, changes), changes, True)
+            yield _Draft(source, *cell_names(method, changes), changes, True)
 
 
 def cell_names(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
@@ -325,7 +332,7 @@ def cell_names(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
     label = [
         part
         for option, part in parts.items()
-        if option not in left_out and option.split(".")[0] not in OPENED
+        if option not in left_out and option.split(".")[0] not in OPENED_SECTIONS
     ]
     name = " ".join([method, *parts.values()])
     return name, " ".join(label) or name
@@ -383,8 +390,8 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
     if not config.find_method(method).searches:
         left_out |= {"retriever"}
-    whole = identity_of(config)  # cells are compared with each other, option by option
-    values = {name: value for name, value in whole.items() if name not in left_out}
+    identity = identity_of(config)  # cells are compared with each other, option by option
+    values = {name: value for name, value in identity.items() if name not in left_out}
     values["method"] = method
     yield from flatten(values.items(), {prefix for prefix, _ in sections_of(type(config))})
 

@@ -30,18 +30,20 @@ def draw_figure(table: ResultsTable, file: str | Path) -> str:
     :func:`check_figure`, and if no run has a score.
     """
     check_figure(file)
-    names = [name for name in table.summaries[0].measured if table.shows(name)]
+    names = [name for name in table.summaries[0].measures if table.shows(name)]
     measure = "f1" if "f1" in names else next(iter(names), "")
-    drawn = [
-        each for each in table.summaries if each.measured.get(measure) is not None and each.failed < each.n
+    scored_summaries = [
+        each
+        for each in table.summaries
+        if each.measures.get(measure) is not None and each.failure_count < each.n
     ]
-    if not drawn:
+    if not scored_summaries:
         raise ConfigError(
             "no run has a score to draw: it needs gold answers, or gold passages that it found."
         )
-    scores = [each.measured[measure] for each in drawn]
+    scores = [each.measures[measure] for each in scored_summaries]
     means = [score.mean for score in scores if score is not None]
-    best = set(pareto_set([each.tokens for each in drawn], means))
+    best = set(pareto_set([each.tokens for each in scored_summaries], means))
     points = [
         Point(
             each.method,
@@ -52,11 +54,13 @@ def draw_figure(table: ResultsTable, file: str | Path) -> str:
             None if score.high is None else 100 * score.high,
             number in best,
         )
-        for number, (each, score) in enumerate(zip(drawn, scores, strict=True))
+        for number, (each, score) in enumerate(zip(scored_summaries, scores, strict=True))
         if score is not None
     ]
     title = measure_title(measure, table.recall_at)
-    heading = f"{title} over tokens per question, n = {max(each.n for each in drawn):,}, 95% intervals"
+    heading = (
+        f"{title} over tokens per question, n = {max(each.n for each in scored_summaries):,}, 95% intervals"
+    )
     with atomic_replace(file) as temporary:
         draw_scaling(
             points, [temporary], measure=title, title=heading, line=None, form=Path(file).suffix[1:].lower()

@@ -68,7 +68,7 @@ class FinishedCell:
         remembered_searches: those that an equal one had made before.
         oracle: what the best of k candidates would score in the sweep's metric, by k; {} for cells that do
             not keep several, and for a metric that answers by themselves do not have.
-        passed: the same in EM, pass@k.
+        pass_at: the same in EM, pass@k.
     """
 
     cell: Cell
@@ -80,7 +80,7 @@ class FinishedCell:
     searches: int
     remembered_searches: int
     oracle: Mapping[int, Interval] = field(default_factory=dict)
-    passed: Mapping[int, Interval] = field(default_factory=dict)
+    pass_at: Mapping[int, Interval] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -105,13 +105,13 @@ class Findings:
     """What the cells say together.
 
     ``fits``: through the "pareto" set and through "all" cells; a sentence where there is
-    none. ``failed``: cells in which every question failed; they have no part in the rest.
+    none. ``failed_cells``: cells in which every question failed; they have no part in the rest.
     """
 
     pareto: list[str]
     fits: dict[str, Fit | str]
     choices: list[Choice]
-    failed: list[str]
+    failed_cells: list[str]
 
 
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
@@ -119,8 +119,8 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
     for cell in cells:
         scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
-            unanswered = SavedRow.without_answer(question)
-            values = score_row(unanswered, scorer, cell.config.recall_at, searches=cell.searches).measured
+            blank_row = SavedRow.without_answer(question)
+            values = score_row(blank_row, scorer, cell.config.recall_at, searches=cell.searches).measures
             if metric not in values:
                 raise ConfigError(
                     f"cells are to be compared by {METRICS[metric]}, but in the cell '{cell.name}' the "
@@ -141,7 +141,7 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     by_id, manifest = read_rows(cell.folder), Manifest.read(cell.folder)
     questions = _with_indexed_gold(cell.questions, by_id, metric, manifest.last.index)
     rows = [replace(by_id[question.id], question=question) for question in questions]
-    scored = score_rows(
+    scored_rows = score_rows(
         rows,
         scorer,
         cell.config.recall_at,
@@ -149,7 +149,7 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         aliases=index_aliases(manifest.last.index),
     )
     tokens = [row.total_usage.total for row in rows]
-    scores = [each.scores.measured[metric] for each in scored]
+    scores = [each.scores.measures[metric] for each in scored_rows]
     identity = identity_of(cell.options)
     kind = cell.config.find_method(cell.method).candidates
     candidates = [kind.load(row, identity) for row in rows]
@@ -158,7 +158,7 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
         cell,
         manifest,
         options,
-        summarise(cell.name, scored, cell.config.recall_at),
+        summarise(cell.name, scored_rows, cell.config.recall_at),
         CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
         sum((each for row in rows for each in _spending(row)), Spending()),
         sum(row.searches for row in rows),
@@ -176,12 +176,12 @@ def _with_indexed_gold(
     A question has none if the index lacks one of them. Where cells are compared by recall it keeps all, since
     every cell must have every question.
     """
-    indexed = [replace(each, supporting=rows[each.id].question.supporting) for each in questions]
+    results = [replace(each, supporting=rows[each.id].question.supporting) for each in questions]
     if metric != "recall":
-        return indexed
-    dropped = [each for each, kept in zip(questions, indexed, strict=True) if not kept.supporting]
-    named = {each.id: each for each in name_gold(dropped, folders)}
-    return [named.get(each.id, each) for each in indexed]
+        return results
+    without_gold = [each for each, result in zip(questions, results, strict=True) if not result.supporting]
+    by_id = {each.id: each for each in name_gold(without_gold, folders)}
+    return [by_id.get(each.id, each) for each in results]
 
 
 def _spending(row: SavedRow) -> list[Spending]:
@@ -216,9 +216,11 @@ def weigh_cells(
     The dev questions decide which is the best, if there are any: chosen and reported on the same questions,
     it would be the luckiest.
     """
-    failed = [each.name for each in [*test_cells, *dev_cells] if each.summary.failed == each.summary.n]
+    failed_cells = [
+        each.name for each in [*test_cells, *dev_cells] if each.summary.failure_count == each.summary.n
+    ]
     scores, dev_scores = (
-        [each.scores for each in cells if each.name not in failed] for cells in (test_cells, dev_cells)
+        [each.scores for each in cells if each.name not in failed_cells] for cells in (test_cells, dev_cells)
     )
     frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     through = {"pareto": [scores[index] for index in frontier], "all": scores}
@@ -226,7 +228,7 @@ def weigh_cells(
         [scores[index].name for index in frontier],
         {name: _fit_or_reason(points, options.resamples) for name, points in through.items()},
         choose_cells(scores, dev_scores or scores, options.budgets) if scores else [],
-        list(dict.fromkeys(failed)),
+        list(dict.fromkeys(failed_cells)),
     )
 
 

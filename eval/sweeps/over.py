@@ -36,11 +36,11 @@ def parse_short(over: str) -> dict[str, list[str]] | None:
     return {match[1]: [value.strip() for value in match[2].split(",") if value.strip()]}
 
 
-def combine(place: str, data: Any, sections: Collection[str], shorten: Any) -> list[Repetition]:
+def combine(source: str, data: Any, sections: Collection[str], shorten: Any) -> list[Repetition]:
     """Return the combinations of some options' values, the last option changing fastest.
 
     Args:
-        place: where they are written, for messages.
+        source: where they are written, for messages.
         data: values by option. Of a section it may be a mapping, as a model with its adapter.
         sections: prefixes, dot included, that are no options.
         shorten: writes a value as it stands in names.
@@ -49,18 +49,18 @@ def combine(place: str, data: Any, sections: Collection[str], shorten: Any) -> l
         ConfigError: for what is no options with lists of values.
     """
     if not data or not isinstance(data, Mapping):
-        raise ConfigError(f"{place} must say what each cell is repeated over: {_EXAMPLE}.")
+        raise ConfigError(f"{source} must say what each cell is repeated over: {_EXAMPLE}.")
     axes = []
     for option, values in data.items():
         if not isinstance(values, list | tuple) or not values:
-            raise ConfigError(f"{place} has no list of values for {option}: {_EXAMPLE}.")
+            raise ConfigError(f"{source} has no list of values for {option}: {_EXAMPLE}.")
         axes.append(_axis(str(option), values, sections, shorten))
     return [
         Repetition(
-            " ".join(each.name for each in chosen),
-            {option: value for each in chosen for option, value in each.changes.items()},
+            " ".join(each.name for each in combination),
+            {option: value for each in combination for option, value in each.changes.items()},
         )
-        for chosen in itertools.product(*axes)
+        for combination in itertools.product(*axes)
     ]
 
 

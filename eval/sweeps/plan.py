@@ -91,7 +91,7 @@ def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
     run = RunConfig(**config.options_of(RunConfig))  # type: ignore[arg-type]
     questions = run.load()
     folders = asyncio.run(answer_dataset(run, draw_evenly(questions, config.pilot_size)))
-    return [_planned(name, folder, questions) for name, folder in folders.items()]
+    return [_plan_run(name, folder, questions) for name, folder in folders.items()]
 
 
 def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[PlannedRun]:
@@ -100,24 +100,24 @@ def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[Plann
     pilots = [replace(cell, questions=draw_evenly(cell.questions, pilot)) for cell in cells]
     asyncio.run(answer_cells(pilots, openers))
     names = [cell.name for cell in test_cells] + [f"dev: {cell.name}" for cell in dev_cells]
-    return [_planned(name, cell.folder, cell.questions) for name, cell in zip(names, cells, strict=True)]
+    return [_plan_run(name, cell.folder, cell.questions) for name, cell in zip(names, cells, strict=True)]
 
 
 def _plan_dry(config: PlanConfig) -> list[PlannedRun]:
     """Estimate from above what all questions ask for, by some of them, in folders that are thrown away."""
     with tempfile.TemporaryDirectory() as folder:
-        here = replace(config, out=folder, workers=WorkersConfig(kind="none"))
+        dry_config = replace(config, out=folder, workers=WorkersConfig(kind="none"))
         if config.is_sweep:
-            sweep = SweepConfig(**here.options_of(SweepConfig))  # type: ignore[arg-type]
+            sweep = SweepConfig(**dry_config.options_of(SweepConfig))  # type: ignore[arg-type]
             check_fixed([cell.method for cells in plan_cells(sweep) for cell in cells])
-            planned = _plan_sweep(sweep, config.pilot_size, Openers(generator=open_dry))
+            runs = _plan_sweep(sweep, config.pilot_size, Openers(generator=open_dry))
         else:
             check_fixed(config.method)
-            run = RunConfig(**here.options_of(RunConfig))  # type: ignore[arg-type]
+            run = RunConfig(**dry_config.options_of(RunConfig))  # type: ignore[arg-type]
             questions = run.load()
             folders = asyncio.run(_answer_dry(run, draw_evenly(questions, config.pilot_size)))
-            planned = [_planned(name, path, questions) for name, path in folders.items()]
-        return [_all_of(each, config.folder) for each in planned]
+            runs = [_plan_run(name, path, questions) for name, path in folders.items()]
+        return [_all_of(each, config.folder) for each in runs]
 
 
 async def _answer_dry(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
@@ -131,11 +131,11 @@ async def _answer_dry(config: RunConfig, questions: Sequence[Question]) -> dict[
         return {name: await answer_with(config, name, questions, executor) for name in config.method}
 
 
-def _all_of(planned: PlannedRun, folder: Path) -> PlannedRun:
+def _all_of(run: PlannedRun, folder: Path) -> PlannedRun:
     """Return a dry plan's run with all of its questions before it, and no time."""
-    answered = {id_ for id_, line in read_lines(planned.folder).items() if not line.failed}
-    rest = estimate(planned.folder, planned.questions, len(answered)) if answered else None
-    return replace(planned, folder=folder, rest=rest and replace(rest, seconds=None), searching=0.0)
+    answered_ids = {id_ for id_, line in read_lines(run.folder).items() if not line.failed}
+    rest = estimate(run.folder, run.questions, len(answered_ids)) if answered_ids else None
+    return replace(run, folder=folder, rest=rest and replace(rest, seconds=None), searching=0.0)
 
 
 def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]:
@@ -150,14 +150,15 @@ def draw_evenly(questions: Sequence[Question], count: int) -> Sequence[Question]
     return [questions[int((number + 0.5) * step)] for number in range(count)]
 
 
-def _planned(name: str, folder: Path, questions: Sequence[Question]) -> PlannedRun:
-    answered = {id_ for id_, line in read_lines(folder).items() if not line.failed}  # maybe of others, too
-    waiting_for = sum(question.id not in answered for question in questions)
+def _plan_run(name: str, folder: Path, questions: Sequence[Question]) -> PlannedRun:
+    # Perhaps of other questions, too.
+    answered_ids = {id_ for id_, line in read_lines(folder).items() if not line.failed}
+    waiting_for = sum(question.id not in answered_ids for question in questions)
     waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items() if each}
     return PlannedRun(
         name,
         folder,
         len(questions),
-        estimate(folder, waiting_for, len(answered)) if answered else None,
+        estimate(folder, waiting_for, len(answered_ids)) if answered_ids else None,
         waiting.get("search", 0.0) / max(sum(waiting.values()), 1e-9),
     )

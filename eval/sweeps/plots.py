@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eval.statistics.scaling import Curve, Fit, pareto_set
-from eval.sweeps.cells import OPENED, Cell, short_value
+from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value
 from eval.sweeps.findings import METRICS, Findings, FinishedCell
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 FORMATS = (".png", ".svg", ".pdf")
 # An SVG or PDF would note the time, which no two drawings share.
-_UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+_WITHOUT_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _INK = "#333333"
 _INDEX = "retriever.index"
 _MOST_TICKS = 9
@@ -81,7 +81,7 @@ def plot(
 
     Return whether that was done: it is not without matplotlib, or if every cell failed.
     """
-    cells = [each for each in test_cells if each.name not in findings.failed]
+    cells = [each for each in test_cells if each.name not in findings.failed_cells]
     if not cells or importlib.util.find_spec("matplotlib") is None:
         return False
     groups = name_groups([each.cell for each in cells], [each.options for each in cells])
@@ -93,10 +93,10 @@ def plot(
 
 def _point(each: FinishedCell, group: str, findings: Findings, metric: str) -> Point:
     """Return a cell as it is drawn."""
-    interval = each.summary.measured[metric]
+    interval = each.summary.measures[metric]
     low, high = (interval.low, interval.high) if interval else (None, None)
     # A cell of a grid whose name is all in its group is called as the legend calls it.
-    label = group if each.cell.combined and each.cell.label == each.name else each.cell.label
+    label = group if each.cell.is_combined and each.cell.label == each.name else each.cell.label
     return Point(
         label,
         group,
@@ -135,31 +135,33 @@ def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -
     """
     indexes = {Path(path).name for each in differing for path in each.get(_INDEX, ())}
     beginning = os.path.commonprefix(list(indexes))  # noqa: RUF071 - of their characters, as wanted
-    shared = re.sub("[^-_]*$", "", beginning)  # whole words
+    prefix = re.sub("[^-_]*$", "", beginning)  # whole words
 
     def name(cell: Cell, each: Mapping[str, Any], *, index: bool) -> str:
         grouped_by = cell.config.find_method(cell.method).grouped_by
         parts = [cell.method, *(str(getattr(cell.options, option)) for option in grouped_by)]
         if index:
-            parts += ["+".join(Path(path).name.removeprefix(shared) for path in each.get(_INDEX, ()))]
+            parts += ["+".join(Path(path).name.removeprefix(prefix) for path in each.get(_INDEX, ()))]
         parts += [
             f"{option}={short_value(value)}"
             for option, value in each.items()
-            if value and option.split(".")[0] in OPENED and option != _INDEX
+            if value and option.split(".")[0] in OPENED_SECTIONS and option != _INDEX
         ]
         return " ".join(filter(None, parts))
 
-    apart = [name(cell, each, index=True) for cell, each in zip(cells, differing, strict=True)]
+    groups = [name(cell, each, index=True) for cell, each in zip(cells, differing, strict=True)]
     # The label of a cell of a grid is what tells it from its group, any other label is the whole name.
-    alike = Counter(group for group, cell in zip(apart, cells, strict=True) if cell.label == cell.name)
-    if max(alike.values(), default=0) > 1 and len(cells) <= len(COLOURS):
+    unlabelled_counts = Counter(
+        group for group, cell in zip(groups, cells, strict=True) if cell.label == cell.name
+    )
+    if max(unlabelled_counts.values(), default=0) > 1 and len(cells) <= len(COLOURS):
         return [cell.name for cell in cells]
-    if len(set(apart)) > _MOST_GROUPS:
-        apart = [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
-    sizes = Counter(apart)
+    if len(set(groups)) > _MOST_GROUPS:
+        groups = [name(cell, each, index=False) for cell, each in zip(cells, differing, strict=True)]
+    sizes = Counter(groups)
     return [
-        cell.name if cell.label == cell.name and sizes[group] == 1 and not cell.combined else group
-        for group, cell in zip(apart, cells, strict=True)
+        cell.name if cell.label == cell.name and sizes[group] == 1 and not cell.is_combined else group
+        for group, cell in zip(groups, cells, strict=True)
     ]
 
 
@@ -201,8 +203,8 @@ def draw_scaling(
         rest = [point for point in points if not point.on_frontier]
         _draw_labels(figure, axes, [*frontier, *rest], points)
         for file in files:
-            written = form or file.suffix[1:]
-            figure.savefig(file, format=written, metadata=_UNDATED.get(written))
+            file_format = form or file.suffix[1:]
+            figure.savefig(file, format=file_format, metadata=_WITHOUT_DATE.get(file_format))
 
 
 def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnCurve | None) -> None:
@@ -212,9 +214,9 @@ def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnC
     tokens, scores = zip(*steps, strict=True)
     axes.step(tokens, scores, where="post", color="#999999", linewidth=1.4, zorder=1, label="Pareto frontier")
     if line:
-        places = np.geomspace(line.start, line.end, 300)
-        along, dashed = line.curve.at(places), (0, (5, 2))
-        axes.plot(places, along, color=_INK, linewidth=1.6, linestyle=dashed, label="fitted curve")
+        x_values = np.geomspace(line.start, line.end, 300)
+        along, dashes = line.curve.at(x_values), (0, (5, 2))
+        axes.plot(x_values, along, color=_INK, linewidth=1.6, linestyle=dashes, label="fitted curve")
 
 
 def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:
@@ -229,7 +231,9 @@ def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:
         )  # fmt: skip
 
 
-def _draw_labels(figure: Figure, axes: Axes, named: Sequence[Point], points: Sequence[Point]) -> None:
+def _draw_labels(
+    figure: Figure, axes: Axes, labelled_points: Sequence[Point], points: Sequence[Point]
+) -> None:
     """Name points, each at the first place beside it that is free."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
@@ -237,14 +241,14 @@ def _draw_labels(figure: Figure, axes: Axes, named: Sequence[Point], points: Seq
     # Only then it is known what lies where.
     figure.draw_without_rendering()
     marker = 0.05 * figure.dpi
-    places = axes.transData.transform([(point.tokens, point.score) for point in points])
-    occupied = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in places]
+    positions = axes.transData.transform([(point.tokens, point.score) for point in points])
+    boxes = [Bbox.from_bounds(x - marker, y - marker, 2 * marker, 2 * marker) for x, y in positions]
     edge = axes.get_window_extent()
-    for point in named:
+    for point in labelled_points:
         x, y = axes.transData.transform((point.tokens, point.score))
         near = [
             other - x
-            for other, height in places
+            for other, height in positions
             if other != x and abs(other - x) < _NEAR * figure.dpi > abs(height - y)
         ]
         # A name on its neighbour's side would be read as the neighbour's.
@@ -257,8 +261,8 @@ def _draw_labels(figure: Figure, axes: Axes, named: Sequence[Point], points: Seq
             )  # fmt: skip
             box = text.get_window_extent()
             inside = edge.x0 < box.x0 and box.x1 < edge.x1 and box.y1 < edge.y1
-            if inside and not any(map(box.overlaps, occupied)):
-                occupied.append(box)
+            if inside and not any(map(box.overlaps, boxes)):
+                boxes.append(box)
                 break
             text.remove()
 
@@ -273,13 +277,13 @@ def _draw_groups(axes: Axes, points: Sequence[Point]) -> None:
                 ends = [point.low, point.high]
                 axes.plot([point.tokens] * 2, ends, color=colour, linewidth=1, alpha=0.45, zorder=2)
         # Only what there is: nothing to draw would upset the layout.
-        for filled in {point.on_frontier: None for point in members}:
-            alike = [point for point in members if point.on_frontier == filled]
+        for is_filled in {point.on_frontier: None for point in members}:
+            part = [point for point in members if point.on_frontier == is_filled]
             axes.plot(
-                [point.tokens for point in alike],
-                [point.score for point in alike],
+                [point.tokens for point in part],
+                [point.score for point in part],
                 linestyle="none", marker=marker, markersize=7, markeredgewidth=1.4, markeredgecolor=colour,
-                markerfacecolor=colour if filled else "white", zorder=3 + filled, clip_on=False,
+                markerfacecolor=colour if is_filled else "white", zorder=3 + is_filled, clip_on=False,
             )  # fmt: skip
         # One entry for the group, whichever of its points there are.
         axes.plot([], [], linestyle="none", marker=marker, markersize=7, color=colour, label=group)

@@ -17,8 +17,10 @@ from eval.tables.columns import percent
 def print_findings(console: Console, sweep: Sweep) -> None:
     """Print the Pareto set, the curves, and the best cell under each budget."""
     findings, measure = sweep.findings, sweep.measure
-    if findings.failed:
-        line = f"\nLeft out of all that follows, for every question failed: {', '.join(findings.failed)}."
+    if findings.failed_cells:
+        line = (
+            f"\nLeft out of all that follows, for every question failed: {', '.join(findings.failed_cells)}."
+        )
         console.print(line, soft_wrap=True)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
     scores = {each.name: each.scores for each in sweep.test_cells}
@@ -40,8 +42,8 @@ def print_choices(console: Console, sweep: Sweep) -> None:
     choices = sweep.findings.choices
     if choices:
         console.print(budget_table(sweep.findings, bool(sweep.dev_cells), sweep.measure))
-    if unused := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
-        budgets = ", ".join(f"{budget:,}" for budget in unused)
+    if unused_budgets := sorted(set(sweep.options.budgets) - {choice.budget for choice in choices}):
+        budgets = ", ".join(f"{budget:,}" for budget in unused_budgets)
         console.print(
             f"No line for {budgets}: no cell is that cheap, or a smaller budget affords them all.",
             soft_wrap=True,

@@ -119,10 +119,10 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
         },
         "metric": sweep.options.metric,
         "scorer_title": notes.scorer,
-        "conditions": notes.conditions.shared,
+        "conditions": notes.conditions.common_lines,
     }
     if dev_notes:
-        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.conditions.shared}
+        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.conditions.common_lines}
     fits = {
         name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in findings.fits.items()
     }
@@ -134,7 +134,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
         },
         "dev_cells": {each.name: cell_record(each, dev_notes) for each in dev_cells if dev_notes},
         "pareto": findings.pareto,
-        "failed": findings.failed,
+        "failed": findings.failed_cells,
         "fit": {
             "formula": "y = a * log(x + b) + c",
             "x": "tokens per question",
@@ -154,10 +154,10 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
 def cell_record(each: FinishedCell, notes: ReadingNotes) -> dict[str, Any]:
     """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
     settings = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
-    settings["conditions"] = notes.conditions.own[each.name]
-    figures = each.summary.to_json() | {"remembered_tokens": each.spending.remembered}
-    if each.passed:
-        figures |= {"pass_at": sizes_record(each.passed), "oracle": sizes_record(each.oracle)}
+    settings["conditions"] = notes.conditions.lines_by_run[each.name]
+    figures = each.summary.to_json() | {"remembered_tokens": each.spending.remembered_tokens}
+    if each.pass_at:
+        figures |= {"pass_at": sizes_record(each.pass_at), "oracle": sizes_record(each.oracle)}
     return figures | settings
 
 
@@ -166,7 +166,7 @@ def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
     total = sum((each.spending for each in cells), Spending())
     return {
         "tokens": total.usage.total,
-        "remembered_tokens": total.remembered,
+        "remembered_tokens": total.remembered_tokens,
         "prefix_cache_tokens": total.in_cache,
         "computed_tokens": total.usage.computed,
         "searches": sum(each.searches for each in cells),
@@ -183,11 +183,11 @@ def render_csv(sweep: Sweep) -> str:
     options = list(
         dict.fromkeys(name for each in sweep.test_cells for name in each.options if name != "method")
     )
-    measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measured))
+    measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measures))
     scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    sizes = sorted({k for each in sweep.cells for k in each.passed})
+    sizes = sorted({k for each in sweep.cells for k in each.pass_at})
     passes = [f"pass@{k}" for k in sizes]
     heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN, *passes, "oracle"]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
@@ -199,7 +199,7 @@ def render_csv(sweep: Sweep) -> str:
             values = [each.options.get(option, "") for option in options]
             pareto = int(each.name in sweep.findings.pareto) if questions == "test" else ""
             line = [questions, each.name, each.cell.method, *values, sweep.options.metric, pareto]
-            conditions = " ".join([*notes.conditions.shared, notes.conditions.own[each.name]])
+            conditions = " ".join([*notes.conditions.common_lines, notes.conditions.lines_by_run[each.name]])
             figures = [*_figures(each, measures), *_oracles(each, sizes)]
             writer.writerow([*line, *figures, each.cell.folder, notes.scorer, conditions])
     return text.getvalue()
@@ -208,7 +208,7 @@ def render_csv(sweep: Sweep) -> str:
 def _oracles(each: FinishedCell, sizes: Sequence[int]) -> Iterator[Any]:
     """Yield a cell's pass@k, blank where it has not so many candidates, then its oracle's score."""
     for k in sizes:
-        yield round(each.passed[k].mean, 4) if k in each.passed else ""
+        yield round(each.pass_at[k].mean, 4) if k in each.pass_at else ""
     yield round(each.oracle[max(each.oracle)].mean, 4) if each.oracle else ""
 
 

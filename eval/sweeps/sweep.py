@@ -140,17 +140,17 @@ def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list
     if not dev.questions:
         return []
     questions = _scorable(dev)
-    reported = test_cells[0].questions
+    test_questions = test_cells[0].questions
     if Path(dev.questions).resolve() == Path(config.questions).resolve():
         # One file may hold a question twice, retyped, under two ids (as MuSiQue's dev file does).
-        texts = {question.text for question in reported}
-        shared = [question for question in questions if question.text in texts]
+        texts = {question.text for question in test_questions}
+        common = [question for question in questions if question.text in texts]
     else:
-        shared = in_common(questions, reported, is_published=dev.dataset == config.dataset != "jsonl")
-    if shared:
+        common = in_common(questions, test_questions, is_published=dev.dataset == config.dataset != "jsonl")
+    if common:
         raise ConfigError(
-            f"{len(shared)} of the dev questions are among those that are reported on, such as "
-            f"'{shared[0].id}': cells must be chosen on others. Take others with skip and limit, or from "
+            f"{len(common)} of the dev questions are among those that are reported on, such as "
+            f"'{common[0].id}': cells must be chosen on others. Take others with skip and limit, or from "
             "another file."
         )
     if dev.has_index and len({repr(cell.config.retriever) for cell in test_cells if cell.searches}) > 1:
@@ -203,23 +203,23 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     for cell in cells:
         if not is_answered(cell):
             models.setdefault(repr(cell.config.model), []).append(cell)
-    here = []
+    local_groups = []
     for group in models.values():
-        first, distinct = group[0].config, _searched(group)
+        first, distinct = group[0].config, _search_configs(group)
         questions = max(len(cell.questions) for cell in group)
         workers = choose_workers(first.workers, first.model, distinct, questions)
         if workers.enabled:
             await answer_in_workers(group, workers, distinct)
         else:
-            here.append(group)
+            local_groups.append(group)
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
-        for group in here:
+        for group in local_groups:
             # Indexes before the engine, which takes what memory is left.
             for cell in group:
                 if cell.searches and cell.has_index and (key := repr(cell.config.retriever)) not in indexes:
-                    opened = openers.retriever(cell.config.retriever)
-                    indexes[key] = await stack.enter_async_context(opened)
+                    context = openers.retriever(cell.config.retriever)
+                    indexes[key] = await stack.enter_async_context(context)
             async with openers.generator(group[0].config.model) as generator:
                 retrievers = (
                     indexes.get(repr(cell.config.retriever)) if cell.searches else None for cell in group
@@ -241,23 +241,23 @@ def _retriever_of(cell: Cell) -> RetrieverConfig | None:
     return cell.config.retriever if cell.searches and cell.has_index else None
 
 
-def _searched(group: Sequence[Cell]) -> list[RetrieverConfig]:
+def _search_configs(group: Sequence[Cell]) -> list[RetrieverConfig]:
     """Return what cells search, each once."""
-    searched = {repr(each): each for each in map(_retriever_of, group) if each is not None}
-    return [*searched.values()]
+    configs = {repr(each): each for each in map(_retriever_of, group) if each is not None}
+    return [*configs.values()]
 
 
 async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> None:
     """Answer what cells of one model do not hold yet, each with those who have what it searches."""
     for cell, executor in zip(group, executors, strict=True):
         require_abilities(cell.name, cell.options.needs(), executor.model)
-    matched: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
+    questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
     for cell, executor in zip(group, executors, strict=True):
         retriever = cell.config.retriever
         key = (repr(retriever) if executor.index else "", id(cell.questions))
-        if key not in matched:
-            matched[key] = await match_gold(cell.questions, executor.index, retriever.index)
-        await answer_with(cell.config, cell.method, matched[key], executor, cell=cell.name)
+        if key not in questions_by_index:
+            questions_by_index[key] = await match_gold(cell.questions, executor.index, retriever.index)
+        await answer_with(cell.config, cell.method, questions_by_index[key], executor, cell=cell.name)
         cell_stamp(cell).finish(cell.folder / STAMP)
 
 
@@ -270,8 +270,8 @@ def is_answered(cell: Cell) -> bool:
         return False
     if not is_finished(folder / STAMP, cell_stamp(cell)):
         return False
-    answered = {name for name, line in read_lines(folder).items() if not line.failed}
-    return all(question.id in answered for question in cell.questions)
+    answered_ids = {name for name, line in read_lines(folder).items() if not line.failed}
+    return all(question.id in answered_ids for question in cell.questions)
 
 
 def cell_stamp(cell: Cell) -> Stamp:

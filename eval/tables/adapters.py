@@ -15,7 +15,7 @@ MARK = "†"
 
 
 @dataclass(frozen=True, slots=True)
-class Untrained:
+class UntrainedRuns:
     """The runs, and a sentence for each adapter or fine-tuned model, "" where there are none.
 
     Attributes:
@@ -26,7 +26,7 @@ class Untrained:
     runs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     note: str = ""
 
-    def marked(self, name: str) -> str:
+    def mark_name(self, name: str) -> str:
         """Return a run's name, with a mark if it is one of them."""
         return f"{name} {MARK}" if name in self.runs else name
 
@@ -36,23 +36,24 @@ class Untrained:
         return {"trained_for_others": runs, "training_note": self.note} if runs else {}
 
 
-ALL_TRAINED = Untrained()
+ALL_TRAINED = UntrainedRuns()
 
 
-def find_untrained(manifests: Mapping[str, Manifest]) -> Untrained:
+def find_untrained(manifests: Mapping[str, Manifest]) -> UntrainedRuns:
     """Return the runs whose model was fine-tuned, but not for all of the prompts that their method asks.
 
     What a model learned before, or an adapter from elsewhere, is not known: such runs are not among them.
     Nor is it known what a method of the user's asks, if it names no prompts: its runs are.
     """
-    trained = {name: manifest.last.trained_for for name, manifest in manifests.items()}
+    trained_for = {name: manifest.last.trained_for for name, manifest in manifests.items()}
     runs = {
-        name: tuple(trained[name])
+        name: tuple(trained_for[name])
         for name, manifest in manifests.items()
-        if trained[name]
+        if trained_for[name]
         and (
             _asks_unknown(manifest)
-            or not set(manifest.prompts) <= {each for prompts in trained[name].values() for each in prompts}
+            or not set(manifest.prompts)
+            <= {each for prompts in trained_for[name].values() for each in prompts}
         )
     }
     by_weights: dict[tuple[str, Sequence[str], bool], list[str]] = {}
@@ -61,12 +62,12 @@ def find_untrained(manifests: Mapping[str, Manifest]) -> Untrained:
         weights = f"adapter '{start.adapter}'" if start.adapter else f"model '{start.model}'"
         by_weights.setdefault((weights, methods, _asks_unknown(manifests[name])), []).append(name)
     sentences = [
-        f"{MARK} {_listed(names)}: the {weights} was trained for {_listed(methods)}, not "
+        f"{MARK} {_join(names)}: the {weights} was trained for {_join(methods)}, not "
         f"{'known to be for the prompts of your own method' if unknown else 'for these prompts'}. "
         "With a model trained for them such a row might be higher; that was not measured."
         for (weights, methods, unknown), names in by_weights.items()
     ]
-    return Untrained(runs, " ".join(sentences))
+    return UntrainedRuns(runs, " ".join(sentences))
 
 
 def _asks_unknown(manifest: Manifest) -> bool:
@@ -74,10 +75,10 @@ def _asks_unknown(manifest: Manifest) -> bool:
     return bool(manifest.settings.get("code")) and not manifest.prompts
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     """Write names as a list.
 
-    >>> _listed(["closed_book", "one_step", "ircot"])
+    >>> _join(["closed_book", "one_step", "ircot"])
     'closed_book, one_step and ircot'
     """
     *first, last = names

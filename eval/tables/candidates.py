@@ -34,28 +34,28 @@ class CandidateSet:
         question: its id.
         values: of each candidate, EM or F1.
         right: whether each is right by EM.
-        spelled: their answers as votes compare them.
+        spellings: their answers as votes compare them.
         scores: of each ranker in the trace, NaN for a candidate that it did not score.
-        own: the value of the run's answer.
+        final_value: the value of the run's answer.
     """
 
     question: str
     values: Sequence[float]
     right: Sequence[bool]
-    spelled: Sequence[str]
+    spellings: Sequence[str]
     scores: Mapping[str, Sequence[float]]
-    own: float
+    final_value: float
 
     def at(self, ranker: str, k: int) -> float:
         """Return what the ranker's choice among k of the candidates is worth on average."""
         if ranker == VOTE:
-            return voted_at(self.spelled, self.values, k)
+            return voted_at(self.spellings, self.values, k)
         return selected_at(self.ranker_scores(ranker), self.values, k)
 
     def ranker_scores(self, ranker: str) -> Sequence[float]:
         """Return a ranker's scores of the candidates; of the vote the share of them with the same answer."""
         if ranker == VOTE:
-            return vote_shares(self.spelled)
+            return vote_shares(self.spellings)
         return self.scores.get(ranker, [math.nan] * len(self.values))
 
 
@@ -86,18 +86,18 @@ def candidate_set(
     ``question``: the row's, with the gold answers that count.
     """
     candidates = answers or (CandidateAnswer(row.text),)
-    gold, failed = question.answers, row.answer is None
+    gold, is_failure = question.answers, row.answer is None
     items = [scorer.score(each.text, gold) for each in candidates]
     names = dict.fromkeys(name for each in candidates for name in each.scores)
-    own = scorer.score(row.text, gold)
+    final_score = scorer.score(row.text, gold)
     return CandidateSet(
         question.id,
         # A failed question has no answer, so none that is right, though "" be a gold answer.
-        [0.0 if failed else getattr(item, metric) for item in items],
-        [not failed and item.em == 1 for item in items],
+        [0.0 if is_failure else getattr(item, metric) for item in items],
+        [not is_failure and item.em == 1 for item in items],
         [normalize_answer(each.text) for each in candidates],
         {name: [each.scores.get(name, math.nan) for each in candidates] for name in names},
-        0.0 if failed else getattr(own, metric),
+        0.0 if is_failure else getattr(final_score, metric),
     )
 
 

@@ -11,7 +11,7 @@ from eval.scoring.rows import measure_title
 from eval.tables.columns import Summary
 
 _MUCH_MORE = 2.0  # times as many passages
-_NAMED = 6  # runs that are named one by one
+_MAX_RUNS = 6  # runs that are named one by one
 # Of a run's settings, what its method is; seed and budget are no part of it.
 _OF_THE_METHOD = ("method", "options", "prompts", "demonstrations", "code")
 
@@ -35,9 +35,9 @@ def confounding_note(manifests: Mapping[str, Manifest]) -> str:
 def _model(runs: Sequence[Manifest]) -> bool:
     """Whether the models differ, by more than an adapter or fine-tuning."""
     plain = {each.model for each in runs if not each.last.adapter and not each.last.trained_for}
-    adapted = [each for each in runs if each.last.adapter]
+    adapter_runs = [each for each in runs if each.last.adapter]
     bases = {each.last.model for each in runs if each.last.adapter or not each.last.trained_for}
-    return len(plain) > 1 or (bool(adapted) and len(bases) > 1)
+    return len(plain) > 1 or (bool(adapter_runs) and len(bases) > 1)
 
 
 def _retriever(runs: Sequence[Manifest]) -> bool:
@@ -49,13 +49,13 @@ def depth_note(summaries: Sequence[Summary]) -> str:
 
     Recall rises with every passage: a run that collected twice as many has a head start. "" without.
     """
-    measured = [each for each in summaries if each.recall is not None and each.collected >= 1]
-    counted = sorted(((each.collected, each.method) for each in measured), key=lambda pair: -pair[0])
-    if not counted or counted[0][0] < _MUCH_MORE * counted[-1][0]:
+    with_recall = [each for each in summaries if each.recall is not None and each.mean_collected >= 1]
+    counts = sorted(((each.mean_collected, each.method) for each in with_recall), key=lambda pair: -pair[0])
+    if not counts or counts[0][0] < _MUCH_MORE * counts[-1][0]:
         return ""
-    shown = counted if len(counted) <= _NAMED else [counted[0], counted[-1]]
-    (most, first), *others = shown
+    selection = counts if len(counts) <= _MAX_RUNS else [counts[0], counts[-1]]
+    (most, first), *others = selection
     rest = ", ".join(f"{name} {mean:.1f}" for mean, name in others)
     title = measure_title("recall", summaries[0].recall_at)
-    alike = for_caller(f"--recall_at {int(counted[-1][0])} compares like with like.")
-    return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {alike}"
+    advice = for_caller(f"--recall_at {int(counts[-1][0])} compares like with like.")
+    return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {advice}"

@@ -113,52 +113,61 @@ def measure_ceilings(
     runs = read_runs(everything)
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
-    answered = common_questions(runs)
-    questions = [question for question in answered if question.answers]
+    all_questions = common_questions(runs)
+    questions = [question for question in all_questions if question.answers]
     if not questions:
         raise ConfigError("no question has gold answers: right and wrong candidates cannot be told apart.")
     common = [run.on(questions) for run in runs]
-    chose = [run for run in common if run.name in folders]
+    chosen_runs = [run for run in common if run.name in folders]
     base_run = None if baseline is None else common[-1]
-    for run in chose:
+    for run in chosen_runs:
         require_candidates(run.name, run.rows.values(), run.manifest)
-    base = None if base_run is None else _own_values(base_run, rule, metric)
-    base_failed = base_run.failed if base_run is not None else frozenset[str]()
+    base = None if base_run is None else _answer_values(base_run, rule, metric)
+    base_failed = base_run.failed_ids if base_run is not None else frozenset[str]()
     figures = {
-        run.name: _ceiling(run, rule, metric, base, tested=2 * len(run.failed | base_failed) < len(questions))
-        for run in chose
+        run.name: _ceiling(
+            run, rule, metric, base, is_tested=2 * len(run.failed_ids | base_failed) < len(questions)
+        )
+        for run in chosen_runs
     }
     notes = [
-        unfinished_note(runs, answered),
-        _unscored_note(answered, questions),
+        unfinished_note(runs, all_questions),
+        _unscored_note(all_questions, questions),
         gold_note(runs),
         *_failed_notes(common),
-        *_reading_notes(chose, base_run),
+        *_reading_notes(chosen_runs, base_run),
     ]
     title = scorer_title(rule, questions, start.aliases)
     return Ceilings(figures, metric, rule, title, [note for note in notes if note])
 
 
-def _unscored_note(answered: Sequence[Question], questions: Sequence[Question]) -> str:
+def _unscored_note(all_questions: Sequence[Question], questions: Sequence[Question]) -> str:
     """Return how many questions have no gold answers; "" for none."""
-    unscored = len(answered) - len(questions)
-    return f"{unscored:,} of {len(answered):,} questions have no gold answers: left out." if unscored else ""
+    unscored_count = len(all_questions) - len(questions)
+    return (
+        f"{unscored_count:,} of {len(all_questions):,} questions have no gold answers: left out."
+        if unscored_count
+        else ""
+    )
 
 
 def _failed_notes(runs: Sequence[Run]) -> list[str]:
     """Return for each run how many of its questions failed; "" for none."""
     return [
-        f"{run.name}: {len(run.failed):,} of {len(run.rows):,} questions failed, which counts as wrong: run "
-        "the same command again first, which asks them anew."
-        if run.failed
+        f"{run.name}: {len(run.failed_ids):,} of {len(run.rows):,} questions failed, which counts as wrong: "
+        "run the same command again first, which asks them anew."
+        if run.failed_ids
         else ""
         for run in runs
     ]
 
 
-def _own_values(run: Run, scorer: Scorer, metric: Metric) -> dict[str, float]:
+def _answer_values(run: Run, scorer: Scorer, metric: Metric) -> dict[str, float]:
     """Return by question what the run's own answer is worth."""
-    return {name: candidate_set(row, row.question, (), scorer, metric).own for name, row in run.rows.items()}
+    return {
+        name: candidate_set(row, row.question, (), scorer, metric).final_value
+        for name, row in run.rows.items()
+    }
 
 
 def _reading_notes(runs: Sequence[Run], baseline: Run | None) -> list[str]:
@@ -205,7 +214,7 @@ def _unlike_note(names: Sequence[str], *, advise_baseline: bool) -> str:
 
 
 def _ceiling(
-    run: Run, scorer: Scorer, metric: Metric, baseline: Mapping[str, float] | None, *, tested: bool
+    run: Run, scorer: Scorer, metric: Metric, baseline: Mapping[str, float] | None, *, is_tested: bool
 ) -> Ceiling:
     sets = [
         candidate_set(row, row.question, list_candidates(row, run.manifest), scorer, metric)
@@ -216,10 +225,10 @@ def _ceiling(
     best = {each.question: pass_at(each.values, sizes[-1]) for each in sets}
     maker = RankerFiguresMaker(sets, sizes, base, best, candidates_kind(run.manifest).log_odds)
     names = dict.fromkeys(name for each in sets for name in each.scores)
-    rankers = [maker.own_choice(), *(maker.figures(name) for name in (VOTE, *names))]
-    adjusted: Sequence[float | None] = holm([each.gain.p_value for each in rankers])
-    if not tested:
-        adjusted = [None] * len(rankers)
+    rankers = [maker.run_choice(), *(maker.figures(name) for name in (VOTE, *names))]
+    p_values: Sequence[float | None] = holm([each.gain.p_value for each in rankers])
+    if not is_tested:
+        p_values = [None] * len(rankers)
     return Ceiling(
         run.folder,
         len(sets),
@@ -229,5 +238,5 @@ def _ceiling(
         "one candidate" if baseline is None else _BASELINE,
         oracle_values(sets, sizes),
         compare_paired(base, best),
-        [replace(each, p_holm=p) for each, p in zip(rankers, adjusted, strict=True)],
+        [replace(each, p_holm=p) for each, p in zip(rankers, p_values, strict=True)],
     )

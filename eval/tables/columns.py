@@ -56,8 +56,8 @@ def _measure(name: str, title: str = "") -> Column[Interval | None]:
     """Return the column of a measure's mean, over the questions that have it."""
 
     def mean(rows: Sequence[ScoredRow]) -> Interval | None:
-        measured = [each.scores.measured for each in rows]
-        return bootstrap_mean([values[name] for values in measured if name in values])
+        measures = [each.scores.measures for each in rows]
+        return bootstrap_mean([values[name] for values in measures if name in values])
 
     return Column(
         name,
@@ -180,29 +180,29 @@ class Summary:
         recall_at: recall is over so many passages.
         values: the figures by the names of their columns; of :data:`FURTHER_COLUMNS` those that the run has,
             and measures of rankings that were asked for.
-        unscored: questions without gold answers, which are left out of EM and F1.
-        estimated: whether some of the tokens were not counted, but estimated.
+        unscored_count: questions without gold answers, which are left out of EM and F1.
+        has_estimates: whether some of the tokens were not counted, but estimated.
         thoughts_cut: thoughts of the model that reached the end of their budget.
-        unasked: questions whose token budget did not allow a single call of the model.
+        unasked_count: questions whose token budget did not allow a single call of the model.
         computed_answers: answers that a rule computed ('--corag.compare rules').
         computed_right: how many of them are exactly right.
         first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
-        collected: how many of the passages that recall is over an answered question had, on average.
+        mean_collected: how many of the passages that recall is over an answered question had, on average.
     """
 
     method: str
     recall_at: int
     values: Mapping[str, Any]
-    unscored: int = 0
-    estimated: bool = False
+    unscored_count: int = 0
+    has_estimates: bool = False
     thoughts_cut: int = 0
-    unasked: int = 0
+    unasked_count: int = 0
     computed_answers: int = 0
     computed_right: int = 0
     first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
-    collected: float = 0.0
+    mean_collected: float = 0.0
 
     @property
     def n(self) -> int:
@@ -210,24 +210,24 @@ class Summary:
         return int(self.values["n"])
 
     @property
-    def failed(self) -> int:
+    def failure_count(self) -> int:
         """How many of them have no answer."""
         return int(self.values["failed"])
 
     @property
     def em(self) -> Interval | None:
         """Exact match; None if no question has gold answers."""
-        return self.measured["em"]
+        return self.measures["em"]
 
     @property
     def f1(self) -> Interval | None:
         """F1 of the answers' tokens, likewise."""
-        return self.measured["f1"]
+        return self.measures["f1"]
 
     @property
     def recall(self) -> Interval | None:
         """Recall of the gold passages, over the questions that have any."""
-        return self.measured["recall"]
+        return self.measures["recall"]
 
     @property
     def tokens(self) -> float:
@@ -240,7 +240,7 @@ class Summary:
         return float(self.values["searches"])
 
     @property
-    def measured(self) -> dict[str, Interval | None]:
+    def measures(self) -> dict[str, Interval | None]:
         """The means of all measures by name."""
         return {name: self.values[name] for name in (*MEASURES, *self.rankings) if name in self.values}
 
@@ -262,11 +262,11 @@ class Summary:
     @property
     def measured_on_fewer(self) -> dict[str, int]:
         """How many questions a measure is of, where that is fewer than it might be thought."""
-        counts = {name: interval.n for name, interval in self.measured.items() if interval is not None}
+        counts = {name: interval.n for name, interval in self.measures.items() if interval is not None}
         return {
             name: n
             for name, n in counts.items()
-            if n < self.n - (self.unscored if name in ("em", "f1") else 0)
+            if n < self.n - (self.unscored_count if name in ("em", "f1") else 0)
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -275,11 +275,15 @@ class Summary:
         for column in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, self.rankings)):
             if column.name in self.values:
                 record |= column.record(self.values[column.name])
-        record |= {"unscored": self.unscored, "first_error": self.first_error, "reasons": dict(self.reasons)}
-        if self.estimated:
+        record |= {
+            "unscored": self.unscored_count,
+            "first_error": self.first_error,
+            "reasons": dict(self.reasons),
+        }
+        if self.has_estimates:
             record["estimated"] = True
-        if self.unasked:
-            record["unasked"] = self.unasked
+        if self.unasked_count:
+            record["unasked"] = self.unasked_count
         if self.computed_answers:
             record |= {"computed_answers": self.computed_answers, "computed_right": self.computed_right}
         if self.thoughts_cut:
@@ -298,24 +302,24 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         recall_at: what recall was scored at.
     """
     values = {column.name: column.value(rows) for column in COLUMNS}
-    measured = dict.fromkeys(name for each in rows for name in each.scores.further)
-    columns = [*FURTHER_COLUMNS, *(_measure(measure) for measure in measured if measure not in _NAMES)]
+    measures = dict.fromkeys(name for each in rows for name in each.scores.further)
+    columns = [*FURTHER_COLUMNS, *(_measure(measure) for measure in measures if measure not in _NAMES)]
     further = {column.name: column.value(rows) for column in columns}
-    failed = [each.row for each in rows if each.row.answer is None]
-    computed = [each.scores.em for each in rows if each.row.further.get("comparison")]
+    failed_rows = [each.row for each in rows if each.row.answer is None]
+    computed_scores = [each.scores.em for each in rows if each.row.further.get("comparison")]
     return Summary(
         name,
         recall_at,
         values | {name: mean for name, mean in further.items() if mean is not None},
-        unscored=sum(not each.row.question.answers for each in rows),
-        computed_answers=len(computed),
-        computed_right=int(sum(computed)),
-        unasked=sum(_is_unasked(each.row) for each in rows),
+        unscored_count=sum(not each.row.question.answers for each in rows),
+        computed_answers=len(computed_scores),
+        computed_right=int(sum(computed_scores)),
+        unasked_count=sum(_is_unasked(each.row) for each in rows),
         thoughts_cut=sum(each.row.thoughts_cut for each in rows),
-        estimated=any(each.row.total_usage.estimated for each in rows),
-        first_error=failed[0].error if failed else "",
-        reasons=Failures.count(row.error for row in failed).reasons,
-        collected=_average(
+        has_estimates=any(each.row.total_usage.estimated for each in rows),
+        first_error=failed_rows[0].error if failed_rows else "",
+        reasons=Failures.count(row.error for row in failed_rows).reasons,
+        mean_collected=_average(
             [min(len(each.row.passage_ids), recall_at) for each in rows if each.row.answer is not None]
         ),
     )
@@ -330,7 +334,7 @@ def cells(summary: Summary) -> tuple[str, ...]:
 
     EM, F1 and recall are in percent with 95% intervals; the last is empty where nothing is known.
     """
-    tilde = "~" * summary.estimated
+    tilde = "~" * summary.has_estimates
     return (
         summary.method,
         *(tilde * column.estimable + column.render(summary.values[column.name]) for column in COLUMNS),
@@ -352,7 +356,7 @@ def report_columns(summaries: Sequence[Summary]) -> list[ReportColumn]:
     columns = [
         ReportColumn(
             each.name,
-            each.title or _capitalized(column_title(each, summaries[0].recall_at)),
+            each.title or _capitalize(column_title(each, summaries[0].recall_at)),
             each.report_kind,
         )
         for each in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, rankings))
@@ -366,5 +370,5 @@ def column_title(column: Column[Any], recall_at: int) -> str:
     return measure_title(column.name, recall_at) if column.name in MEASURES else column.heading
 
 
-def _capitalized(heading: str) -> str:
+def _capitalize(heading: str) -> str:
     return heading[:1].upper() + heading[1:]

@@ -13,7 +13,7 @@ from corag.core.callers import for_caller
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
 from eval.scoring.rows import FURTHER
-from eval.tables.adapters import Untrained, find_untrained
+from eval.tables.adapters import UntrainedRuns, find_untrained
 from eval.tables.cautions import confounding_note
 from eval.tables.columns import Summary
 
@@ -22,18 +22,21 @@ from eval.tables.columns import Summary
 class Conditions:
     """The sentences that hold for all runs, and by run what tells it from others, its prompts always.
 
-    ``untrained``: the runs that were asked with other prompts than their model was trained for.
+    ``untrained_runs``: the runs that were asked with other prompts than their model was trained for.
     ``confounding``: what else than the method may make a difference between them; "" for nothing.
     """
 
-    shared: Sequence[str]
-    own: Mapping[str, str]
-    untrained: Untrained = field(default_factory=Untrained)
+    common_lines: Sequence[str]
+    lines_by_run: Mapping[str, str]
+    untrained_runs: UntrainedRuns = field(default_factory=UntrainedRuns)
     confounding: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return {"shared": list(self.shared), "own": dict(self.own)} | self.untrained.to_json()
+        return {
+            "shared": list(self.common_lines),
+            "own": dict(self.lines_by_run),
+        } | self.untrained_runs.to_json()
 
 
 def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
@@ -51,21 +54,21 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         },
     }
     # By path, which has the dataset's name: those of another than the questions' are a question of their own.
-    if shown := {name: text for name, each in manifests.items() if (text := _demonstrations(each))}:
-        parts["Demonstrations"] = shown
-    shared = []
-    own: dict[str, list[str]] = {name: [] for name in manifests}
+    if demonstrations := {name: text for name, each in manifests.items() if (text := _demonstrations(each))}:
+        parts["Demonstrations"] = demonstrations
+    common_lines = []
+    run_lines: dict[str, list[str]] = {name: [] for name in manifests}
     for part, values in parts.items():
         if len(set(values.values())) < 2:
-            shared.append(f"{part}: {next(iter(values.values()), 'none (no method searches)')}.")
+            common_lines.append(f"{part}: {next(iter(values.values()), 'none (no method searches)')}.")
         else:
             for name, value in values.items():
-                own[name].append(f"{part.lower()}: {value}")
+                run_lines[name].append(f"{part.lower()}: {value}")
     for name, manifest in manifests.items():
         if manifest.prompts:  # a method of the user's own has none that are known
-            own[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
-    joined = {name: "; ".join(sentences) for name, sentences in own.items()}
-    return Conditions(shared, joined, find_untrained(manifests), confounding_note(manifests))
+            run_lines[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
+    lines_by_run = {name: "; ".join(sentences) for name, sentences in run_lines.items()}
+    return Conditions(common_lines, lines_by_run, find_untrained(manifests), confounding_note(manifests))
 
 
 def index_formats(manifest: Manifest) -> set[str]:
@@ -88,9 +91,9 @@ def _demonstrations(manifest: Manifest) -> str:
     if not options.get("demonstrations"):
         return ""
     files = manifest.settings["demonstrations"].items()
-    chosen = options.get("demonstration_ids")
-    named = ", ".join(f"{file} ({digest[:8]})" for file, digest in files)
-    return named + (f", {len(chosen)} of them chosen by id" if chosen else "")
+    ids = options.get("demonstration_ids")
+    file_names = ", ".join(f"{file} ({digest[:8]})" for file, digest in files)
+    return file_names + (f", {len(ids)} of them chosen by id" if ids else "")
 
 
 def _questions(manifest: Manifest) -> str:
@@ -108,21 +111,29 @@ def _model(manifest: Manifest) -> str:
 def remarks(summary: Summary) -> list[str]:
     """Return what must be known of a run's figures: what is not scored, failed, or was never asked."""
     sentences = []
-    if summary.unscored:
-        scored = summary.n - summary.unscored
+    if summary.unscored_count:
+        scored_count = summary.n - summary.unscored_count
         sentences.append(
-            f"{summary.unscored:,} of {summary.n:,} questions have no gold answers: "
-            + (f"EM and F1 are of the other {scored:,}." if scored else "nothing to score EM and F1 by.")
+            f"{summary.unscored_count:,} of {summary.n:,} questions have no gold answers: "
+            + (
+                f"EM and F1 are of the other {scored_count:,}."
+                if scored_count
+                else "nothing to score EM and F1 by."
+            )
         )
     for measure, n in summary.measured_on_fewer.items():
         title = FURTHER.get(measure, measure)
         sentences.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
-    answered = summary.n - summary.failed
-    if summary.recall is not None and answered and (often := summary.searches * summary.n / answered) < 1:
+    answered_count = summary.n - summary.failure_count
+    if (
+        summary.recall is not None
+        and answered_count
+        and (often := summary.searches * summary.n / answered_count) < 1
+    ):
         # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
         times = f"only {often:.2f} times a question" if often else "not once"
         sentences.append(f"it searched {times}: the model did not do what the method asks of it.")
-    if summary.estimated:
+    if summary.has_estimates:
         sentences.append(
             "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
             + for_caller("--model.tokenizer counts a server's, count_tokens those of an own model).")
@@ -137,12 +148,12 @@ def remarks(summary: Summary) -> list[str]:
             f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "
             f"ended there: {for_caller('--model.max_thinking_tokens gives more, --model.thinking off none.')}"
         )
-    if summary.unasked:
+    if summary.unasked_count:
         sentences.append(
-            f"the budget allowed no call of the model for {summary.unasked:,} of {summary.n:,} questions: "
-            + for_caller("give more tokens with --budget.")
+            f"the budget allowed no call of the model for {summary.unasked_count:,} of {summary.n:,} "
+            "questions: " + for_caller("give more tokens with --budget.")
         )
-    if summary.failed:
+    if summary.failure_count:
         reasons = (f"  {line}" for line in summary.failures.commonest())
-        sentences.append("\n".join([f"{summary.failed} failed:", *reasons]))
+        sentences.append("\n".join([f"{summary.failure_count} failed:", *reasons]))
     return sentences

@@ -27,35 +27,35 @@ class Disagreements:
         run: the run.
         baseline: the baseline.
         n: how many questions both were scored on.
-        lost: ids of those that only the baseline got right, the furthest apart in F1 first.
-        won: those that only the run did.
+        lost_ids: ids of those that only the baseline got right, the furthest apart in F1 first.
+        won_ids: those that only the run did.
         examples: some of them, those that the run lost first.
     """
 
     run: str
     baseline: str
     n: int
-    lost: Sequence[str]
-    won: Sequence[str]
+    lost_ids: Sequence[str]
+    won_ids: Sequence[str]
     examples: Sequence[Disagreement]
 
     def to_json(self) -> dict[str, Sequence[str]]:
         """Return the ids of the questions as a JSON object."""
-        return {"only_baseline_right": self.lost, "only_run_right": self.won}
+        return {"only_baseline_right": self.lost_ids, "only_run_right": self.won_ids}
 
 
 def find_disagreements(baseline: Run, run: Run, limit: int) -> Disagreements | None:
     """Return what two scored runs disagree on, with ``limit`` examples; None if EM was not measured."""
     if "em" not in baseline.measures or "em" not in run.measures:
         return None
-    lost, won = disagreements(baseline.measures, run.measures)
+    lost_ids, won_ids = disagreements(baseline.measures, run.measures)
     examples = [
         Disagreement(
             baseline.rows[name].question, {each.name: _answer(each.rows[name]) for each in (baseline, run)}
         )
-        for name in [*lost, *won][:limit]
+        for name in [*lost_ids, *won_ids][:limit]
     ]
-    return Disagreements(run.name, baseline.name, len(baseline.measures["em"]), lost, won, examples)
+    return Disagreements(run.name, baseline.name, len(baseline.measures["em"]), lost_ids, won_ids, examples)
 
 
 def _answer(row: SavedRow) -> str:

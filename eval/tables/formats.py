@@ -53,7 +53,7 @@ class _Paper:
 
     measures: Sequence[str]
     titles: Sequence[str]
-    tested: Sequence[str]
+    tested_measures: Sequence[str]
     lines: Mapping[str, tuple[Sequence[_Score], str]]
     sizes: Sequence[str]
 
@@ -63,7 +63,7 @@ def _paper(table: ResultsTable) -> _Paper:
     measures = [
         name
         for name in dict.fromkeys([*MEASURES, *(name for each in table.summaries for name in each.rankings)])
-        if table.shows(name) and any(each.measured.get(name) for each in table.summaries)
+        if table.shows(name) and any(each.measures.get(name) for each in table.summaries)
     ]
     tests = {(one.run, one.measure): one for one in table.against}
     lines = {
@@ -77,13 +77,13 @@ def _paper(table: ResultsTable) -> _Paper:
         if (runs := means["tokens"].n) > 1:
             scores = [_mean(means.get(name)) for name in measures]
             lines[f"{run}, mean of {runs}"] = (scores, f"{means['tokens'].mean:.0f}")
-    tested = [name for name in measures if any(one.measure == name for one in table.against)]
+    tested_measures = [name for name in measures if any(one.measure == name for one in table.against)]
     titles = [measure_title(name, table.recall_at) for name in measures]
     sizes = [
-        _questions(value.n for each in table.summaries if (value := each.measured.get(name)))
+        _questions(value.n for each in table.summaries if (value := each.measures.get(name)))
         for name in measures
     ]
-    return _Paper(measures, titles, tested, lines, sizes)
+    return _Paper(measures, titles, tested_measures, lines, sizes)
 
 
 def _mean(value: Spread | None) -> _Score:
@@ -100,7 +100,7 @@ def _questions(counts: Iterable[int]) -> str:
 
 
 def _score(table: ResultsTable, summary: Summary, measure: str, test: Against | None) -> _Score:
-    value = summary.measured.get(measure)
+    value = summary.measures.get(measure)
     leading = table.leaders.get(measure)
     mark = ""
     if leading and len(leading.best) < len(leading.best) + len(leading.worse) + len(leading.even):
@@ -142,7 +142,7 @@ def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
         parts.append(
             f"{even}: not significantly below it (paired sign-flip tests, Holm's rule, level {LEVEL:g})."
         )
-    if paper.tested:
+    if paper.tested_measures:
         tests = sum(one.p_holm is not None for one in table.against)
         parts.append(
             f"Differences are from {table.baseline}, in points; p by Holm's rule over {tests} paired "
@@ -150,7 +150,7 @@ def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
         )
     if table.means:
         parts.append(f"±: standard deviation (n - 1) over runs that differ in their {table.over} only.")
-    return " ".join(filter(None, [*parts, *_cautions(table.summaries), table.conditions.untrained.note]))
+    return " ".join(filter(None, [*parts, *_cautions(table.summaries), table.conditions.untrained_runs.note]))
 
 
 def _cautions(summaries: Sequence[Summary]) -> Iterator[str]:
@@ -163,22 +163,24 @@ def _cautions(summaries: Sequence[Summary]) -> Iterator[str]:
             if counts[each.method]
         )
 
-    if failed := of({each.method: each.failed for each in summaries}):
-        yield f"Failed questions, which count as wrong: {failed}."
-    if unscored := of({each.method: each.unscored for each in summaries}):
-        yield f"Questions without gold answers, which are left out of EM and F1: {unscored}."
-    if unasked := of({each.method: each.unasked for each in summaries}):
-        yield f"Questions whose budget allowed no call of the model: {unasked}."
-    if estimated := [each.method for each in summaries if each.estimated]:
-        yield f"Tokens that were estimated, not counted: those of {', '.join(estimated)}."
+    if failures := of({each.method: each.failure_count for each in summaries}):
+        yield f"Failed questions, which count as wrong: {failures}."
+    if unscored_counts := of({each.method: each.unscored_count for each in summaries}):
+        yield f"Questions without gold answers, which are left out of EM and F1: {unscored_counts}."
+    if unasked_counts := of({each.method: each.unasked_count for each in summaries}):
+        yield f"Questions whose budget allowed no call of the model: {unasked_counts}."
+    if estimated_runs := [each.method for each in summaries if each.has_estimates]:
+        yield f"Tokens that were estimated, not counted: those of {', '.join(estimated_runs)}."
 
 
 def _notes(table: ResultsTable) -> Iterator[str]:
     """Yield all that must be known beside the figures and what a caption says."""
     yield f"Scorer: {table.scoring}."
-    yield from table.conditions.shared
-    yield from (f"{name}: {own}" for name in table.runs if (own := table.conditions.own[name]))
-    yield from (each for each in table.sentences if each != table.conditions.untrained.note)
+    yield from table.conditions.common_lines
+    yield from (
+        f"{name}: {conditions}" for name in table.runs if (conditions := table.conditions.lines_by_run[name])
+    )
+    yield from (each for each in table.sentences if each != table.conditions.untrained_runs.note)
 
 
 def to_markdown(table: ResultsTable) -> str:
@@ -187,17 +189,17 @@ def to_markdown(table: ResultsTable) -> str:
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("markdown", table.disagreements)
-    paper, untrained = _paper(table), table.conditions.untrained
+    paper, untrained_runs = _paper(table), table.conditions.untrained_runs
     heads = ["method"]
     for name, title in zip(paper.measures, paper.titles, strict=True):
-        heads += [title, *([f"Δ {title}", "p"] if name in paper.tested else [])]
+        heads += [title, *([f"Δ {title}", "p"] if name in paper.tested_measures else [])]
     lines = [[*heads, "tokens"], [":--", *["--:"] * len(heads)]]
     for run, (scores, tokens) in paper.lines.items():
-        line = [_markdown(untrained.marked(run))]
+        line = [_markdown(untrained_runs.mark_name(run))]
         for name, score in zip(paper.measures, scores, strict=True):
             mean = f"**{score.mean}**" if score.mark == "best" else score.mean + "≈" * (score.mark == "even")
             line.append(" ".join(filter(None, [mean, score.interval])))
-            if name in paper.tested:
+            if name in paper.tested_measures:
                 between = " ".join(filter(None, [score.difference, score.between]))
                 line += [between, score.p.replace("<", "&lt;")]
         lines.append([*line, f"{int(tokens):,}"])
@@ -211,7 +213,7 @@ def to_markdown(table: ResultsTable) -> str:
 def _markdown(text: str) -> str:
     """Write a text so that it is no markup."""
     line = " ".join(printable(text).split())
-    return "".join(f"\\{sign}" if sign in r"\`*_|<[]" else sign for sign in line)
+    return "".join(f"\\{char}" if char in r"\`*_|<[]" else char for char in line)
 
 
 def to_latex(table: ResultsTable) -> str:
@@ -224,17 +226,19 @@ def to_latex(table: ResultsTable) -> str:
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("latex", table.disagreements)
-    paper, untrained = _paper(table), table.conditions.untrained
+    paper, untrained_runs = _paper(table), table.conditions.untrained_runs
     spec, heads, rules, below = _latex_head(paper)
     lines = []
     for run, (scores, tokens) in paper.lines.items():
-        cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained.runs)]
+        cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained_runs.runs)]
         for name, score in zip(paper.measures, scores, strict=True):
-            cells += _latex_cells(score, tested=name in paper.tested, alone=len(paper.measures) == 1)
+            cells += _latex_cells(
+                score, is_tested=name in paper.tested_measures, is_only=len(paper.measures) == 1
+            )
         # Without the {} a name in brackets, or a star, would be an argument of \midrule or \\ before it.
         lines.append(f"    {{}}{' & '.join([*cells, tokens])} \\\\")
     caption = _tex(_caption(table, paper, "Bold", "≈")).replace("Bold:", r"\textbf{Bold}:", 1)
-    comments = [table.verdict, table.conditions.untrained.note, *_notes(table)]
+    comments = [table.verdict, table.conditions.untrained_runs.note, *_notes(table)]
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
         r"% Too wide? Show fewer measures (--measures em; measures=['em'] in Python), use table* where there",
@@ -269,22 +273,22 @@ def to_latex(table: ResultsTable) -> str:
 def _latex_head(paper: _Paper) -> tuple[str, list[str], list[str], list[str]]:
     """Return the columns' types, the heads, the rules below them, and a second line of heads."""
     spec, heads, rules, below = "@{}l", ["Method"], [], [""]
-    place = 2
+    column = 2
     for number, (name, title) in enumerate(zip(paper.measures, paper.titles, strict=True)):
         scores = [scores[number] for scores, _ in paper.lines.values()]
         spec += f" S[table-format={_format(each.mean for each in scores)}]@{{\\,}}l"
         between = len(paper.measures) == 1
-        width = 4 + between if name in paper.tested else 2
+        width = 4 + between if name in paper.tested_measures else 2
         if width > 2:
             spec += f" S[table-format=+{_format(each.difference.lstrip('+-') for each in scores)}]"
             spec += r"@{\,}l r" if between else " r"
-            rules.append(f"\\cmidrule(lr){{{place}-{place + width - 1}}}")
+            rules.append(f"\\cmidrule(lr){{{column}-{column + width - 1}}}")
             delta = r"\multicolumn{2}{c}{$\Delta$}" if between else r"{$\Delta$}"
             below += [r"\multicolumn{2}{c}{\%}", delta, r"\multicolumn{1}{c}{$p$}"]
         else:
             below += [r"\multicolumn{2}{c}{\%}"]
         heads.append(f"\\multicolumn{{{width}}}{{c}}{{{_tex(title)}}}")
-        place += width
+        column += width
     digits = max(len(tokens) for _, tokens in paper.lines.values())
     return f"{spec} S[table-format={digits}.0]@{{}}", [*heads, "{Tokens}"], rules, [*below, ""]
 
@@ -294,13 +298,13 @@ def _format(numbers: Iterator[str] | Any) -> str:
     return f"{max((len(each.partition('.')[0]) for each in numbers if each), default=1)}.1"
 
 
-def _latex_cells(score: _Score, *, tested: bool, alone: bool) -> Iterator[str]:
-    """Yield the cells of a score, empty where there is none. ``alone``: it is the only one of its row."""
+def _latex_cells(score: _Score, *, is_tested: bool, is_only: bool) -> Iterator[str]:
+    """Yield the cells of a score, empty where there is none. ``is_only``: it is the only one of its row."""
     yield (r"\bfseries " * (score.mark == "best") + score.mean) if score.mean else "{--}"
     yield _TEX["≈"] * (score.mark == "even") + _small(score.interval)
-    if tested:
+    if is_tested:
         yield score.difference or "{--}"
-        if alone:
+        if is_only:
             yield _small(score.between)
         yield score.p.replace("<", "$<$") or "--"
 
@@ -311,7 +315,7 @@ def _small(interval: str) -> str:
 
 def _tex(text: str) -> str:
     """Write a text so that it is no command."""
-    return "".join(_TEX.get(sign, sign) for sign in " ".join(printable(text).split()))
+    return "".join(_TEX.get(char, char) for char in " ".join(printable(text).split()))
 
 
 def to_json(table: ResultsTable) -> str:

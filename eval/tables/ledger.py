@@ -29,21 +29,25 @@ STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens of one role; ``remembered``: of cached replies, None if the run kept no steps to tell."""
+    """Tokens of one role; ``remembered_tokens``: of cached replies, None if the run kept no steps to tell."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
-    remembered: int | None = 0
+    remembered_tokens: int | None = 0
 
     @property
     def in_cache(self) -> int | None:
         """Prompt tokens that the engine found in its prefix cache: neither computed nor of a cached reply."""
-        return None if self.remembered is None else self.usage.total - self.usage.computed - self.remembered
+        return (
+            None
+            if self.remembered_tokens is None
+            else self.usage.total - self.usage.computed - self.remembered_tokens
+        )
 
     def __add__(self, other: Spending) -> Spending:
         usage = self.usage + other.usage
-        if self.remembered is None or other.remembered is None:
+        if self.remembered_tokens is None or other.remembered_tokens is None:
             return Spending(usage, None)
-        return Spending(usage, self.remembered + other.remembered)
+        return Spending(usage, self.remembered_tokens + other.remembered_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +99,24 @@ class Ledger:
 
     Attributes:
         questions: how many were finished.
-        failed: how many of them failed.
+        failure_count: how many of them failed.
         roles: spending by role, in order of appearance.
         stages: waiting by stage; None for a run that kept no steps, as 'corag sample' keeps none.
         remembered_searches: those that an equal search had made; they are among the calls of their stage.
         question_seconds: from a question's first call to its answer.
         starts: in the order of time.
-        retried: failed attempts that were tried again.
+        retry_count: failed attempts that were tried again.
         retried_usage: what these had spent.
     """
 
     questions: int
-    failed: int
+    failure_count: int
     roles: Mapping[str, Spending]
     stages: Mapping[str, Waiting | None]
     remembered_searches: int
     question_seconds: Waiting
     starts: tuple[StartTimes, ...]
-    retried: int
+    retry_count: int
     retried_usage: TokenUsage
 
     @property
@@ -149,22 +153,22 @@ class Ledger:
         """Return the ledger as a JSON object; what is not known is null."""
         return {
             "questions": self.questions,
-            "failed": self.failed,
+            "failed": self.failure_count,
             "roles": {
                 role: _tokens(spending) | {"share": round(self.share(role), 4)}
                 for role, spending in self.roles.items()
             },
             "total": _tokens(self.total),
             "waiting": {
-                stage: _rounded(waiting and asdict(waiting)) for stage, waiting in self.stages.items()
+                stage: _round_figures(waiting and asdict(waiting)) for stage, waiting in self.stages.items()
             },
             "remembered_searches": self.remembered_searches,
-            "question_seconds": _rounded(asdict(self.question_seconds)),
-            "wall_seconds": _rounded(self.wall),
-            "idle_share": _rounded(self.idle_share),
-            "requests_in_flight": _rounded(self.in_flight),
-            "starts": [_rounded(asdict(start)) for start in self.starts],
-            "retried": self.retried,
+            "question_seconds": _round_figures(asdict(self.question_seconds)),
+            "wall_seconds": _round_figures(self.wall),
+            "idle_share": _round_figures(self.idle_share),
+            "requests_in_flight": _round_figures(self.in_flight),
+            "starts": [_round_figures(asdict(start)) for start in self.starts],
+            "retried": self.retry_count,
             "retried_tokens": self.retried_usage.total,
         }
 
@@ -173,13 +177,13 @@ class Ledger:
 class _Line:
     """What a line of a run says about tokens and seconds. ``requests``: None if the line kept no steps."""
 
-    failed: bool
+    is_failure: bool
     seconds: float
     remembered_searches: int
     roles: dict[str, Spending]
     calls: dict[str, int]
-    waited: dict[str, float]
-    opened: float
+    waiting_seconds: dict[str, float]
+    start: float
     end: float
     requests: tuple[Span, ...] | None
 
@@ -197,30 +201,30 @@ def add_up(attempts: Iterable[SavedRow]) -> Ledger:
     """Return the ledger of a run's lines, at least one, in the order in which they were written."""
     lines: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
-    retried, retried_usage = 0, TokenUsage()
+    retry_count, retried_usage = 0, TokenUsage()
     for row in attempts:
         line = _line(row)
-        starts[line.opened].append(line)
+        starts[line.start].append(line)
         # Tokens are those of the line that counts, the last of its question. Those of the others were spent
         # all the same: they are told apart.
         if earlier := lines.get(row.question.id):
-            retried += 1
+            retry_count += 1
             retried_usage += sum(earlier.roles.values(), Spending()).usage
         lines[row.question.id] = line
-    counted = list(lines.values())
+    last_lines = list(lines.values())
     roles: defaultdict[str, Spending] = defaultdict(Spending)
-    for line in counted:
+    for line in last_lines:
         for role, spending in line.roles.items():
             roles[role] += spending
     return Ledger(
-        questions=len(counted),
-        failed=sum(line.failed for line in counted),
+        questions=len(last_lines),
+        failure_count=sum(line.is_failure for line in last_lines),
         roles=dict(roles),
-        stages={stage: _waiting(stage, counted) for stage in STAGES},
-        remembered_searches=sum(line.remembered_searches for line in counted),
-        question_seconds=Waiting.of(len(counted), [line.seconds for line in counted]),
-        starts=tuple(_start(opened, group) for opened, group in sorted(starts.items())),
-        retried=retried,
+        stages={stage: _waiting(stage, last_lines) for stage in STAGES},
+        remembered_searches=sum(line.remembered_searches for line in last_lines),
+        question_seconds=Waiting.of(len(last_lines), [line.seconds for line in last_lines]),
+        starts=tuple(_start(start, group) for start, group in sorted(starts.items())),
+        retry_count=retry_count,
         retried_usage=retried_usage,
     )
 
@@ -232,13 +236,13 @@ def spending_by_role(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> 
     roles: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
-            roles[step.role] += _spent(step.usage)
+            roles[step.role] += _spending_of(step.usage)
         if isinstance(step, GenerateStep) and step.thinking.total:
-            roles[MEASURING if step.role == MEASURING else THINKING] += _spent(step.thinking)
+            roles[MEASURING if step.role == MEASURING else THINKING] += _spending_of(step.thinking)
     return dict(roles)
 
 
-def _spent(usage: TokenUsage) -> Spending:
+def _spending_of(usage: TokenUsage) -> Spending:
     # Even a prompt that lies in the prefix cache costs computed tokens: without any, it was cached.
     return Spending(usage, 0 if usage.computed else usage.total)
 
@@ -250,49 +254,49 @@ def _tokens(spending: Spending) -> dict[str, int | None]:
         "prompt": usage.prompt,
         "generated": usage.generated,
         "in_cache": spending.in_cache,
-        "remembered": spending.remembered,
+        "remembered": spending.remembered_tokens,
         "computed": usage.computed,
     } | ({"estimated": usage.estimated} if usage.estimated else {})
 
 
-def _rounded(value: Any) -> Any:
+def _round_figures(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
+        return {name: _round_figures(item) for name, item in value.items()}
     return round(value, 4) if isinstance(value, float) else value
 
 
-def covered(spans: Iterable[Span]) -> float:
+def union_length(spans: Iterable[Span]) -> float:
     """Return the length of the union of intervals.
 
-    >>> covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    >>> union_length([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
     4.0
     """
-    length, reached = 0.0, float("-inf")
+    length, last_end = 0.0, float("-inf")
     for begin, end in sorted(spans):
-        length += max(0.0, end - max(begin, reached))
-        reached = max(reached, end)
+        length += max(0.0, end - max(begin, last_end))
+        last_end = max(last_end, end)
     return length
 
 
 def _line(row: SavedRow) -> _Line:
     steps = row.steps
-    calls, waited = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0.0)
+    calls, waiting_seconds = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0.0)
     requests, end = [], row.begun + row.seconds
     for step in steps:
         calls[step.kind] += 1
-        waited[step.kind] += step.seconds
+        waiting_seconds[step.kind] += step.seconds
         span = row.begun + step.started, row.begun + step.started + step.seconds
         end = max(end, span[1])
         if not isinstance(step, SearchStep):
             requests.append(span)
     return _Line(
-        failed=row.answer is None,
+        is_failure=row.answer is None,
         seconds=row.seconds,
         remembered_searches=row.remembered_searches,
         roles=spending_by_role(steps, row.usage),
         calls=calls,
-        waited=waited,
-        opened=row.opened,
+        waiting_seconds=waiting_seconds,
+        start=row.opened,
         end=end,
         # Tokens without steps: the run kept none. Neither: the question failed before its first call.
         requests=None if row.usage and not steps else tuple(requests),
@@ -302,17 +306,19 @@ def _line(row: SavedRow) -> _Line:
 def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
     if any(line.requests is None for line in lines):
         return None
-    return Waiting.of(sum(line.calls[stage] for line in lines), [line.waited[stage] for line in lines])
+    return Waiting.of(
+        sum(line.calls[stage] for line in lines), [line.waiting_seconds[stage] for line in lines]
+    )
 
 
-def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
+def _start(start: float, lines: Sequence[_Line]) -> StartTimes:
     requests = [span for line in lines for span in line.requests or ()]  # overlaps count once in ``busy``
     end = max(line.end for line in lines)
     has_steps = all(line.requests is not None for line in lines)
     return StartTimes(
-        opened=opened,
+        opened=start,
         questions=len(lines),
-        wall=end - opened,
-        busy=covered(requests) if has_steps else None,
+        wall=end - start,
+        busy=union_length(requests) if has_steps else None,
         requested=sum(end - begin for begin, end in requests),
     )

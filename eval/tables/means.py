@@ -36,12 +36,12 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
     """
     if not over:
         return {}
-    rest = {name: _without(setting, _VARYING[over]) for name, setting in settings.items()}
+    other_settings = {name: _without(setting, _VARYING[over]) for name, setting in settings.items()}
     groups: dict[str, list[str]] = {}
-    for name, setting in rest.items():
+    for name, setting in other_settings.items():
         groups.setdefault(json.dumps(setting, sort_keys=True), []).append(name)
     if len(groups) == len(settings):
-        first, *others = rest.values()
+        first, *others = other_settings.values()
         also = f" The first two also differ in {'; '.join(differences(first, others[0]))}." if others else ""
         raise ConfigError(
             f"no two of the runs differ in nothing but their {over}: there is nothing to take a mean "
@@ -51,20 +51,20 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
 
 
 def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    rest = copy.deepcopy(dict(settings))
+    copied = copy.deepcopy(dict(settings))
     for *sections, last in paths:
-        place = rest
+        section_settings = copied
         for section in sections:
-            place = place.get(section, {})
-        place.pop(last, None)
-    return rest
+            section_settings = section_settings.get(section, {})
+        section_settings.pop(last, None)
+    return copied
 
 
 def mean_over_runs(summaries: Sequence[Summary]) -> dict[str, Spread]:
     """Return mean and deviation over runs of each measure and of the tokens per question."""
     values: dict[str, list[float]] = {}
     for summary in summaries:
-        for name, interval in summary.measured.items():
+        for name, interval in summary.measures.items():
             if interval is not None:
                 values.setdefault(name, []).append(interval.mean)
         values.setdefault("tokens", []).append(summary.tokens)

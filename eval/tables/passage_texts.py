@@ -34,15 +34,15 @@ def passage_texts(run: Path, start: Start) -> PassageTexts:
     Pyserini's prebuilt ones, the index itself. Raises :class:`ConfigError` if no index of the run has its
     texts here; the reader raises :class:`DataError` for an id that it lacks.
     """
-    opened: list[PassageSource] = []
+    sources: list[PassageSource] = []
     why = []
     for index in start.index:
         try:
             if source := open_passages(index):
-                opened.append(source)
+                sources.append(source)
         except CoragError as error:
             why.append(f" ({reason(error).rstrip('.')})")
-    if not opened:
+    if not sources:
         raise ConfigError(
             f"the texts of the passages of '{run}' are not at hand: {start.searched_sources} is neither the "
             f"folder of an index made by 'corag index' nor a Lucene index with its texts{''.join(why[:1])}. "
@@ -51,7 +51,7 @@ def passage_texts(run: Path, start: Start) -> PassageTexts:
 
     def read_texts(ids: Sequence[str]) -> list[str]:
         passages: dict[str, Passage] = {}
-        for source in opened:
+        for source in sources:
             passages |= source.passages([name for name in ids if name not in passages])
         if missing := [name for name in ids if name not in passages]:
             raise DataError(

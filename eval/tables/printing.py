@@ -25,7 +25,7 @@ from eval.tables.results import ResultsTable
 WIDEST = 100  # columns of a question that is listed: its text, and a model's replies, may be of any length
 _NAME = 16  # columns of a run's name that is not folded
 # Columns that a narrow terminal can do without, by their names, the first to go first.
-_SPARED = ("steps", "searches", "calls", "computed_tokens", "seconds", "failed", "n", "recall")
+_SPARE_COLUMNS = ("steps", "searches", "calls", "computed_tokens", "seconds", "failed", "n", "recall")
 
 
 class TextConsole(Console):
@@ -102,17 +102,17 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     for pair in table.disagreements:
         print_disagreements(console, pair)
     if table.means:
-        shown = {
+        means = {
             run: {name: value for name, value in mean.items() if name == "tokens" or table.shows(name)}
             for run, mean in table.means.items()
         }
-        print_means(console, shown, table.over, table.recall_at)
+        print_means(console, means, table.over, table.recall_at)
 
 
 def print_summaries(table: ResultsTable, console: Console) -> None:
     """Print a line per run: on a narrow terminal with intervals below their means, and fewer columns."""
     summaries = table.summaries
-    names = [table.conditions.untrained.marked(each.method) for each in summaries]
+    names = [table.conditions.untrained_runs.mark_name(each.method) for each in summaries]
     lines = [cells(summary)[1:] for summary in summaries]
     columns = {
         column.name: (column_title(column, table.recall_at), list(values))
@@ -122,8 +122,8 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     left_out = _print_fitting(console, names, columns)
     if left_out:
         console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: --to csv, to_csv).")
-    measured = dict.fromkeys(name for summary in summaries for name in summary.further)
-    further = list(filter(table.shows, measured))
+    measures = dict.fromkeys(name for summary in summaries for name in summary.further)
+    further = list(filter(table.shows, measures))
     columns = {
         name: (FURTHER.get(name, name), [percent(summary.further.get(name)) for summary in summaries])
         for name in further
@@ -134,7 +134,7 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
 
 def _is_scored(table: ResultsTable) -> bool:
     """Whether any run has any measure: without gold answers and passages there is none to show."""
-    return any(mean is not None for summary in table.summaries for mean in summary.measured.values())
+    return any(mean is not None for summary in table.summaries for mean in summary.measures.values())
 
 
 def _print_fitting(
@@ -144,25 +144,25 @@ def _print_fitting(
 
     Return the headings of the columns that there is no room for.
     """
-    shown, left_out = dict(columns), []
+    fitting, left_out = dict(columns), []
     short = [name[:_NAME] for name in names]
 
     def fits() -> bool:
-        table = _figures_by_run(short, list(shown.values()))
+        table = _figures_by_run(short, list(fitting.values()))
         return (
             Measurement.get(console, console.options.update(max_width=9999), table).maximum <= console.width
         )
 
     if not fits():
-        shown = {
+        fitting = {
             name: (heading, [value.replace(" [", "\n[") for value in values])
-            for name, (heading, values) in shown.items()
+            for name, (heading, values) in fitting.items()
         }
-    for name in filter(columns.__contains__, _SPARED):
+    for name in filter(columns.__contains__, _SPARE_COLUMNS):
         if fits():
             break
-        left_out.append(shown.pop(name)[0])
-    console.print(_figures_by_run(names, list(shown.values())))
+        left_out.append(fitting.pop(name)[0])
+    console.print(_figures_by_run(names, list(fitting.values())))
     return left_out
 
 
@@ -185,40 +185,48 @@ def print_conditions(table: ResultsTable, console: Console) -> None:
         ] or ["Scores"]
         titles = " and ".join(filter(None, [", ".join(before), last]))
         console.print(f"{titles} in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}.")
-    for line in table.conditions.shared:
+    for line in table.conditions.common_lines:
         console.print(line, soft_wrap=True)
     for name, folder in table.runs.items():
-        own = table.conditions.own[name]
-        console.print(f"{name}: {folder}{f' ({own})' if own else ''}", soft_wrap=True)
+        conditions = table.conditions.lines_by_run[name]
+        console.print(f"{name}: {folder}{f' ({conditions})' if conditions else ''}", soft_wrap=True)
     for sentence in table.sentences:
         if sentence not in table.cautions:  # which stand below the figures
             console.print(sentence, soft_wrap=True)
 
 
-def print_comparisons(console: Console, compared: Sequence[Against], baseline: str, recall_at: int) -> None:
+def print_comparisons(
+    console: Console, comparisons: Sequence[Against], baseline: str, recall_at: int
+) -> None:
     """Print every run's difference from the baseline in every measure."""
-    warned = any(one.failed for one in compared)
+    has_warnings = any(one.failure_count for one in comparisons)
     long = len(baseline) > _NAME
-    figures = ("difference" if long else f"minus {baseline}", "p", "p (Holm)", "MDE", *["warning"] * warned)
+    figures = (
+        "difference" if long else f"minus {baseline}",
+        "p",
+        "p (Holm)",
+        "MDE",
+        *["warning"] * has_warnings,
+    )
     table = figures_table("method", "measure", right=figures)
     table.title, table.title_justify = (f"minus {baseline}", "left") if long else (None, "left")
-    for one in compared:
+    for one in comparisons:
         comparison = one.comparison
         least = comparison.detectable
         # Above 1 there are so few questions that no difference would be seen.
         power = "-" if least is None else ">100" if least > 1 else f"{100 * least:.1f}"
         ps = ("-" if p is None else f"{p:.4f}" for p in (one.p_value, one.p_holm))
-        row = percent(comparison.difference), *ps, power, *[one.warning] * warned
+        row = percent(comparison.difference), *ps, power, *[one.warning] * has_warnings
         table.add_row(one.run, measure_title(one.measure, recall_at), *row)
     console.print(table)
-    if warned:
+    if has_warnings:
         console.print(
             "Failed questions count as wrong, of the run and of the baseline: a difference may be theirs. "
             "Where half of the questions failed, nothing is tested: run the same command again first, which "
             "asks them anew.",
             soft_wrap=True,
         )
-    tests = sum(one.p_holm is not None for one in compared)
+    tests = sum(one.p_holm is not None for one in comparisons)
     console.print(
         "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
         f"{tests} tests. MDE: minimum detectable difference, in points (80% power, 5% level before "
@@ -229,11 +237,11 @@ def print_comparisons(console: Console, compared: Sequence[Against], baseline: s
 
 def print_disagreements(console: Console, pair: Disagreements) -> None:
     """Print on how many questions a run and the baseline disagree, and the examples with both answers."""
-    lost, won = len(pair.lost), len(pair.won)
+    lost_count, won_count = len(pair.lost_ids), len(pair.won_ids)
     examples = f" {len(pair.examples):,} of them:" if pair.examples else ""
     console.print(
-        f"{pair.run} and {pair.baseline} disagree on {lost + won:,} of {pair.n:,} questions by EM: only "
-        f"{pair.baseline} is right on {lost:,}, only {pair.run} on {won:,}.{examples}",
+        f"{pair.run} and {pair.baseline} disagree on {lost_count + won_count:,} of {pair.n:,} questions by "
+        f"EM: only {pair.baseline} is right on {lost_count:,}, only {pair.run} on {won_count:,}.{examples}",
         soft_wrap=True,
     )
     width = max(map(len, ("gold", pair.baseline, pair.run)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from corag.core.seeds import derive_seed
 from eval.statistics.intervals import Comparison, Interval, compare_paired, interval_record
-from eval.statistics.ranking import Floats, auc, calibrated, calibration_error, resampled, share_of_gain
+from eval.statistics.ranking import Floats, auc, calibrate, calibration_error, resample, share_of_gain
 from eval.tables.candidates import VOTE, CandidateSet, mean_value, sizes_record
 
 OWN_CHOICE = "its own choice"
@@ -25,7 +25,7 @@ class RankerFigures:
 
     Attributes:
         name: of the ranker.
-        selected: what its choice is worth, by the number of candidates.
+        values_by_size: what its choice is worth, by the number of candidates.
         gain: its choice among all of them minus the base, see :class:`eval.tables.ceiling.Ceiling`.
         p_holm: the gain's p-value, corrected for all of the run's rankers; None where half of the questions
             failed.
@@ -37,7 +37,7 @@ class RankerFigures:
     """
 
     name: str
-    selected: Mapping[int, Interval]
+    values_by_size: Mapping[int, Interval]
     gain: Comparison
     p_holm: float | None
     share: Interval | None
@@ -49,7 +49,7 @@ class RankerFigures:
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object: fractions, intervals as [low, high]."""
         return {
-            "selected": sizes_record(self.selected),
+            "selected": sizes_record(self.values_by_size),
             "gain": gain_record(self.gain)
             | {"p_value_holm": None if self.p_holm is None else round(self.p_holm, 4)},
             **interval_record("share_of_oracle_gain", self.share),
@@ -85,9 +85,9 @@ class RankerFiguresMaker:
     best: Mapping[str, float]
     log_odds: Sequence[str]
 
-    def own_choice(self) -> RankerFigures:
+    def run_choice(self) -> RankerFigures:
         """Return the figures of what the run chose itself."""
-        values = {each.question: each.own for each in self.sets}
+        values = {each.question: each.final_value for each in self.sets}
         gain, share = self._over_base(values)
         return RankerFigures(
             OWN_CHOICE, {self.sizes[-1]: mean_value(list(values.values()))}, gain, 1.0, share
@@ -107,8 +107,8 @@ class RankerFiguresMaker:
             1.0,
             share,
             self._auc_within(ranker),
-            self._pooled(lambda weights: auc(scores, self.right, weights)),
-            self._pooled(lambda weights: calibration_error(chances, self.right, weights)),
+            self._resample_pooled(lambda weights: auc(scores, self.right, weights)),
+            self._resample_pooled(lambda weights: calibration_error(chances, self.right, weights)),
             how,
         )
 
@@ -118,33 +118,33 @@ class RankerFiguresMaker:
         return np.array([right for each in self.sets for right in each.right])
 
     @cached_property
-    def _places(self) -> NDArray[np.int64]:
+    def _question_numbers(self) -> NDArray[np.int64]:
         """The question's number of each candidate."""
         return np.repeat(np.arange(len(self.sets)), [len(each.values) for each in self.sets])
 
     def _over_base(self, values: Mapping[str, float]) -> tuple[Comparison, Interval | None]:
-        reached, least, most = (
+        results, least, most = (
             np.array([by_question[each.question] for each in self.sets])
             for by_question in (values, self.base, self.best)
         )
-        share = resampled(len(reached), lambda counts: share_of_gain(reached, least, most, counts))
+        share = resample(len(results), lambda counts: share_of_gain(results, least, most, counts))
         return compare_paired(self.base, values), share
 
     def _auc_within(self, ranker: str) -> Interval | None:
         by_question = np.array(
             [auc(np.array(each.ranker_scores(ranker)), np.array(each.right)) for each in self.sets]
         )
-        mixed = ~np.isnan(by_question)  # the questions that have right and wrong candidates
-        values = np.where(mixed, by_question, 0.0)
+        has_both = ~np.isnan(by_question)  # the questions that have right and wrong candidates
+        values = np.where(has_both, by_question, 0.0)
 
         def mean(counts: Floats) -> float:
-            return float(counts @ values / (counts @ mixed)) if counts @ mixed else math.nan
+            return float(counts @ values / (counts @ has_both)) if counts @ has_both else math.nan
 
-        return resampled(len(values), mean)
+        return resample(len(values), mean)
 
-    def _pooled(self, figure: Callable[[Floats], float]) -> Interval | None:
+    def _resample_pooled(self, figure: Callable[[Floats], float]) -> Interval | None:
         # Questions are resampled, not candidates: those of one question are more alike than others.
-        return resampled(len(self.sets), lambda counts: figure(counts[self._places]))
+        return resample(len(self.sets), lambda counts: figure(counts[self._question_numbers]))
 
     def _chances(self, ranker: str, scores: Floats) -> tuple[Floats, str]:
         if ranker == VOTE:
@@ -153,4 +153,6 @@ class RankerFiguresMaker:
             return 1 / (1 + np.exp(-np.nan_to_num(scores, nan=-np.inf))), "by its log odds"
         # Halves by the question's id, so that the same questions fall into the same half in every run.
         halves = np.array([derive_seed("half", each.question) % 2 == 0 for each in self.sets])
-        return calibrated(scores, self.right, halves[self._places]), "isotonic, fitted on the other half"
+        return calibrate(
+            scores, self.right, halves[self._question_numbers]
+        ), "isotonic, fitted on the other half"

@@ -40,7 +40,7 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
     measures = dict.fromkeys(one.measure for one in table.against)
     records = []
     for summary in table.summaries:
-        figures = _shown(table, summary.to_json())
+        figures = _drop_hidden(table, summary.to_json())
         record: dict[str, Any] = {"run": figures.pop("method")}
         left_out = ("first_error", "reasons", "measured_on_fewer")
         for name, value in figures.items():
@@ -49,10 +49,10 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
                 record[f"{measure}_low"], record[f"{measure}_high"] = value or (None, None)
             elif name not in left_out:
                 record[name] = value
-        record |= {"estimated": summary.estimated, "unasked": summary.unasked}
-        for name, interval in filter(lambda each: table.shows(each[0]), summary.measured.items()):
+        record |= {"estimated": summary.has_estimates, "unasked": summary.unasked_count}
+        for name, interval in filter(lambda each: table.shows(each[0]), summary.measures.items()):
             record[f"{name}_n"] = interval.n if interval else 0
-        if trained_for := table.conditions.untrained.runs.get(summary.method):
+        if trained_for := table.conditions.untrained_runs.runs.get(summary.method):
             record["trained_for_others"] = ", ".join(trained_for)
         if table.baseline:
             record["baseline"] = table.baseline
@@ -65,7 +65,7 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
     return records
 
 
-def _shown(table: ResultsTable, figures: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_hidden(table: ResultsTable, figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's figures without those of measures that are not shown."""
     hidden = {name for name in MEASURES if not table.shows(name)}
     return {name: value for name, value in figures.items() if name.removesuffix("_interval") not in hidden}

@@ -129,7 +129,7 @@ class ResultsTable:
         is_tested = self.leaders or self.against
         differing = self.conditions.confounding if is_tested else ""
         depth = depth_note(self.summaries) if self.shows("recall") else ""
-        return list(filter(None, [self.conditions.untrained.note, differing, depth]))
+        return list(filter(None, [self.conditions.untrained_runs.note, differing, depth]))
 
     @property
     def sentences(self) -> list[str]:
@@ -138,13 +138,13 @@ class ResultsTable:
         for each in self.summaries:
             for remark in remarks(each):
                 by_remark.setdefault(remark, []).append(each.method)
-        own = [f"{', '.join(names)}: {remark}" for remark, names in by_remark.items()]
-        return list(filter(None, [*self.cautions, self.pages_note, *self.notes, *own]))
+        run_remarks = [f"{', '.join(names)}: {remark}" for remark, names in by_remark.items()]
+        return list(filter(None, [*self.cautions, self.pages_note, *self.notes, *run_remarks]))
 
     @property
     def status(self) -> int:
         """The exit status of a command that made these runs: 1 if every question of some run failed."""
-        return int(any(summary.failed == summary.n for summary in self.summaries))
+        return int(any(summary.failure_count == summary.n for summary in self.summaries))
 
     @property
     def failures(self) -> Failures:
@@ -221,11 +221,11 @@ def table_of_runs(
     _check_view(view)
     groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
     baseline = find_baseline(folders, view.baseline)
-    scored = score_view(folders, view, questions, manifests)
-    measures = _find_measures(scored, view.measures) if view.measures else ()
-    table = table_of_scored(scored, measures=measures)
+    scored_runs = score_view(folders, view, questions, manifests)
+    measures = _find_measures(scored_runs, view.measures) if view.measures else ()
+    table = table_of_scored(scored_runs, measures=measures)
     if baseline:
-        table = _with_baseline(table, scored, baseline, view)
+        table = _with_baseline(table, scored_runs, baseline, view)
     means = {
         name: mean_over_runs([summary for summary in table.summaries if summary.method in members])
         for name, members in groups.items()
@@ -244,14 +244,14 @@ def score_view(
     runs, judgements = read_paths(folders, manifests, view.qrels, questions)
     if questions is not None:
         runs = [run.on(questions) for run in runs]
-    selected = [select_questions(run, view) for run in runs]
+    selected_runs = [select_questions(run, view) for run in runs]
     texts = (
         open_passage_texts(folders, {run.name: run.manifest for run in runs})
         if view.answer_recall
         else NO_TEXTS
     )
-    scored = score_runs(
-        selected,
+    scored_runs = score_runs(
+        selected_runs,
         view.scorer,
         view.recall_at,
         texts,
@@ -260,7 +260,7 @@ def score_view(
         judgements=judgements,
     )
     note = [f"Gold passages are those of {view.qrels}."] if view.qrels else []
-    return replace(scored, notes=[*scored.notes, *note])
+    return replace(scored_runs, notes=[*scored_runs.notes, *note])
 
 
 def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
@@ -270,7 +270,7 @@ def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
 
 
 def table_of_scored(
-    scored: ScoredRuns,
+    scored_runs: ScoredRuns,
     against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
     measures: Sequence[str] = (),
 ) -> ResultsTable:
@@ -279,38 +279,44 @@ def table_of_scored(
     ``against``: the tests of all others with some of them as the baseline, if they have been made.
     ``measures``: those that are shown; all without any.
     """
-    summaries = [summarise(run.name, run.scored, scored.recall_at) for run in scored.runs]
-    folders = {run.name: run.folder for run in scored.runs}
-    manifests = {run.name: run.manifest for run in scored.runs}
-    table = make_table(summaries, folders, manifests, scored.scorer, scored.scoring)
-    table = replace(table, notes=scored.notes, measures=measures)
+    summaries = [summarise(run.name, run.scored_rows, scored_runs.recall_at) for run in scored_runs.runs]
+    folders = {run.name: run.folder for run in scored_runs.runs}
+    manifests = {run.name: run.manifest for run in scored_runs.runs}
+    table = make_table(summaries, folders, manifests, scored_runs.scorer, scored_runs.scoring)
+    table = replace(table, notes=scored_runs.notes, measures=measures)
     # Holm's rule is over what a reader sees, here as in the tests against a baseline.
-    leaders = find_leaders(_shown(table, scored), scored.failed, against) if scored.paired else {}
+    leaders = (
+        find_leaders(_visible_scores(table, scored_runs), scored_runs.failed_ids, against)
+        if scored_runs.is_paired
+        else {}
+    )
     return replace(table, leaders=leaders)
 
 
-def _shown(table: ResultsTable, scored: ScoredRuns) -> dict[str, Measures]:
+def _visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Measures]:
     """Return the scores of the measures that a table shows, by run."""
     return {
         run: {name: values for name, values in each.items() if table.shows(name)}
-        for run, each in scored.measures.items()
+        for run, each in scored_runs.measures.items()
     }
 
 
-def _with_baseline(table: ResultsTable, scored: ScoredRuns, baseline: str, view: TableView) -> ResultsTable:
+def _with_baseline(
+    table: ResultsTable, scored_runs: ScoredRuns, baseline: str, view: TableView
+) -> ResultsTable:
     """Return the table with the tests against the baseline, and what each run and it disagree on.
 
     Raises :class:`ConfigError` if the runs have no question in common.
     """
-    if not scored.paired:
+    if not scored_runs.is_paired:
         raise ConfigError(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
-    against = against_baseline(_shown(table, scored), baseline, scored.failed)
-    (base,) = (run for run in scored.runs if run.name == baseline)
+    against = against_baseline(_visible_scores(table, scored_runs), baseline, scored_runs.failed_ids)
+    (base,) = (run for run in scored_runs.runs if run.name == baseline)
     pairs = [
         find_disagreements(base, run, view.disagreements)
-        for run in scored.runs
+        for run in scored_runs.runs
         if view.disagreements and run is not base
     ]
     disagreements = [pair for pair in pairs if pair is not None]
@@ -337,18 +343,18 @@ def select_questions(run: Run, view: TableView) -> Run:
             raise ConfigError(
                 f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}"
             )
-    selected = {
+    selected_rows = {
         name: row
         for name, row in rows.items()
         if (not view.kinds or row.question.kind in view.kinds) and row.question.hops >= view.min_hops
     }
-    if rows and not selected:
-        typed = f" of type {' or '.join(view.kinds)}" if view.kinds else ""
+    if rows and not selected_rows:
+        of_kinds = f" of type {' or '.join(view.kinds)}" if view.kinds else ""
         raise ConfigError(
-            f"no question{typed} has {view.min_hops} hops or more (some datasets do not tell): lower "
+            f"no question{of_kinds} has {view.min_hops} hops or more (some datasets do not tell): lower "
             "--min_hops."
         )
-    return replace(run, rows=selected)
+    return replace(run, rows=selected_rows)
 
 
 def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
@@ -375,23 +381,23 @@ def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
     return fitting[0]
 
 
-def _find_measures(scored: ScoredRuns, typed: Sequence[str]) -> list[str]:
+def _find_measures(scored_runs: ScoredRuns, requested_names: Sequence[str]) -> list[str]:
     """Return the names of measures that are named as in JSON or as in the heading of a table.
 
     Raises :class:`ConfigError` for one that no run has.
     """
-    names = {measure for measures in scored.measures.values() for measure in measures}
-    spellings = {measure_title(name, scored.recall_at).lower(): name for name in names}
+    names = {measure for measures in scored_runs.measures.values() for measure in measures}
+    spellings = {measure_title(name, scored_runs.recall_at).lower(): name for name in names}
     spellings |= {name: name for name in names}
-    for name, measure in find_ranking_measures(typed, scored.recall_at).items():
+    for name, measure in find_ranking_measures(requested_names, scored_runs.recall_at).items():
         if str(measure) not in names:
             raise ConfigError(
                 f"no question has gold passages to measure '{name}' by: give judgements with "
                 + for_caller("--qrels FILE.")
             )
         spellings[name.lower()] = str(measure)
-    for name in typed:
+    for name in requested_names:
         if name.lower() not in spellings:
             hint = nearest(name, [*names, *EXAMPLES])
             raise ConfigError(f"there is no measure '{name}' of these runs: {hint}")
-    return list(dict.fromkeys(spellings[name.lower()] for name in typed))
+    return list(dict.fromkeys(spellings[name.lower()] for name in requested_names))

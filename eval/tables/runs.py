@@ -91,16 +91,16 @@ class Run:
         folder: where it lies.
         manifest: its settings and starts.
         rows: by question id.
-        scored: its rows with their scores; none before :meth:`score`.
-        answered: whether its questions were answered; a TREC run has rankings only.
+        scored_rows: its rows with their scores; none before :meth:`score`.
+        has_answers: whether its questions were answered; a TREC run has rankings only.
     """
 
     name: str
     folder: Path
     manifest: Manifest
     rows: Mapping[str, SavedRow]
-    scored: Sequence[ScoredRow] = ()
-    answered: bool = True
+    scored_rows: Sequence[ScoredRow] = ()
+    has_answers: bool = True
 
     def on(self, questions: Sequence[Question]) -> Run:
         """Return the run with its rows of these questions, in their order and with their gold answers."""
@@ -111,7 +111,7 @@ class Run:
             for each in questions
             if (row := self.rows.get(each.id)) is not None
         }
-        return replace(self, rows=rows, scored=())
+        return replace(self, rows=rows, scored_rows=())
 
     def judged_by(self, judgements: Judgements) -> Run:
         """Return the run with judgements in the place of its questions' gold passages, or gold pages."""
@@ -120,7 +120,7 @@ class Run:
             relevant = tuple(each for each, grade in judgements.get(name, {}).items() if grade > 0)
             pages = judged_pages(relevant, row.question.pages) if by_page else ()
             rows[name] = replace(row, question=replace(row.question, supporting=relevant, pages=pages))
-        return replace(self, rows=rows, scored=())
+        return replace(self, rows=rows, scored_rows=())
 
     def score(
         self,
@@ -140,24 +140,24 @@ class Run:
             scorer = replace(scorer, wants_pages=False)
         searches, aliases = self.manifest.searches, index_aliases(self.manifest.last.index)
         rows = self.rows.values()
-        scored = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
+        scored_rows = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
         values = score_rankings(rows, rankings, aliases, judgements) if rankings and searches else {}
-        return replace(self, scored=[self._with_ranking(each, values) for each in scored])
+        return replace(self, scored_rows=[self._with_ranking(each, values) for each in scored_rows])
 
     def _with_ranking(self, each: ScoredRow, values: Measures) -> ScoredRow:
         further = {**each.scores.further, **values.get(each.row.question.id, {})}
-        scores = replace(each.scores, scored=each.scores.scored and self.answered, further=further)
+        scores = replace(each.scores, is_scored=each.scores.is_scored and self.has_answers, further=further)
         return each._replace(scores=scores)
 
     @property
-    def failed(self) -> frozenset[str]:
+    def failed_ids(self) -> frozenset[str]:
         """The ids of its failed questions."""
         return frozenset(name for name, row in self.rows.items() if row.answer is None)
 
     @cached_property
     def measures(self) -> Measures:
         """Its scores by measure and question id."""
-        return group_by_measure(self.scored)
+        return group_by_measure(self.scored_rows)
 
 
 def read_manifests(folders: Mapping[str, Path]) -> dict[str, Manifest]:
@@ -192,10 +192,10 @@ def write_run_answers(
     ``questions``: those to keep to, in their order; without, all of the runs' own. Raises as
     :func:`eval.datasets.answers.write_answers` does.
     """
-    read = {name: read_run(name, Path(folder)) for name, folder in runs.items()}
+    loaded_runs = {name: read_run(name, Path(folder)) for name, folder in runs.items()}
     if questions is not None:
-        read = {name: run.on(questions) for name, run in read.items()}
-    return write_answers({name: run.rows for name, run in read.items()}, file)
+        loaded_runs = {name: run.on(questions) for name, run in loaded_runs.items()}
+    return write_answers({name: run.rows for name, run in loaded_runs.items()}, file)
 
 
 def read_answers_manifest(run: Path) -> Manifest:
@@ -217,9 +217,9 @@ def check_same_file(manifests: Sequence[Manifest]) -> None:
     """Raise :class:`ConfigError` unless the runs of these manifests answered the same question file."""
     first, *others = (manifest.questions for manifest in manifests)
     for other in others:
-        if changed := differences(first, other, "questions"):
+        if changes := differences(first, other, "questions"):
             raise ConfigError(
-                f"the runs answered different question files ({'; '.join(changed)}): give runs on the same "
+                f"the runs answered different question files ({'; '.join(changes)}): give runs on the same "
                 "file."
             )
 
@@ -238,7 +238,7 @@ class ScoredRuns:
             those the scorer was not made for, and which runs never found a gold passage that nobody could
             look up.
         left_out: how many questions some run lacks.
-        paired: whether all runs have the same questions; without, nothing can be tested.
+        is_paired: whether all runs have the same questions; without, nothing can be tested.
     """
 
     runs: Sequence[Run]
@@ -248,7 +248,7 @@ class ScoredRuns:
     recall_at: int
     notes: Sequence[str] = ()
     left_out: int = 0
-    paired: bool = True
+    is_paired: bool = True
 
     @property
     def measures(self) -> dict[str, Measures]:
@@ -256,9 +256,9 @@ class ScoredRuns:
         return {run.name: run.measures for run in self.runs}
 
     @property
-    def failed(self) -> dict[str, frozenset[str]]:
+    def failed_ids(self) -> dict[str, frozenset[str]]:
         """The ids of the failed questions by run."""
-        return {run.name: run.failed for run in self.runs}
+        return {run.name: run.failed_ids for run in self.runs}
 
 
 def score_runs(
@@ -287,26 +287,34 @@ def score_runs(
     Raises:
         ConfigError: if the runs have no question in common, and for a measure that cannot be computed.
     """
-    paired = len(runs) < 2 or not all(run.manifest.is_served for run in runs)
+    is_paired = len(runs) < 2 or not all(run.manifest.is_served for run in runs)
     # A service has a folder for each preset, asked or not, and new ones after its index has changed.
-    unasked = [] if paired else [run.name for run in runs if not run.rows]
-    runs = [run for run in runs if run.name not in unasked] or runs
-    questions = common_questions(runs) if paired else every_question(runs)
+    unasked_runs = [] if is_paired else [run.name for run in runs if not run.rows]
+    runs = [run for run in runs if run.name not in unasked_runs] or runs
+    questions = common_questions(runs) if is_paired else every_question(runs)
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
     depth = recall_at or start.recall_at
     rankings = find_ranking_measures(measures, depth).values()
-    selected = [run.on(questions) for run in runs]
+    selected_runs = [run.on(questions) for run in runs]
     if judgements is not None:
-        selected = [run.judged_by(judgements) for run in selected]
-    scored = [run.score(rule, depth, texts.get(run.name), rankings, judgements) for run in selected]
+        selected_runs = [run.judged_by(judgements) for run in selected_runs]
+    scored_runs = [run.score(rule, depth, texts.get(run.name), rankings, judgements) for run in selected_runs]
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""
-    notes = [unfinished_note(runs, questions) if paired else SIDE_BY_SIDE, unasked_note(unasked), gold]
-    notes += [script_note(rule, questions), *map(unfound_gold_note, scored), *map(lines_note, scored)]
+    notes = [
+        unfinished_note(runs, questions) if is_paired else SIDE_BY_SIDE,
+        unasked_note(unasked_runs),
+        gold,
+    ]
+    notes += [
+        script_note(rule, questions),
+        *map(unfound_gold_note, scored_runs),
+        *map(lines_note, scored_runs),
+    ]
     notes = list(filter(None, notes))
     left_out = len({name for run in runs for name in run.rows}) - len(questions)
-    return ScoredRuns(scored, questions, rule, title, depth, notes, left_out, paired)
+    return ScoredRuns(scored_runs, questions, rule, title, depth, notes, left_out, is_paired)
 
 
 def every_question(runs: Sequence[Run]) -> list[Question]:
@@ -361,20 +369,23 @@ def unfound_gold_note(run: Run) -> str:
     a TREC run.
     """
     recall = run.measures.get("recall", {})
-    shown = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
-    own = ", ".join(filter(is_user_object, run.manifest.last.index)) if run.answered else str(run.folder)
-    if not own or not shown or not recall or any(recall.values()):
+    example = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
+    retriever_names = (
+        ", ".join(filter(is_user_object, run.manifest.last.index)) if run.has_answers else str(run.folder)
+    )
+    if not retriever_names or not example or not recall or any(recall.values()):
         return ""  # it is no such retriever, nothing was collected or measured, or gold was found
     gold = next((row.question.supporting[0] for row in run.rows.values() if row.question.supporting), "")
     return (
         f"'{run.name}' found no gold passage at all, such as '{gold}'; what it found has ids such as "
-        f"'{shown}'. Recall compares 'supporting' with the ids, titles and files of what {own} returns."
+        f"'{example}'. Recall compares 'supporting' with the ids, titles and files of what {retriever_names} "
+        "returns."
     )
 
 
 def lines_note(run: Run) -> str:
     """Return how many questions a TREC run has no line for; "" for none, and for other runs."""
-    missing = 0 if run.answered else sum(not row.passage_ids for row in run.rows.values())
+    missing = 0 if run.has_answers else sum(not row.passage_ids for row in run.rows.values())
     questions = f"{missing:,} of {len(run.rows):,} questions"
     return f"'{run.name}' has no line for {questions}: it found nothing for them." if missing else ""
 
@@ -387,9 +398,10 @@ def gold_note(runs: Sequence[Run]) -> str:
         pairs = [
             (row.question, first.rows[key].question) for key, row in run.rows.items() if key in first.rows
         ]
-        if changed := sum(one.answers != other.answers for one, other in pairs):
+        if change_count := sum(one.answers != other.answers for one, other in pairs):
             parts.append(
-                f"'{run.name}' keeps others than '{first.name}' for {changed:,} of {len(pairs):,} questions"
+                f"'{run.name}' keeps others than '{first.name}' for {change_count:,} of {len(pairs):,} "
+                "questions"
             )
     for run in runs:
         if len({start.aliases for start in run.manifest.starts if start.aliases is not None}) > 1:

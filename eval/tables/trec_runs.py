@@ -48,29 +48,29 @@ def read_paths(
         )
     judgements = read_judgements(qrels) if qrels else None
     runs = {run.name: run for run in read_runs(folders, manifests)} if folders else {}
-    asked = {each.id: each for each in questions or ()} or {
+    questions_by_id = {each.id: each for each in questions or ()} or {
         name: row.question for run in runs.values() for name, row in run.rows.items()
     }
     if judgements is not None:
-        asked = asked or {name: Question(name, name) for name in judgements}
-        if asked.keys().isdisjoint(judgements):
+        questions_by_id = questions_by_id or {name: Question(name, name) for name in judgements}
+        if questions_by_id.keys().isdisjoint(judgements):
             raise ConfigError(
                 f"'{qrels}' judges none of the questions: its ids are such as '{next(iter(judgements))}', "
-                f"theirs such as '{next(iter(asked))}'. Name the judgements of this question file."
+                f"theirs such as '{next(iter(questions_by_id))}'. Name the judgements of this question file."
             )
-    beside = next(iter(runs.values())).manifest if runs else None
+    manifest = next(iter(runs.values())).manifest if runs else None
     for name, path in paths.items():
         if name not in runs:
-            runs[name] = _read_trec(name, path, asked, beside, qrels)
+            runs[name] = _read_trec(name, path, questions_by_id, manifest, qrels)
     return [runs[name] for name in paths], judgements
 
 
 def _read_trec(
-    name: str, file: Path, questions: Mapping[str, Question], beside: Manifest | None, qrels: str
+    name: str, file: Path, questions: Mapping[str, Question], manifest: Manifest | None, qrels: str
 ) -> Run:
-    """Read a TREC run. ``beside``: the manifest of a run on the same questions, if there is one."""
-    ranked, tag, others = read_trec_run(file, questions)
-    if not ranked:
+    """Read a TREC run. ``manifest``: the manifest of a run on the same questions, if there is one."""
+    rankings, tag, others = read_trec_run(file, questions)
+    if not rankings:
         raise ConfigError(
             f"'{file}' has none of the {len(questions):,} questions among its {others:,} queries: a "
             f"question's id is such as '{next(iter(questions))}'. Name the run of this question file."
@@ -78,7 +78,7 @@ def _read_trec(
     rows = {
         each.id: replace(
             SavedRow.without_answer(each),
-            answer=SavedAnswer("", tuple(ranked.get(each.id, ())), stopped="trec"),
+            answer=SavedAnswer("", tuple(rankings.get(each.id, ())), stopped="trec"),
             searches=1,
         )
         for each in questions.values()
@@ -87,8 +87,8 @@ def _read_trec(
         "method": tag,
         "options": {},
         "prompts": [],
-        "questions": beside.questions
-        if beside
+        "questions": manifest.questions
+        if manifest
         else {"source": file_digest(qrels), "dataset": JUDGED_DATASET},
         "model": "",
         "retriever": "TREC run",
@@ -98,9 +98,9 @@ def _read_trec(
     }
     # Gold passages are called as in the index of the run beside it, where repeats of a text are one passage.
     start = {
-        "questions": beside.last.questions if beside else qrels,
-        "scorer": beside.last.scorer if beside else "auto",
-        "recall_at": beside.last.recall_at if beside else _RECALL_AT,
-        "retriever": {"index": list(beside.last.index) if beside else []},
+        "questions": manifest.last.questions if manifest else qrels,
+        "scorer": manifest.last.scorer if manifest else "auto",
+        "recall_at": manifest.last.recall_at if manifest else _RECALL_AT,
+        "retriever": {"index": list(manifest.last.index) if manifest else []},
     }
-    return Run(name, file, Manifest(settings, [Start.from_json(start)]), rows, answered=False)
+    return Run(name, file, Manifest(settings, [Start.from_json(start)]), rows, has_answers=False)

@@ -8,7 +8,7 @@ from eval.scoring.rows import measure_title
 from eval.statistics.comparisons import LEVEL, Leading
 from eval.tables.columns import Summary, percent
 
-_NAMED = 3  # runs that are named one by one
+_MAX_RUNS = 3  # runs that are named one by one
 
 
 def leading_of(leaders: Mapping[str, Leading]) -> Leading | None:
@@ -27,28 +27,28 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, bri
         return ""
     by_name = {each.method: each for each in summaries}
     title = measure_title(leading.measure, summaries[0].recall_at)
-    top = percent(by_name[leading.best[0]].measured[leading.measure])
-    others = [*leading.worse, *leading.even, *leading.untested, *leading.unshared]
+    top = percent(by_name[leading.best[0]].measures[leading.measure])
+    others = [*leading.worse, *leading.even, *leading.untested_runs, *leading.unshared_runs]
     on = f"on {count_questions(*leading.sizes)}"
     if not others:
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
     # Of several that tie, one is the baseline of the tests.
     against = f" against {leading.best[0]}" if len(leading.best) > 1 else ""
-    rule = f"Holm's rule over {_counted(leading.tests, 'test')}, level {LEVEL:g}"
+    rule = f"Holm's rule over {_count_text(leading.tests, 'test')}, level {LEVEL:g}"
     how = "" if brief else f" (paired sign-flip tests{against}, {rule})"
     first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
     if not leading.worse and not leading.even:
-        return f"{first[:-1]}. {_untested(leading)}"
+        return f"{first[:-1]}. {_untested_note(leading)}"
     if not leading.worse:
         sentence = f"{first} but no difference in {title} is significant {on}{how}."
         power = "" if brief else _power(leading)
-        return " ".join(filter(None, [sentence, power, _untested(leading)]))
+        return " ".join(filter(None, [sentence, power, _untested_note(leading)]))
     if len(others) == len(leading.worse):
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
         return f"{first} significantly above {which} {on}{how}."
     even = f" but not above {_list(leading.even)}" if leading.even else ""
     sentence = f"{first} significantly above {_list(leading.worse)}{even} {on}{how}."
-    return " ".join(filter(None, [sentence, _untested(leading)]))
+    return " ".join(filter(None, [sentence, _untested_note(leading)]))
 
 
 def _have(leading: Leading) -> str:
@@ -62,18 +62,18 @@ def _power(leading: Leading) -> str:
         return "Too few questions differ to detect a difference."
     if least > 1:
         return "There are too few questions to detect a difference."
-    points = _counted(round(100 * least), "point") if least >= 0.005 else "below 1 point"
+    points = _count_text(round(100 * least), "point") if least >= 0.005 else "below 1 point"
     return f"The minimum detectable difference (MDE) is {points} (80% power)."
 
 
-def _untested(leading: Leading) -> str:
+def _untested_note(leading: Leading) -> str:
     sentences = []
-    if leading.untested:
-        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested)}.")
-    if leading.unshared:
+    if leading.untested_runs:
+        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested_runs)}.")
+    if leading.unshared_runs:
         sentences.append(
             f"No question is measured in both {leading.best[0]} and these, so not tested: "
-            f"{_list(leading.unshared)}."
+            f"{_list(leading.unshared_runs)}."
         )
     return " ".join(sentences)
 
@@ -84,10 +84,12 @@ def count_questions(fewest: int, most: int) -> str:
     >>> count_questions(1, 1), count_questions(4, 6)
     ('1 question', '4 to 6 questions')
     """
-    return f"{fewest:,} to {_counted(most, 'question')}" if fewest < most else _counted(most, "question")
+    return (
+        f"{fewest:,} to {_count_text(most, 'question')}" if fewest < most else _count_text(most, "question")
+    )
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
@@ -97,6 +99,6 @@ def _list(names: Sequence[str]) -> str:
     >>> _list(["a"]), _list(["a", "b"]), _list(list("abcdef"))
     ('a', 'a and b', 'a, b, c and 3 others')
     """
-    if len(names) > _NAMED + 1:
-        return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} others"
+    if len(names) > _MAX_RUNS + 1:
+        return f"{', '.join(names[:_MAX_RUNS])} and {len(names) - _MAX_RUNS} others"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

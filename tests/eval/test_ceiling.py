@@ -93,13 +93,17 @@ def test_figures_by_hand(runs):
     assert ceiling.oracle_gain.difference.mean == pytest.approx(4 / 6 - one)
     own, vote, guess = ceiling.rankers
     assert (own.name, vote.name, guess.name) == (OWN_CHOICE, "vote", "guess")
-    assert own.selected.keys() == {4} and own.selected[4].mean == pytest.approx(3 / 6) and own.auc is None
-    assert vote.selected[4].mean == pytest.approx((1 + 0 + 0.5 + 0 + 1 + 0) / 6)
-    assert guess.selected[4].mean == pytest.approx((1 + 1 + 0 + 0 + 1 + 0) / 6)
+    assert (
+        own.values_by_size.keys() == {4}
+        and own.values_by_size[4].mean == pytest.approx(3 / 6)
+        and own.auc is None
+    )
+    assert vote.values_by_size[4].mean == pytest.approx((1 + 0 + 0.5 + 0 + 1 + 0) / 6)
+    assert guess.values_by_size[4].mean == pytest.approx((1 + 1 + 0 + 0 + 1 + 0) / 6)
     # The guess's pairs: of the first question 4 of 4 but one; of the second all; of the third none.
     assert guess.auc.mean == pytest.approx((3 / 4 + 1 + 0) / 3)
     assert guess.share.mean == pytest.approx((3 / 6 - one) / (4 / 6 - one))
-    assert guess.selected[1].mean == vote.selected[1].mean == pytest.approx(one)
+    assert guess.values_by_size[1].mean == vote.values_by_size[1].mean == pytest.approx(one)
     assert vote.chances == "its share of the votes" and guess.chances.startswith("isotonic")
     for ranked in (vote, guess):
         assert 0 <= ranked.calibration.mean <= 1 and ranked.pooled_auc.low <= ranked.pooled_auc.mean
@@ -185,7 +189,7 @@ def test_a_baseline_that_is_another_method_is_told(runs):
 def test_a_failed_question_has_no_right_candidate_though_its_text_be_right():
     question = Question("q", "?", ("",))
     found = candidate_set(saved(question, None), question, (), default_scorer("squad"), "em")
-    assert (found.values, found.right, found.own) == ([0.0], [False], 0.0)
+    assert (found.values, found.right, found.final_value) == ([0.0], [False], 0.0)
 
 
 def test_f1_is_a_worth_while_right_stays_exact(tmp_path):
@@ -195,7 +199,7 @@ def test_f1_is_a_worth_while_right_stays_exact(tmp_path):
     (ceiling,) = measure_ceilings({"run": run}, metric="f1").runs.values()
     assert ceiling.oracle[1].mean == pytest.approx((2 / 3 + 1) / 3) and ceiling.oracle[3].mean == 1
     guess = ceiling.rankers[2]
-    assert guess.selected[3].mean == pytest.approx(2 / 3) and guess.auc.mean == 0.5
+    assert guess.values_by_size[3].mean == pytest.approx(2 / 3) and guess.auc.mean == 0.5
 
 
 # ---- the command

@@ -13,7 +13,7 @@ from eval.statistics.comparisons import (
     compare_either_way,
     disagreements,
     find_leaders,
-    mirrored,
+    mirror,
 )
 from eval.statistics.intervals import bootstrap_mean, compare_paired
 from eval.tables.columns import Summary
@@ -34,7 +34,7 @@ def test_a_mirrored_comparison_is_the_computed_one(n, values):
     for seed in range(6):
         first, second = scores_of(seed, n, values), scores_of(seed + 100, n, values)
         there, back = compare_either_way(first, second), compare_either_way(second, first)
-        assert back == mirrored(there) and there == mirrored(back)
+        assert back == mirror(there) and there == mirror(back)
         assert there.p_value == back.p_value and there.detectable == back.detectable
         assert (there.difference.low, there.difference.high) == (-back.difference.high, -back.difference.low)
         plain = compare_paired(first, second)
@@ -51,10 +51,10 @@ def test_as_many_won_as_lost_is_mirrored_too():
     there, back = compare_either_way(first, second), compare_either_way(second, first)
     assert there.difference.mean == -back.difference.mean == pytest.approx(0)
     assert compare_paired(first, second) == compare_paired(second, first) == back
-    assert there == mirrored(back) != back
+    assert there == mirror(back) != back
     same = compare_either_way(first, first)
-    assert same == mirrored(same) and "-0.0" not in str(mirrored(same)), "a difference of nothing has no sign"
-    assert mirrored(compare_either_way({"a": 1.0}, {"a": 0.0})).difference.low is None
+    assert same == mirror(same) and "-0.0" not in str(mirror(same)), "a difference of nothing has no sign"
+    assert mirror(compare_either_way({"a": 1.0}, {"a": 0.0})).difference.low is None
 
 
 def test_the_order_of_questions_changes_nothing_either_way_round():
@@ -137,12 +137,12 @@ def test_the_best_run_is_told_with_what_is_known_of_the_others():
     }
     leading = find_leaders(runs)["em"]
     assert leading.best == ["high", "tie"]
-    assert (leading.worse, leading.even, leading.untested) == (["low"], ["near"], [])
+    assert (leading.worse, leading.even, leading.untested_runs) == (["low"], ["near"], [])
     del runs["none"]
     assert leading.tests == len(against_baseline(runs, "high")) == 3
     assert find_leaders(runs, against=against_each_other(runs))["em"] == leading
     broken = find_leaders(runs, {"low": [str(place) for place in range(30)]})["em"]
-    assert (broken.worse, broken.untested) == ([], ["low"]), "a broken engine is no method that is worse"
+    assert (broken.worse, broken.untested_runs) == ([], ["low"]), "a broken engine is no method that is worse"
     assert find_leaders({"alone": scores(3)}) == {}
 
 
@@ -153,7 +153,7 @@ def test_runs_that_share_no_gold_passage_are_not_tested_in_recall():
         "b": {"em": {"x": 1.0, "y": 1.0}, "recall": {"y": 0.5}},
     }
     recall = find_leaders(runs)["recall"]
-    assert (recall.best, recall.unshared, recall.sizes) == (["a"], ["b"], (1, 1))
+    assert (recall.best, recall.unshared_runs, recall.sizes) == (["a"], ["b"], (1, 1))
     assert recall.to_json()["not_tested"] == ["b"]
     assert {one.measure for one in against_baseline(runs, "a")} == {"em"}
     assert {one.measure for one in against_each_other(runs)["b"]} == {"em"}

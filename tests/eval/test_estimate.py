@@ -16,7 +16,7 @@ from corag.core.types import Answer, Question, TokenUsage
 from eval.experiment.estimate import estimate, questions_per_second, short
 from eval.experiment.executor import LocalExecutor
 from eval.experiment.loop import answer_into
-from eval.sweeps.plan import _planned, draw_evenly
+from eval.sweeps.plan import _plan_run, draw_evenly
 from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, saved
 from tests.eval.test_sweep import SETTINGS as SWEEP
 from tests.eval.test_sweep import TOWNS, Backends, backends
@@ -127,10 +127,10 @@ def test_a_plan_answers_a_pilot_in_the_folders_of_the_sweep(
 
 def test_what_a_folder_answered_beyond_the_plan_is_neither_left_nor_forgotten(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", [row(each, "x", ["p"]) for each in QUESTIONS[:18]])
-    planned = _planned("a", folder, QUESTIONS[14:24])
+    planned = _plan_run("a", folder, QUESTIONS[14:24])
     assert planned.rest is not None and (planned.questions, planned.rest.questions) == (10, 6)
     assert planned.rest.bytes == round(6 / 18 * (folder / TRACES).stat().st_size)
-    done = _planned("a", folder, QUESTIONS[:4])
+    done = _plan_run("a", folder, QUESTIONS[:4])
     assert done.rest is not None and (done.rest.questions, done.rest.bytes) == (0, 0)
 
 

@@ -122,7 +122,7 @@ def test_a_row_is_measured_by_the_gold_passages_that_its_index_had(tmp_path):
     matched = Question("2", "Where is Oslo?", ("Norway",), ())
     run = make_run(tmp_path / "run", [row(QUESTIONS[0], "Belgium", ["d1"]), row(matched, "x", ["d1"])])
     scored = read_run("run", run).on(QUESTIONS[:2]).score(default_scorer("jsonl"), 5)
-    assert [each.scores.recall for each in scored.scored] == [1.0, None]
+    assert [each.scores.recall for each in scored.scored_rows] == [1.0, None]
 
 
 def scores(n, right):

@@ -79,7 +79,7 @@ def test_questions_of_a_test_split_have_no_answers_and_are_not_scored(load):
         (question,) = load("kilt_fever", record)
         assert question.answers == () and question.pages == ()
     summary = summarise("m", score_rows([_record(question, "SUPPORTS", ["3-1"])], scorer("kilt"), 15))
-    assert (summary.n, summary.unscored, summary.em, summary.recall, summary.further) == (
+    assert (summary.n, summary.unscored_count, summary.em, summary.recall, summary.further) == (
         1,
         1,
         None,

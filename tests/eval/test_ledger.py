@@ -25,7 +25,7 @@ from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step, Tools
 from corag.core.types import Answer, Question, TokenUsage
 from corag.generation.cached import CachedGenerator
 from eval.experiment.registry import MethodOptions, bind
-from eval.tables.ledger import Spending, add_up, covered, spending_by_role
+from eval.tables.ledger import Spending, add_up, spending_by_role, union_length
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
 from tests.story import WORLD
 
@@ -143,10 +143,10 @@ async def test_the_add_up_a_real_run_agrees_with_its_steps_and_rows(tmp_path: Pa
     noted = sum((row.total_usage for row in rows), TokenUsage())
     assert ledger.total.usage == spent == noted
     assert math.isclose(sum(ledger.share(role) for role in ledger.roles), 1.0)
-    assert ledger.total.remembered, "equal sub-answers of two chains are asked for once"
+    assert ledger.total.remembered_tokens, "equal sub-answers of two chains are asked for once"
     for spending in ledger.roles.values():
         usage = spending.usage
-        assert usage.total == (spending.in_cache or 0) + (spending.remembered or 0) + usage.computed
+        assert usage.total == (spending.in_cache or 0) + (spending.remembered_tokens or 0) + usage.computed
     assert [start.questions for start in ledger.starts] == [3, 2]
     assert all(start.busy is not None and 0 < start.busy < start.wall < 60 for start in ledger.starts)
     assert ledger.idle_share is not None and 0 < ledger.idle_share < 1
@@ -175,7 +175,7 @@ def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
     spent = spending_by_role(steps, {})
     total = sum(spent.values(), Spending())
     assert total.usage == sum((usage for _, usage in calls), TokenUsage())
-    assert total.remembered == sum(usage.total for _, usage in calls if not usage.computed)
+    assert total.remembered_tokens == sum(usage.total for _, usage in calls if not usage.computed)
     assert total.in_cache is not None and total.in_cache >= 0
     for role in spent:
         assert spent[role].usage == sum((usage for name, usage in calls if name == role), TokenUsage())
@@ -184,7 +184,7 @@ def test_roles_add_up_to_the_steps(calls: list[tuple[str, TokenUsage]]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12))
 def test_covered_time_is_that_of_a_grid(spans: list[tuple[int, int]]) -> None:
     cells = {cell for begin, length in spans for cell in range(begin, begin + length)}
-    assert covered((begin, begin + length) for begin, length in spans) == len(cells)
+    assert union_length((begin, begin + length) for begin, length in spans) == len(cells)
 
 
 def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

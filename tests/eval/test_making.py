@@ -269,7 +269,7 @@ def test_runs_and_tables_of_made_questions_say_that_they_are_synthetic(
     assert f"Questions: {mark}" in " ".join(shown.split())
     manifest = Manifest.read(tmp_path / "runs/closed_book")
     assert mark.endswith(manifest.last.synthetic) and manifest.last.synthetic
-    assert any(mark in line for line in describe_conditions({"a": manifest}).shared)
+    assert any(mark in line for line in describe_conditions({"a": manifest}).common_lines)
 
 
 def test_an_index_without_links_is_refused_and_so_is_what_is_no_index(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from eval.statistics.ranking import (
     auc,
-    calibrated,
+    calibrate,
     calibration_error,
     pass_at,
-    resampled,
+    resample,
     selected_at,
     share_of_gain,
     vote_shares,
@@ -77,7 +77,7 @@ def test_each_half_is_calibrated_by_the_other():
     scores = np.array([1.0, 2, 3, 4, 1, 2, 3, 4, NONE, NONE])
     right = np.array([False, False, True, True, False, True, False, True, True, False])
     second = np.array([False] * 4 + [True] * 4 + [False, True])
-    chances = calibrated(scores, right, second)
+    chances = calibrate(scores, right, second)
     assert chances[4:8].tolist() == [0, 0, 1, 1], "as right as the first half's were"
     assert chances[:4].tolist() == [0, 0.5, 0.5, 1], "2 and 3 of the second half are the wrong way round"
     assert chances[8:].tolist() == [0, 1], "what has no score, as often as such was right"
@@ -177,10 +177,10 @@ def test_any_rising_change_of_scores_leaves_the_auc(candidates):
 def test_an_interval_holds_its_figure_and_is_the_same_every_time():
     values = np.array([0.0, 1, 1, 0, 1, 0, 1, 1])
     mean = lambda counts: float(counts @ values / counts.sum())  # noqa: E731
-    found = resampled(8, mean)
-    assert found == resampled(8, mean) and found.low < found.mean == 0.625 < found.high
-    assert resampled(8, lambda counts: math.nan) is None
-    assert resampled(1, lambda counts: 1.0).low is None
+    found = resample(8, mean)
+    assert found == resample(8, mean) and found.low < found.mean == 0.625 < found.high
+    assert resample(8, lambda counts: math.nan) is None
+    assert resample(1, lambda counts: 1.0).low is None
 
 
 def test_the_share_of_a_gain_has_no_interval_where_there_is_hardly_any():
@@ -189,4 +189,4 @@ def test_the_share_of_a_gain_has_no_interval_where_there_is_hardly_any():
     assert share_of_gain(reached, least, most, np.ones(4)) == 0.5
     assert math.isnan(share_of_gain(reached, least, least, np.ones(4)))
     rare = np.eye(60)[0]
-    assert resampled(60, lambda counts: share_of_gain(rare, 0 * rare, rare, counts)).low is None
+    assert resample(60, lambda counts: share_of_gain(rare, 0 * rare, rare, counts)).low is None

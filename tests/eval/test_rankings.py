@@ -153,9 +153,9 @@ def test_judgements_of_pages_are_looked_for_in_passages_and_unjudged_questions_a
     own = {"17": 1, "4": 1, "5": 2}
     judgements = {"0": own, "1": {"290": 1, "9": 0}, "2": {"290-3": 1}, "4": {"4": 1}}
     by_gold = run.score(scorer("kilt"), 15)
-    before = {each.row.question.id: each.scores.measured for each in by_gold.scored}
+    before = {each.row.question.id: each.scores.measures for each in by_gold.scored_rows}
     judged = run.judged_by(judgements).score(scorer("kilt"), 15, judgements=judgements)
-    after = {each.row.question.id: each.scores.measured for each in judged.scored}
+    after = {each.row.question.id: each.scores.measures for each in judged.scored_rows}
     assert after["0"] == before["0"] and before["0"]["kilt_em"] == 1, "sets of the question stay sets"
     assert (after["1"]["recall"], after["1"]["r_precision"], after["1"]["kilt_em"]) == (1, 0, 0)
     assert after["2"]["recall"] == 1 and "r_precision" not in after["2"], "a passage is no page"

@@ -17,7 +17,7 @@ from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
 from eval.api.results import Results
 from eval.report.overview import read_report_runs
-from eval.report.page import ASSETS, SCRIPTS, STYLES, chunked, html_page, make_report, text_blocks
+from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, make_report, pack_chunks, text_blocks
 from eval.report.traces import Passages, trace
 from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
@@ -277,19 +277,19 @@ def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
 
 def test_lists_are_packed_in_pieces_that_stand_alone():
     passages = Passages()
-    big = chunked(
+    big = pack_chunks(
         ({"n": number, "p": passages.number(f"p{number % 7}"), "x": "y" * 20_000} for number in range(35)),
         passages,
     )
-    assert len(big.packed) > 2 and big.starts[0] == 0
+    assert len(big.blocks) > 2 and big.starts[0] == 0
     items = []
-    for piece, start in zip(big.packed, big.starts, strict=True):
+    for piece, start in zip(big.blocks, big.starts, strict=True):
         data = json.loads(gzip.decompress(base64.b64decode(piece)))
         assert start == len(items)
         assert {item["p"] for item in data["items"]} == {number for number, _, _ in data["passages"]}
         items += data["items"]
     assert [item["n"] for item in items] == list(range(35))
-    assert chunked([], passages).packed == ()
+    assert pack_chunks([], passages).blocks == ()
 
 
 def test_shortened_prompts_and_cut_off_replies_are_kept():

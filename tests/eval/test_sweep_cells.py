@@ -10,7 +10,7 @@ import pytest
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from eval.experiment.run import RunConfig
-from eval.sweeps.cells import SHARED, Cell, read_cells, varying
+from eval.sweeps.cells import SHARED_OPTIONS, Cell, read_cells, varying
 from eval.sweeps.plots import name_groups
 from eval.sweeps.sweep import SweepConfig
 
@@ -37,7 +37,9 @@ def cells_in_a_file(tmp_path: Path, text: str, *argv: str) -> dict[str, Cell]:
 
 
 def test_no_cell_may_change_an_option_of_the_sweep_itself() -> None:
-    assert {each.name for each in fields(SweepConfig)} - {each.name for each in fields(RunConfig)} <= SHARED
+    assert {each.name for each in fields(SweepConfig)} - {
+        each.name for each in fields(RunConfig)
+    } <= SHARED_OPTIONS
 
 
 def test_cells_change_options_over_what_they_share(tmp_path: Path) -> None:

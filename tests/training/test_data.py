@@ -99,17 +99,17 @@ def test_refusals_are_taught_on_what_a_search_found_without_the_answer(renderer)
     hop = Hop("Who wrote The Glass Orchard?", "Mara Velden", False, (book, noise, author, town))
     silent = Hop("Where was Mara Velden born?", "Tarn Hollow", False, (author,))  # nothing is left to show
     chain = SampledChain((hop, silent), (-1.0, -1.0), (-1.0, -1.0), 2, "length")
-    row = ChainRow(QUESTION, (book,), (chain,), 0, "", annotated=True)
+    row = ChainRow(QUESTION, (book,), (chain,), 0, "", is_annotated=True)
     config = RowsConfig(tasks=("refusal",), ratio=1.0)
     (made,) = examples_of(row, renderer.count, config)
     assert (made.task, made.hop, made.reply) == ("refusal", 1, REFUSAL)
     shown = [each.text in made.prompt.text for each in WORLD]
     assert shown == [False, False, True, True] and hop.sub_query in made.prompt.text
     # What a model answered itself may be wrong: that it stands nowhere is no reason to refuse.
-    assert examples_of(replace(row, annotated=False), renderer.count, config) == []
+    assert examples_of(replace(row, is_annotated=False), renderer.count, config) == []
     with raises_message(ConfigError):
-        ROW_TASKS["refusal"].check([replace(row, annotated=False)])
-    ROW_TASKS["refusal"].check([row, replace(row, annotated=False)])
+        ROW_TASKS["refusal"].check([replace(row, is_annotated=False)])
+    ROW_TASKS["refusal"].check([row, replace(row, is_annotated=False)])
 
 
 def test_no_refusal_is_taught_beside_a_gold_passage_or_an_alias(renderer):
@@ -118,7 +118,7 @@ def test_no_refusal_is_taught_beside_a_gold_passage_or_an_alias(renderer):
     hop = Hop("Who wrote The Glass Orchard?", "M. Velden (1913)", False, (book, author, town, noise))
     chain = SampledChain((hop,), (-1.0,), (-1.0,), 1, "length")
     question = replace(QUESTION, supporting=(book,), answers=("M. Velden (1913)", "Mara Velden"))
-    row = ChainRow(question, (book,), (chain,), 0, "", annotated=True)
+    row = ChainRow(question, (book,), (chain,), 0, "", is_annotated=True)
     (made,) = examples_of(row, renderer.count, RowsConfig(tasks=("refusal",), ratio=1.0))
     held = [each.id for each in WORLD if each.text in made.prompt.text]
     assert book not in held and not any("Mara Velden" in each.contents for each in WORLD if each.id in held)

@@ -168,14 +168,14 @@ def build_arguments(config: DpoConfig, *, evaluates: bool) -> Any:
     """Build TRL's training arguments, whose own defaults cut pairs at 1,024 tokens."""
     from trl import DPOConfig
 
-    own = {
+    values = {
         "max_length": None,  # longer ones were refused
         "beta": config.beta,
         "loss_type": [config.loss, "sft"] if config.sft_share else [config.loss],
         "loss_weights": [1.0, config.sft_share] if config.sft_share else None,
         "train_sampling_strategy": "group_by_length" if resolve_batching(config) == "by_length" else "random",
     }
-    arguments = build_trl_arguments(DPOConfig, config, own, evaluates=evaluates)
+    arguments = build_trl_arguments(DPOConfig, config, values, evaluates=evaluates)
     # TRL's figures of pairs set aside are means over batches, of which the last one may be smaller.
     arguments.per_device_eval_batch_size = 1
     return arguments

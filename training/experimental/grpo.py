@@ -99,11 +99,11 @@ def main(config: GrpoConfig) -> dict[str, Any]:
     check(config)
     folder = model_folder(config.model)
     inputs = load_inputs(config, folder)
-    opened: list[Backends] = []
+    backends: list[Backends] = []
 
     def make() -> Any:
-        opened.append(background().run(open_all(config)))
-        return make_trainer(config, folder, inputs, opened[0])
+        backends.append(background().run(open_all(config)))
+        return make_trainer(config, folder, inputs, backends[0])
 
     try:
         return run_training(
@@ -114,7 +114,7 @@ def main(config: GrpoConfig) -> dict[str, Any]:
             lambda trainer: train(trainer, config),
         )
     finally:
-        for each in opened:
+        for each in backends:
             background().run(each.close())
 
 
@@ -214,7 +214,7 @@ def load_prefixes(
     return prefixes
 
 
-def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Question]) -> None:
+def check_dev(config: GrpoConfig, dev: Sequence[Question], training_questions: Sequence[Question]) -> None:
     """Raise :class:`ConfigError` if a dev question is trained on: dev EM would be a lie.
 
     :func:`eval.datasets.same.in_common` says which are the same.
@@ -222,10 +222,10 @@ def check_dev(config: GrpoConfig, dev: Sequence[Question], trained: Sequence[Que
     if not dev:
         return
     dataset = dev_dataset(config)
-    published = dataset != "jsonl" and dataset in map(chains_dataset, config.chains)
-    if shared := in_common(dev, trained, is_published=published):
+    is_published = dataset != "jsonl" and dataset in map(chains_dataset, config.chains)
+    if common := in_common(dev, training_questions, is_published=is_published):
         raise ConfigError(
-            f"{len(shared)} of the {len(dev)} dev questions are trained on, such as '{shared[0].id}', but "
+            f"{len(common)} of the {len(dev)} dev questions are trained on, such as '{common[0].id}', but "
             "dev EM is to be of questions that are not: take others with --dev.skip and --dev.limit, or from "
             "another file."
         )
@@ -274,8 +274,8 @@ async def open_all(config: GrpoConfig) -> Backends:
         engine = replace(engine, adapter=config.adapter)
     generator = await open_model_quietly(engine)
     require_abilities("the reward", {Ability.SCORES: ""}, generator)
-    own = config.dev.questions and config.dev.has_index
-    dev = await open_index_quietly(config.dev.retriever) if own else retriever
+    has_own_index = config.dev.questions and config.dev.has_index
+    dev = await open_index_quietly(config.dev.retriever) if has_own_index else retriever
     return Backends(generator, retriever, dev)
 
 
@@ -290,8 +290,8 @@ def make_trainer(config: GrpoConfig, folder: str, inputs: GrpoInputs, backends: 
     # Before the model: it starts the process group.
     arguments = build_arguments(config, corag)
     # Prompts of a batch end in the same column, so padding stands before them: our attention knows none.
-    masked = replace(config, attention="sdpa") if config.attention == "auto" else config
-    model, peft_config = load_model(masked, folder)
+    model_config = replace(config, attention="sdpa") if config.attention == "auto" else config
+    model, peft_config = load_model(model_config, folder)
     name_ends(model, renderer.stop_ids)
     rewarder = Rewarder(prefixes, backends.generator, backends.retriever, renderer, corag, config.reward)
     trainer = PrefixTrainer(
@@ -358,7 +358,7 @@ def build_arguments(config: GrpoConfig, corag: CoRAGConfig) -> Any:
     """Build TRL's training arguments."""
     from trl import GRPOConfig
 
-    own = {
+    values = {
         "num_generations": config.generations,
         "max_completion_length": corag.max_sub_query_tokens,
         "temperature": config.temperature,
@@ -366,7 +366,7 @@ def build_arguments(config: GrpoConfig, corag: CoRAGConfig) -> Any:
         "loss_type": config.loss,
         "scale_rewards": config.scale_rewards,
     }
-    return build_trl_arguments(GRPOConfig, config, own, evaluates=False)
+    return build_trl_arguments(GRPOConfig, config, values, evaluates=False)
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class Sibling:
 
     sub_query: str
     worth: float
-    cut: bool = False
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +207,9 @@ class PairsReport:
             counts[name] = counts.get(name, 0) + 1
         self.tokens += 2 * len(row.prompt_ids) + len(row.chosen_ids) + len(row.rejected_ids)
         if shortening:
-            lost = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
+            cut_counts = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
             name = f"hop {row.hop} of question '{row.question_id}'"
-            self.shortened[name] = dict(shortening.dropped) | lost
+            self.shortened[name] = dict(shortening.dropped) | cut_counts
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
@@ -290,7 +290,7 @@ def preferences(row: ChainRow, by: Literal["hop", "chain"], margin: float) -> li
     pairs = [
         Preference(before, better, worse)
         for before, siblings in list_siblings(row, by).items()
-        for better, worse in itertools.permutations([each for each in siblings if not each.cut], 2)
+        for better, worse in itertools.permutations([each for each in siblings if not each.is_cut], 2)
         if better.worth - worse.worth >= margin
     ]
     return sorted(pairs, key=lambda pair: -pair.margin)
@@ -303,24 +303,24 @@ def list_siblings(row: ChainRow, by: Literal["hop", "chain"]) -> dict[tuple[Hop,
     in spelling alone, as repeats are told, are one sibling, worth the mean. Hops without a score, as those
     of annotated chains, are left out.
     """
-    tried: dict[tuple[tuple[str, str], ...], dict[str, list[Sibling]]] = {}
+    siblings: dict[tuple[tuple[str, str], ...], dict[str, list[Sibling]]] = {}
     records: dict[tuple[tuple[str, str], ...], tuple[Hop, ...]] = {}
     for chain in row.chains:
-        if row.annotated or len(chain.means) != len(chain.hops):
+        if row.is_annotated or len(chain.means) != len(chain.hops):
             continue
-        for place, (hop, after) in enumerate(zip(chain.hops, chain.means, strict=True)):
+        for number, (hop, after) in enumerate(zip(chain.hops, chain.means, strict=True)):
             worth = after if by == "hop" else chain.means[-1]
             if not math.isfinite(worth):
                 continue
-            before = tuple((each.sub_query, each.sub_answer) for each in chain.hops[:place])
-            records.setdefault(before, chain.hops[:place])
-            alike = tried.setdefault(before, {}).setdefault(normalize_answer(hop.sub_query), [])
-            alike.append(Sibling(hop.sub_query, worth, hop.query_cut))
+            before = tuple((each.sub_query, each.sub_answer) for each in chain.hops[:number])
+            records.setdefault(before, chain.hops[:number])
+            group = siblings.setdefault(before, {}).setdefault(normalize_answer(hop.sub_query), [])
+            group.append(Sibling(hop.sub_query, worth, hop.query_cut))
     return {
         records[before]: [
-            replace(same[0], worth=sum(each.worth for each in same) / len(same)) for same in alike.values()
+            replace(same[0], worth=sum(each.worth for each in same) / len(same)) for same in group.values()
         ]
-        for before, alike in tried.items()
+        for before, group in siblings.items()
     }
 
 
@@ -334,13 +334,13 @@ def _make_question_pairs(
 ) -> list[PairRow]:
     """Return a question's pairs, and note in the report what came of it."""
     siblings = list_siblings(row, config.by)
-    report.cut += sum(each.cut for group in siblings.values() for each in group)
+    report.cut += sum(each.is_cut for group in siblings.values() for each in group)
     pairs = preferences(row, config.by, config.margin)
     best_pairs = pairs[: config.per_question or None]
     report.not_kept += len(pairs) - len(best_pairs)
     if not best_pairs:
-        alone = all(len(group) < 2 for group in siblings.values())
-        why = "failed" if row.error else "no siblings" if alone else "no margin"
+        without_siblings = all(len(group) < 2 for group in siblings.values())
+        why = "failed" if row.error else "no siblings" if without_siblings else "no margin"
         report.left_out[why] = report.left_out.get(why, 0) + 1
         return []
     report.questions += 1

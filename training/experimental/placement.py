@@ -17,12 +17,12 @@ from training.launched import process_count
 def check_placement(config: GrpoConfig) -> None:
     """Raise :class:`ConfigError` for a launch under which GRPO would hang, or share a GPU with itself."""
     environment = os.environ
-    sharded = "FSDP" if environment.get("ACCELERATE_USE_FSDP", "").lower() == "true" else ""
+    sharding = "FSDP" if environment.get("ACCELERATE_USE_FSDP", "").lower() == "true" else ""
     if environment.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
-        sharded = "DeepSpeed's stage 3"
-    if sharded:
+        sharding = "DeepSpeed's stage 3"
+    if sharding:
         raise ConfigError(
-            f"grpo.py samples and answers dev questions with whole models, which {sharded} spreads over the "
+            f"grpo.py samples and answers dev questions with whole models, which {sharding} spreads over the "
             "processes: it would wait for ever. Start it with --multi_gpu, one model per GPU, or with tuning "
             "qlora if that does not fit."
         )
@@ -39,9 +39,9 @@ def _shared_by_all(config: GrpoConfig) -> Iterator[str]:
             "engine.backend transformers, or servers on GPUs of their own (engine.backend server, "
             "engine.urls URLS)"
         )
-    places = {"engine.device": config.engine.device, "retriever.device": config.retriever.device}
-    places["dev.retriever.device"] = config.dev.retriever.device
-    for option, device in places.items():
+    devices = {"engine.device": config.engine.device, "retriever.device": config.retriever.device}
+    devices["dev.retriever.device"] = config.dev.retriever.device
+    for option, device in devices.items():
         if device.startswith("cuda"):
             yield f"{option} is '{device}' for all of them: leave it out, and each takes its own GPU"
     if "cuda" in (where := config.retriever.search_device) or "cuda" in config.dev.retriever.search_device:

@@ -44,7 +44,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewarded:
+class Reward:
     """A sub-query's reward.
 
     ``gain``: without bounds and penalties; 0 of one that repeats the chain or is blank. ``names_answer``: it
@@ -64,9 +64,9 @@ def list_prefixes(row: ChainRow, most: int, renderer: Renderer, corag: CoRAGConf
     ``most``: so many of them; 0 for all. They are taken in turn: of each length the one that most sub-queries
     were tried after, then the second of each. So later hops are learned as well.
     """
-    tried = list_siblings(row, "hop")
-    ordered = sorted(tried, key=lambda before: (len(before), -len(tried[before])))
-    of_length = [list(alike) for _, alike in itertools.groupby(ordered, key=len)]
+    siblings = list_siblings(row, "hop")
+    beginnings = sorted(siblings, key=lambda before: (len(before), -len(siblings[before])))
+    of_length = [list(group) for _, group in itertools.groupby(beginnings, key=len)]
     turns = [each for turn in itertools.zip_longest(*of_length) for each in turn if each is not None]
     prefixes = []
     for before in sorted(turns[: most or None], key=len):
@@ -78,7 +78,7 @@ def list_prefixes(row: ChainRow, most: int, renderer: Renderer, corag: CoRAGConf
 
 async def score_reply(
     reply: Completion, prefix: Prefix, tools: Tools, corag: CoRAGConfig, options: RewardOptions
-) -> Rewarded:
+) -> Reward:
     """Return what a reply to a prefix's prompt is worth: search and answer for it, and score the gold answer.
 
     ``tools``: of the prefix's question, with the frozen model. A score that is no number makes the reward
@@ -89,7 +89,7 @@ async def score_reply(
     if not new:
         blank = not read_sub_queries([reply], chain, corag, may_repeat=True)[0]
         penalty = options.blank_penalty if blank else options.repeat_penalty
-        return Rewarded(-penalty, repeats=not blank, blank=blank)
+        return Reward(-penalty, repeats=not blank, blank=blank)
     longer = await take_hop(chain, new[0], tools, corag, path="next")
     # The model remembers, so the score before the hop is computed once for all sub-queries after it.
     before = await answer_log_likelihood(chain, prefix.question.answers, tools, corag, path="before")
@@ -99,9 +99,9 @@ async def score_reply(
         gain = math.exp(after.mean) - math.exp(before.mean)
     guesses = names_answer(longer.sub_queries[-1], prefix)
     if not math.isfinite(gain):
-        return Rewarded(math.nan, names_answer=guesses)
+        return Reward(math.nan, names_answer=guesses)
     worth = min(gain, 0.0) if guesses and not options.guesses else gain
-    return Rewarded(max(worth, options.least_gain), gain, names_answer=guesses)
+    return Reward(max(worth, options.least_gain), gain, names_answer=guesses)
 
 
 def names_answer(sub_query: str, prefix: Prefix) -> bool:
@@ -148,7 +148,7 @@ class Rewarder:
         return [each.reward for each in rewards]
 
     @staticmethod
-    def shares(rewards: Sequence[Rewarded]) -> Mapping[str, float]:
+    def shares(rewards: Sequence[Reward]) -> Mapping[str, float]:
         """Return what is logged of a batch: shares of repeats, blanks and guesses, and the mean gain."""
         return {
             "repeats": sum(each.repeats for each in rewards) / len(rewards),
@@ -157,11 +157,11 @@ class Rewarder:
             "gain": sum(each.gain for each in rewards) / len(rewards),
         }
 
-    async def _reward(self, prefix: Prefix, ids: Sequence[int]) -> Rewarded:
-        ended = bool(ids) and ids[-1] == self._renderer.end_of_turn()
-        reply_ids = list(ids[:-1] if ended else ids)
+    async def _reward(self, prefix: Prefix, ids: Sequence[int]) -> Reward:
+        has_end = bool(ids) and ids[-1] == self._renderer.end_of_turn()
+        reply_ids = list(ids[:-1] if has_end else ids)
         text = self._renderer.continuation(prefix.prompt_ids, reply_ids)
         text = text[thought_in(text) :]  # no part of a sub-query
-        reply = Completion(text, tuple(ids), "stop" if ended else "length")
+        reply = Completion(text, tuple(ids), "stop" if has_end else "length")
         tools = Tools(prefix.question, self._generator, self._retriever)
         return await score_reply(reply, prefix, tools, self._corag, self._options)

@@ -39,8 +39,7 @@ class PairTrainer(DPOTrainer):  # type: ignore[misc]
         pairs = self.train_dataset if train_dataset is None else train_dataset
         columns = (pairs["prompt_ids"], pairs["chosen_ids"], pairs["rejected_ids"])
         lengths = [
-            len(prompt) + max(len(better), len(rejected))
-            for prompt, better, rejected in zip(*columns, strict=True)
+            len(prompt) + max(len(better), len(worse)) for prompt, better, worse in zip(*columns, strict=True)
         ]
         return sampler_by_length(self, lengths)
 

@@ -88,7 +88,9 @@ def choices_table(ceiling: Ceiling, metric: Metric) -> Table:
     table.add_row(ceiling.base_name, *base, "", "", "")
     table.add_row("oracle", *map(percent, ceiling.oracle.values()), _points(ceiling.oracle_gain), "", "")
     for each in ceiling.rankers:
-        figures = [percent(each.selected.get(k)) if k in each.selected else "-" for k in ceiling.sizes]
+        figures = [
+            percent(each.values_by_size.get(k)) if k in each.values_by_size else "-" for k in ceiling.sizes
+        ]
         p = "-" if each.p_holm is None else f"{each.p_holm:.4f}"
         table.add_row(Text(each.name), *figures, _points(each.gain), p, percent(each.share))
     return table

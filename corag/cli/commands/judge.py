@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from corag.cli.result import CommandResult
 from corag.core.runs.failures import Failures
-from eval.judging import Judged, JudgingConfig, judge_runs
+from eval.judging import JudgedRun, JudgingConfig, judge_runs
 from eval.judging_thoughts import JudgedChains, judge_all_chains
 from eval.statistics.intervals import INTERVALS
 from eval.tables.columns import percent
@@ -29,7 +29,7 @@ from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Run, read_run
 
-_AnyJudged = TypeVar("_AnyJudged", Judged, JudgedChains)
+_AnyJudged = TypeVar("_AnyJudged", JudgedRun, JudgedChains)
 
 
 def main(config: JudgingConfig) -> CommandResult:
@@ -85,13 +85,13 @@ def print_chains(results: Mapping[str, JudgedChains], who: str, conditions: Cond
         "of its verdicts before you believe it.",
         soft_wrap=True,
     )
-    for line in conditions.shared:
+    for line in conditions.common_lines:
         console.print(line, soft_wrap=True)
     for name in results:
-        console.print(f"{name}: {conditions.own[name]}", soft_wrap=True)
+        console.print(f"{name}: {conditions.lines_by_run[name]}", soft_wrap=True)
 
 
-def print_verdicts(results: Mapping[str, Judged], who: str, conditions: Conditions) -> None:
+def print_verdicts(results: Mapping[str, JudgedRun], who: str, conditions: Conditions) -> None:
     """Print a line per run, then what the EM is by, and what the runs were made with."""
     table = figures_table("method", right=("n", "judged right", "EM", "failed", "judge failed", "unreadable"))
     for name, one in results.items():
@@ -106,8 +106,8 @@ def print_verdicts(results: Mapping[str, Judged], who: str, conditions: Conditio
     )
     scorers = {one.scorer for one in results.values()}
     shared_lines = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
-    for line in [*shared_lines, *conditions.shared]:
+    for line in [*shared_lines, *conditions.common_lines]:
         console.print(line, soft_wrap=True)
     for name, one in results.items():
         scorer_note = "" if shared_lines else f"EM by the scorer {one.scorer}; "
-        console.print(f"{name}: {scorer_note}{conditions.own[name]}", soft_wrap=True)
+        console.print(f"{name}: {scorer_note}{conditions.lines_by_run[name]}", soft_wrap=True)

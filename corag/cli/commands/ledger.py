@@ -45,7 +45,7 @@ def main(config: LedgerOptions) -> CommandResult:
 
 def print_ledger(console: Console, ledger: Ledger, title: str) -> None:
     """Print a ledger under its title."""
-    console.print(f"{title} ({ledger.questions} questions, {ledger.failed} failed)", soft_wrap=True)
+    console.print(f"{title} ({ledger.questions} questions, {ledger.failure_count} failed)", soft_wrap=True)
     console.print(roles_table(ledger))
     console.print(stages_table(ledger))
     for line in remarks(ledger):
@@ -94,9 +94,9 @@ def remarks(ledger: Ledger) -> list[str]:
             f"Of these tokens {estimated_tokens:,} were not counted by the server, but estimated, one for "
             "four bytes of text: --model.tokenizer counts them."
         )
-    if ledger.retried:
+    if ledger.retry_count:
         lines.append(
-            f"Besides: {ledger.retried} failed attempts that were tried again, "
+            f"Besides: {ledger.retry_count} failed attempts that were tried again, "
             f"{ledger.retried_usage.total:,} tokens."
         )
     starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
@@ -123,7 +123,7 @@ def _tokens(spending: Spending) -> list[str]:
         usage.prompt,
         usage.generated,
         spending.in_cache,
-        spending.remembered,
+        spending.remembered_tokens,
         usage.computed,
     ]
     return ["-" if figure is None else f"{figure:,}" for figure in figures]

@@ -36,6 +36,6 @@ def main(config: RoundsConfig) -> CommandResult:
     print_results(table)
     print(ending)
     # Each stage may have so many failed questions, as its chains may.
-    status = table.status or int(any(each.failed > config.max_failed for each in table.summaries))
+    status = table.status or int(any(each.failure_count > config.max_failed for each in table.summaries))
     max_failed = config.max_failed if status else table.failures.failed
     return CommandResult(status, [record | table.to_json()], table.failures, max_failed)

@@ -200,8 +200,8 @@ async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retrie
     if not config.url:
         import ray
 
-        here = ray.get_runtime_context().get_node_id()
-        url = servers.get(here) or next(iter(servers.values()))
+        node = ray.get_runtime_context().get_node_id()
+        url = servers.get(node) or next(iter(servers.values()))
         config = client_options(config, url)
     return await open_retriever(replace(config, retries=max(config.retries, _PATIENCE)))
 

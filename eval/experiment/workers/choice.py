@@ -28,45 +28,53 @@ def choose_workers(
     """
     if workers.kind == "none":
         return workers
-    per = model.engine_kind.count_gpus(model)
-    gpus = len(visible_gpus()) if per else 0
+    gpus_per_engine = model.engine_kind.count_gpus(model)
+    gpus = len(visible_gpus()) if gpus_per_engine else 0
     if workers.enabled:
         # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
         # the first.
-        return replace(workers, gpus_per_worker=per) if gpus and not workers.gpus_per_worker else workers
-    nobody = replace(workers, kind="none")
-    engines = min(gpus // per if per else 0, questions)
+        return (
+            replace(workers, gpus_per_worker=gpus_per_engine)
+            if gpus and not workers.gpus_per_worker
+            else workers
+        )
+    no_workers = replace(workers, kind="none")
+    engines = min(gpus // gpus_per_engine if gpus_per_engine else 0, questions)
     if engines < 2:
-        return nobody
+        return no_workers
     names = [model.name, *(name for each in retrievers for name in each.index)]
     if any("#" in name or name.startswith("__main__:") for name in names if is_object_name(name)):
-        print_once(_unused_gpus_note(gpus, per, "objects of this process cannot be opened in others"))
-        return nobody
+        print_once(
+            _unused_gpus_note(gpus, gpus_per_engine, "objects of this process cannot be opened in others")
+        )
+        return no_workers
     if missing(["ray"]):
-        print_once(_unused_gpus_note(gpus, per, f"for an engine on each, {how_to_install('ray')}"))
-        return nobody
-    each = "each" if per == 1 else f"{per} of them each"
+        print_once(
+            _unused_gpus_note(gpus, gpus_per_engine, f"for an engine on each, {how_to_install('ray')}")
+        )
+        return no_workers
+    each = "each" if gpus_per_engine == 1 else f"{gpus_per_engine} of them each"
     count = f"{engines} engines on {each}"
     if engines == gpus:
         count = "one engine on each"
-    elif per == 1:
+    elif gpus_per_engine == 1:
         count = f"one engine on each of {engines}, for {questions} questions"
     option = "--workers none" if is_shell() else 'workers="none"'
     print_once(f"corag: {gpus} GPUs: {count}; {option} keeps one.")
     # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
-    return replace(workers, kind="ray", count=engines, gpus_per_worker=per, address="local")
+    return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
 
 
 def stay_here(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
     """Settle "auto" where a model is open in this process already, and say which GPUs that leaves unused."""
     if workers.kind != "auto":
         return workers
-    per = model.engine_kind.count_gpus(model)
-    if per and (gpus := len(visible_gpus())) // per > 1:
+    gpus_per_engine = model.engine_kind.count_gpus(model)
+    if gpus_per_engine and (gpus := len(visible_gpus())) // gpus_per_engine > 1:
         why = "the model is open here. Give its options (ModelConfig) for an engine on each"
-        print_once(_unused_gpus_note(gpus, per, why))
+        print_once(_unused_gpus_note(gpus, gpus_per_engine, why))
     return replace(workers, kind="none")
 
 
-def _unused_gpus_note(gpus: int, per: int, why: str) -> str:
-    return f"corag: {per} of {gpus} GPUs is used: {why}."
+def _unused_gpus_note(gpus: int, gpus_per_engine: int, why: str) -> str:
+    return f"corag: {gpus_per_engine} of {gpus} GPUs is used: {why}."

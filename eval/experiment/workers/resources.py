@@ -35,25 +35,25 @@ def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
     Raises :class:`ConfigError` if the machines have no room for them.
     """
     machines = list_machines(ray)
-    per, cores = config.gpus_per_worker, config.cpus_per_worker
+    gpus_per_worker, cores = config.gpus_per_worker, config.cpus_per_worker
     capacities = [_capacity(each, config) for each in machines]
     count = config.count or sum(capacities)
-    if (per and count > sum(capacities)) or not count:
+    if (gpus_per_worker and count > sum(capacities)) or not count:
         raise ConfigError(
-            f"there is no room for {config.count or 'any'} workers with {per:g} GPUs each: "
+            f"there is no room for {config.count or 'any'} workers with {gpus_per_worker:g} GPUs each: "
             f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
             "fewer (--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
         )
     if cores:
         fitting = [int(each.get("CPU", 0) // cores) for each in machines]
-        most = sum(map(min, capacities, fitting)) if per else sum(fitting)
+        most = sum(map(min, capacities, fitting)) if gpus_per_worker else sum(fitting)
         if count > most:
             raise ConfigError(
                 f"there is no room for {count} workers with {cores} cores each: Ray knows {len(machines)} "
                 f"machines with {_total(machines, 'CPU'):g} cores together, enough for {most}."
             )
         return count, cores
-    if not per and config.count:  # any number fits on a machine, with smaller shares
+    if not gpus_per_worker and config.count:  # any number fits on a machine, with smaller shares
         capacities = [count] * len(machines)
     # On one machine shares may be parts of a core: 32 clients of a server are no load.
     return count, 0.99 * _equal_cores(machines, capacities, count)
@@ -61,11 +61,15 @@ def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
 
 def _capacity(machine: Machine, config: WorkersConfig) -> int:
     """Return how many workers a machine takes: by GPUs if each worker has some, else one if it has cores."""
-    per, gpus = config.gpus_per_worker, machine.get("GPU", 0)
-    if not per:
+    gpus_per_worker, gpus = config.gpus_per_worker, machine.get("GPU", 0)
+    if not gpus_per_worker:
         return int(machine.get("CPU", 0) > 0)
     # Parts of two GPUs are no GPU. The sum is rounded, since 1 // 0.1 is 9.
-    return int(gpus) * int(round(1 / per, 6)) if per < 1 else int(gpus // per)
+    return (
+        int(gpus) * int(round(1 / gpus_per_worker, 6))
+        if gpus_per_worker < 1
+        else int(gpus // gpus_per_worker)
+    )
 
 
 def _equal_cores(machines: Sequence[Machine], capacities: Sequence[int], count: int) -> float:

@@ -93,7 +93,7 @@ def test_a_first_step_may_pay_later() -> None:
 def test_an_annotated_chain_of_one_hop_is_no_sampled_one() -> None:
     """It is scored at its end, which is after its only hop."""
     assert list_siblings(row(chain(WHO)), "hop") and not list_siblings(
-        replace(row(chain(WHO)), annotated=True), "hop"
+        replace(row(chain(WHO)), is_annotated=True), "hop"
     )
 
 
