@@ -30,10 +30,10 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in DOCUMENTS.items():
             (folder / name).write_text(text)
-    built = build_index(folder, out=folder.with_name(f"{folder.name}-index"))
-    print(built)  # what was read, and what could not be, with the reason
+    index_folder = build_index(folder, out=folder.with_name(f"{folder.name}-index"))
+    print(index_folder)  # what was read, and what could not be, with the reason
     config = IRCoTConfig(max_steps=3, max_thought_tokens=40, max_answer_tokens=16)
-    with open_model() as model, open_index(built) as index:
+    with open_model() as model, open_index(index_folder) as index:
         answer = ask(question, ircot, model, index, config)
     print(answer)  # every step, the answer, its sources, what it cost
     for passage in answer.passages:

@@ -18,12 +18,12 @@ FOLDER = Path("runs/examples/best_of_n")
 def main() -> None:
     """Answer a question that needs two or more facts."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=20)
-    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    index_folder = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
     question = load_questions(FOLDER / "world/test.jsonl")[0]
     config = CoRAGConfig(
         preset="small_model", strategy="best_of_n", chains=int(os.environ.get("CHAINS", "4")), max_hops=3
     )
-    with open_model("default", adapter="default") as model, open_index(built) as index:
+    with open_model("default", adapter="default") as model, open_index(index_folder) as index:
         answer = ask(question, corag, model, index, config)
     print(answer)
     print("gold     ", " / ".join(question.answers))

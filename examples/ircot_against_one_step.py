@@ -21,7 +21,7 @@ FOLDER = Path("runs/examples/ircot")
 def main() -> None:
     """Answer with both methods and compare."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=100)
-    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    index_folder = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
     shared_options = {  # both read the same number of passages and see the same worked examples
         "demonstrations": str(FOLDER / "world/demonstrations.txt"),
         "demonstration_count": 2, "max_answer_tokens": 16,
@@ -33,7 +33,7 @@ def main() -> None:
             **shared_options,
         )),
     }  # fmt: skip
-    with open_model() as model, open_index(built) as index:
+    with open_model() as model, open_index(index_folder) as index:
         results = run(
             FOLDER / "world/test.jsonl", methods, model, index, out=FOLDER,
             limit=int(os.environ.get("QUESTIONS", "20")), recall_at=6,

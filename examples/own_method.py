@@ -39,8 +39,8 @@ async def hyde(question: Question, tools: Tools) -> Answer:
 def main() -> None:
     """Compare it with searching for the question."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=100)
-    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
-    with open_model() as model, open_index(built) as index:
+    index_folder = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    with open_model() as model, open_index(index_folder) as index:
         limit = int(os.environ.get("QUESTIONS", "20"))
         methods = {"one_step": (one_step, OneStepConfig(k=5, max_answer_tokens=16)), "hyde": hyde}
         print(run(FOLDER / "world/test.jsonl", methods, model, index, out=FOLDER, limit=limit))

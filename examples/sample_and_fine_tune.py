@@ -23,8 +23,8 @@ SMALL = CoRAGConfig(preset="small_model", max_hops=2)
 def main() -> None:
     """Perform one round."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=20, test=20)
-    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
-    with open_index(built) as index:
+    index_folder = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    with open_index(index_folder) as index:
         with open_model() as model:  # closed before training, which wants the cores
             chains = sample_chains(
                 FOLDER / "world/train.jsonl", model, index, out=FOLDER / "chains", corag=SMALL,

@@ -32,9 +32,9 @@ CELLS = {
 def main() -> None:
     """Sweep, and say where the picture is."""
     write_world(FOLDER / "world", passages=1000, train=20, dev=50, test=100)
-    built = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
+    index_folder = build_index(FOLDER / "world/corpus.jsonl", out=FOLDER / "index")
     limit = int(os.environ.get("QUESTIONS", "10"))
-    with open_model() as model, open_index(built) as index:
+    with open_model() as model, open_index(index_folder) as index:
         results = sweep(
             FOLDER / "world/test.jsonl", CELLS, model, index, out=FOLDER / "cells", limit=limit,
             budgets=[500, 1000, 2000, 4000, 8000],
