@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.taught import Taught, option_arguments
+from corag.chains.taught import Teaching, option_arguments
 from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
@@ -41,7 +41,7 @@ def adapter_card(
         licence, library_name="peft", base_model=base, pipeline_tag="text-generation",
         tags=["corag", "lora", "retrieval-augmented-generation", "multi-hop-question-answering"],
     )  # fmt: skip
-    training_options = Taught.read(training["settings"] if training else {})
+    training_options = Teaching.read(training["settings"] if training else {})
     name_arguments = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
     arguments = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *name_arguments]
     arguments += ["--model.adapter", PREFIX + name]
@@ -67,7 +67,7 @@ def adapter_card(
     return head + "\n".join(lines).rstrip() + "\n"
 
 
-def _hops(training_options: Taught | None) -> list[str]:
+def _hops(training_options: Teaching | None) -> list[str]:
     """Return the most hops of the chains that were taught as an option, nothing where the preset has it."""
     if training_options is None:
         return []

@@ -28,7 +28,7 @@ _PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  
 
 
 @dataclass(frozen=True)
-class Taught:
+class Teaching:
     """What a training taught CoRAG.
 
     Attributes:
@@ -44,7 +44,7 @@ class Taught:
     further: bool
 
     @classmethod
-    def read(cls, settings: Mapping[str, Any]) -> Taught | None:
+    def read(cls, settings: Mapping[str, Any]) -> Teaching | None:
         """Read the settings of a training's manifest; None if it taught CoRAG nothing."""
         rows = settings.get("rows", ())
         rows = [rows] if isinstance(rows, Mapping) else rows  # one folder, in manifests of before
@@ -129,7 +129,7 @@ def option_arguments(
 
 def training_difference(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
     """Return the second half of a sentence on how what was taught differs from what is asked, or ""."""
-    teaching = Taught.read(settings)
+    teaching = Teaching.read(settings)
     different = list(teaching.differences(config)) if teaching else []
     if teaching is None or not different:
         return ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.taught import Taught
+from corag.chains.taught import Teaching
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.prompting.template import load_template
@@ -27,7 +27,7 @@ def training(config: CoRAGConfig, *tasks: str, adapter: object = "") -> dict[str
 
 
 def as_trained(settings: dict[str, Any]) -> CoRAGConfig:
-    taught = Taught.read(settings)
+    taught = Teaching.read(settings)
     assert taught is not None
     words = ["--questions", "q.jsonl", "--method", "corag", "--retriever.index", "x", *taught.arguments()]
     return parse(RunConfig, words, "corag run", "").of("corag")
