@@ -96,17 +96,19 @@ class Teaching:
 
         names = (*_PROMPT_OPTIONS, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
         record = self.options[-1]
-        words = option_arguments("corag", CoRAGConfig, record, names)
+        arguments = option_arguments("corag", CoRAGConfig, record, names)
         if self.teaches_stopping:
-            return [*words, "--corag.stop", "learned"]
+            return [*arguments, "--corag.stop", "learned"]
         by_preset = CoRAGConfig.PRESETS.get(record.get("preset", ""), {}).get("stop")
-        return words + (["--corag.stop", "length"] if self.lacks_stopping and by_preset == "learned" else [])
+        if self.lacks_stopping and by_preset == "learned":
+            return [*arguments, "--corag.stop", "length"]
+        return arguments
 
 
 def option_arguments(
     section: str, kind: Callable[..., Any], record: Mapping[str, Any], names: Iterable[str]
 ) -> list[str]:
-    """Return a method's options as words of the command line: its preset, and what differs from that.
+    """Return a method's options as arguments of the command line: its preset, and what differs from that.
 
     Args:
         section: the name that commands have for the options.
@@ -119,12 +121,12 @@ def option_arguments(
     except (ConfigError, KeyError):  # one of another version, or a method without any
         base = kind()
     preset = getattr(base, "preset", "")
-    words = [f"--{section}.preset", preset] if preset != getattr(kind(), "preset", "") else []
+    arguments = [f"--{section}.preset", preset] if preset != getattr(kind(), "preset", "") else []
     for name in names:
         if name != "preset" and name in record and record[name] != getattr(base, name, record[name]):
             value = record[name]
-            words += [f"--{section}.{name}", ",".join(value) if isinstance(value, list) else str(value)]
-    return words
+            arguments += [f"--{section}.{name}", ",".join(value) if isinstance(value, list) else str(value)]
+    return arguments
 
 
 def training_difference(settings: Mapping[str, Any], config: CoRAGConfig) -> str:

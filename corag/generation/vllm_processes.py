@@ -32,9 +32,9 @@ class OwnerWatch(str):
         return _watch, (str(self),)
 
 
-def _watch(word: str) -> OwnerWatch:
+def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
-    return OwnerWatch(word)
+    return OwnerWatch(argument)
 
 
 def spare_children_interrupts() -> None:
