@@ -34,13 +34,8 @@ def usage(config: ProgramOptions, settings: Mapping[str, Any], index: Sequence[s
     ``settings``: of the training's manifest. ``index``: what the chains were sampled with, none if that is
     not noted; the command then names none.
     """
-<<<<<<< HEAD
-    if (training_options := Taught.read(settings)) is not None:
+    if (training_options := Teaching.read(settings)) is not None:
         method, arguments = "corag", training_options.arguments()
-=======
-    if (taught := Teaching.read(settings)) is not None:
-        method, words = "corag", taught.arguments()
->>>>>>> ec817c3 (Teaching, what a training taught CoRAG)
     else:
         method, arguments = _of_thoughts(settings.get("rows", ()))
     model_arguments = ["--model.adapter", config.out]
