@@ -35,10 +35,10 @@ _DESTINATIONS = {
 """What transformers can report to, each with the package that it wants."""
 
 
-def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> None:
+def check_training(config: ProgramOptions, sources: Mapping[str, Any]) -> None:
     """Refuse what cannot be done.
 
-    ``learned_from``: as for :func:`training.program.training_identity`.
+    ``sources``: as for :func:`training.program.training_identity`.
 
     Raises:
         ConfigError: for a package or base model that is missing, an adapter that does not fit, or a folder
@@ -53,7 +53,7 @@ def check_training(config: ProgramOptions, learned_from: Mapping[str, Any]) -> N
     folder = folder_at_hand(config.model)
     if folder is None:
         return  # it is downloaded or unpacked first
-    identity = requested_identity(config, folder, learned_from)
+    identity = requested_identity(config, folder, sources)
     if (earlier := read_manifest(out)) is not None:
         settings = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
         refuse_differences(f"'{out}'", Stamp(settings), Stamp(identity))
@@ -171,12 +171,10 @@ def stated_window(folder: str) -> int | None:
     return window if isinstance(window, int) and window > 0 else None
 
 
-def requested_identity(
-    config: ProgramOptions, folder: str, learned_from: Mapping[str, Any]
-) -> dict[str, Any]:
+def requested_identity(config: ProgramOptions, folder: str, sources: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a training's result depends on, but for what "auto" comes to on a machine.
 
-    Weights are known by their digests, wherever they lie. ``learned_from``: what a program notes by itself,
+    Weights are known by their digests, wherever they lie. ``sources``: what a program notes by itself,
     in the place of the options that are places.
     """
     names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
@@ -188,7 +186,7 @@ def requested_identity(
             "digest": folder_digest(adapter_folder(config.adapter), weights_only=True),
         }
     base = {"name": config.model, "digest": folder_digest(folder, weights_only=True)}
-    settings: dict[str, Any] = to_json_types({"base": base, "options": options, **learned_from})
+    settings: dict[str, Any] = to_json_types({"base": base, "options": options, **sources})
     return settings
 
 

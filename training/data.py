@@ -195,7 +195,7 @@ def tokenise(
     return row, shortening
 
 
-def balanced_by_length(rows: Sequence[ChainRow], config: RowsConfig) -> frozenset[str]:
+def balance_by_length(rows: Sequence[ChainRow], config: RowsConfig) -> frozenset[str]:
     """Return the ids of the questions whose kept chains are taught: ``per_length`` of each length, if set."""
     by_length: dict[int, list[str]] = {}
     for row in rows:

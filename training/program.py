@@ -355,13 +355,13 @@ def find_test_names(report: ChainsReport) -> list[str]:
 
 
 def training_identity(
-    config: ProgramOptions, folder: str, batching: str, learned_from: Mapping[str, Any]
+    config: ProgramOptions, folder: str, batching: str, sources: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return everything that a training's result depends on, as it stands in training.json.
 
     ``resolved``: what "auto" came to on this machine. The rest is as :func:`requested_identity` says.
     """
-    return requested_identity(config, folder, learned_from) | {
+    return requested_identity(config, folder, sources) | {
         "resolved": {
             "precision": resolve_precision(config),
             "batching": batching,

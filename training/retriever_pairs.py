@@ -30,7 +30,7 @@ from corag.core.protocols import Retriever
 from corag.core.text import mentions
 from corag.core.types import GoldHop, Passage, Question
 from eval.datasets.reasoning import as_question, resolve
-from eval.experiment.backends import open_searched, require_index
+from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.questions import QuestionFile
 from retrieval.config import RetrieverConfig
 from retrieval.title_links import without_brackets
@@ -185,7 +185,7 @@ async def make_retriever_pairs(config: MakeRetrieverPairsConfig) -> RetrieverPai
     chains = {row.question.id: row for row in read_chains(folders)}
     questions = {each.id: each for each in (config.load() if config.questions else ())}
     questions |= {name: row.question for name, row in chains.items() if name not in questions}
-    async with open_searched(config.retriever) as retriever:
+    async with open_index_or_client(config.retriever) as retriever:
         settings: dict[str, Any] = to_json_types(
             {
                 "chains": tables.identify(folders),

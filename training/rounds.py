@@ -113,7 +113,7 @@ class RoundsConfig(QuestionFile):
             raise ConfigError(
                 "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
             )
-        for wrong, instead in (*self._impossible(), *self._never_trained()):
+        for wrong, instead in (*self._impossible(), *self._training_conflicts()):
             if wrong:
                 raise ConfigError(f"{instead}.")
 
@@ -148,7 +148,7 @@ class RoundsConfig(QuestionFile):
             "previous adapter: give rounds 1, start_from base and no warm_start",
         )
 
-    def _never_trained(self) -> Iterator[tuple[bool, str]]:
+    def _training_conflicts(self) -> Iterator[tuple[bool, str]]:
         """Yield what the rows could not be made of, or trained on, or what decoding would ask untaught."""
         tasks, longest = self.rows.tasks, self.sft.max_length
         yield (

@@ -25,11 +25,11 @@ from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
-from eval.experiment.backends import open_searched, require_index
+from eval.experiment.backends import open_index_or_client, require_index
 from retrieval.config import RetrieverConfig
 from training import tables
 from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
-from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balanced_by_length, is_validation
+from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balance_by_length, is_validation
 from training.row_tasks import ROW_TASKS, extra_prompts, trained_prompts
 
 REPORT = "report.json"
@@ -156,7 +156,7 @@ class RowsReport:
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
     _check_installed()
-    async with open_searched(config.retriever) as retriever:
+    async with open_index_or_client(config.retriever) as retriever:
         return await make_rows_with(config, retriever)
 
 
@@ -216,7 +216,7 @@ async def _make_splits(
 ) -> dict[str, list[Any]]:
     """Return tables of rows by split, and count in the report what became of every question."""
     config = maker.config
-    taught_ids = balanced_by_length(chain_rows, config)
+    taught_ids = balance_by_length(chain_rows, config)
     candidates = any(ROW_TASKS[task].reads_candidates for task in config.tasks)
     splits: dict[str, list[Any]] = {"train": [], "validation": []}
     for start in range(0, len(chain_rows), _QUESTIONS_AT_ONCE):

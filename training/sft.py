@@ -64,7 +64,7 @@ def check(config: SftConfig) -> None:
     if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
         raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
     reports = {name: load_report(name) for name in config.rows}
-    check_training(config, learned_from(reports.values()))
+    check_training(config, identify_rows(reports.values()))
     for name, report in reports.items():
         longest = max((each.longest for each in report.lengths.values()), default=0)
         most = report.settings["rows"]["max_length"]
@@ -173,7 +173,7 @@ def load_report(name: str) -> RowsReport:
     return report
 
 
-def learned_from(reports: Iterable[RowsReport]) -> dict[str, Any]:
+def identify_rows(reports: Iterable[RowsReport]) -> dict[str, Any]:
     """Return what identifies the rows that are learned from."""
     rows = [report.settings | {"questions": report.questions, "tokens": report.tokens} for report in reports]
     return {"rows": rows}
@@ -181,7 +181,7 @@ def learned_from(reports: Iterable[RowsReport]) -> dict[str, Any]:
 
 def training_settings(config: SftConfig, folder: str) -> dict[str, Any]:
     """Return everything that the result depends on, as it stands in training.json."""
-    rows = learned_from(map(load_report, config.rows))
+    rows = identify_rows(map(load_report, config.rows))
     return training_identity(config, folder, resolve_batching(config), rows)
 
 

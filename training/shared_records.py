@@ -150,7 +150,7 @@ def shared_lines(folder: Path) -> bytes:
     return b"".join(lines)
 
 
-def most_asked(folder: Path) -> int:
+def count_asked(folder: Path) -> int:
     """Return how many questions the start that asked the most of them asked; 0 if that is not known."""
     return max(each.asked for each in Manifest.read(folder).starts)
 
@@ -168,7 +168,7 @@ def count_unanswered(folder: Path) -> int:
     # Of a joined run the starts are those of its shards, which joining found whole.
     if Manifest.read(folder).last.record.get("shard"):
         return 0
-    return max(0, most_asked(folder) - len(read_lines(folder)))
+    return max(0, count_asked(folder) - len(read_lines(folder)))
 
 
 def run_options(manifest: Manifest) -> dict[str, Any]:

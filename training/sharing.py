@@ -28,8 +28,8 @@ from eval.tables.runs import Runs
 from training.cards import adapter_card, chains_card, run_card
 from training.shared_records import (
     base_on_hub,
+    count_asked,
     count_unanswered,
-    most_asked,
     run_options,
     shared_adapter_settings,
     shared_lines,
@@ -189,7 +189,7 @@ def _row_files(folder: Path, kind: Kind, config: PushConfig) -> tuple[dict[str, 
 def _check_finished(run: Path) -> int:
     """Return 0 for a run that has all its questions. Raises :class:`ConfigError` for another."""
     if lacking := count_unanswered(run):
-        total = most_asked(run)
+        total = count_asked(run)
         raise ConfigError(
             f"the run '{run}' has {total - lacking:,} of {total:,} questions, and what is answered first "
             "may be easier than the rest: give its command again, which goes on, and then share it."

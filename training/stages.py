@@ -27,7 +27,7 @@ from corag.core.options import Options
 from corag.core.process import kill_with_parent, mark_processes
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
-from eval.experiment.backends import indexes_read, weights_read
+from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
 from training.config import WATCHING, SftConfig
@@ -154,12 +154,12 @@ def launch_program(program: str, config: LaunchOptions) -> int:
                 [*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml"
             )
         except KeyboardInterrupt:
-            _print(kept_of_training(Path(options["out"])))
+            _print(interruption_note(Path(options["out"])))
             raise
         return int(status_file.read_text()) if status_file.is_file() else status
 
 
-def kept_of_training(out: Path) -> str:
+def interruption_note(out: Path) -> str:
     """Return a sentence on what an interrupted training leaves."""
     if checkpoint := last_checkpoint(out):
         name = Path(checkpoint).name
@@ -186,21 +186,21 @@ def build_stamp(stage: Stage) -> Stamp:
     made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}
     match options:
         case SftConfig():
-            return Stamp(made_with, made_from | weights_read(options.model, options.adapter))
+            return Stamp(made_with, made_from | identify_weights(options.model, options.adapter))
         case MakeRowsConfig():
             # Prompts are those of the chains but for these, which sampling does not use.
             corag = load_corag_options([Path(chains) for chains in options.chains])
             prompts = [corag.prompt(name) for name in extra_prompts(options.rows.tasks).values()]
-            made_from |= weights_read(options.model)
+            made_from |= identify_weights(options.model)
         case _:
             prompts = list(options.corag.templates())
             files = {"questions": options.questions, "aliases": options.aliases, **options.corag.files()}
             made_from |= {part: [Input(file, file_digest(file))] for part, file in files.items() if file}
-            made_from |= weights_read(
+            made_from |= identify_weights(
                 options.model.name, options.model.adapter, backend=options.model.backend
             )
     made_with["prompts"] = [prompt.identity for prompt in prompts]
-    return Stamp(made_with, made_from | indexes_read(options.retriever))
+    return Stamp(made_with, made_from | identify_indexes(options.retriever))
 
 
 def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> bool:

@@ -31,7 +31,7 @@ from eval.experiment.backends import print_training_mismatch, require_abilities
 from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, canonical_name, check_names
-from eval.report.traces import computed_by
+from eval.report.traces import describe_computation
 from retrieval.config import RetrieverConfig
 
 Function = Callable[..., Awaitable[Answer]]
@@ -131,7 +131,10 @@ class Answered:
                 Text(f"failed: {printable(first)}", style="red"),
                 *(Text(line, style="dim") for line in detail_lines),
             ]
-        rule, tilde = computed_by(self.metadata), "~" if self._has_estimates else ""  # as tables have it
+        rule, tilde = (
+            describe_computation(self.metadata),
+            "~" if self._has_estimates else "",
+        )  # as tables have it
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
             *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),

@@ -9,7 +9,7 @@ from corag.generation.config import ModelConfig
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.experiment.executor import Executor, LocalExecutor
 from eval.experiment.open_executor import start_workers
-from eval.experiment.workers.choice import choose_workers, stay_here
+from eval.experiment.workers.choice import choose_workers, without_workers
 from eval.experiment.workers.config import WorkersConfig
 from retrieval.config import RetrieverConfig
 
@@ -40,7 +40,7 @@ async def choose_executor(
     if isinstance(model, ModelConfig):
         workers = choose_workers(workers, options, retrievers, questions)
     else:
-        workers = stay_here(workers, options)
+        workers = without_workers(workers, options)
     if workers.enabled:
         async with start_workers(workers, options, retrievers, in_flight) as pool:
             yield pool.executor(retriever)

@@ -23,7 +23,7 @@ from corag.generation.vllm_processes import refuse_unguarded_main, spare_childre
 from eval.api.arguments import with_keywords
 from eval.api.background import background
 from eval.api.texts import index_of_texts, listed_texts
-from eval.experiment.backends import indexes_read, weights_read
+from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from retrieval.config import RetrieverConfig
 
@@ -130,9 +130,9 @@ async def _open_model(options: ModelConfig) -> Generator:
 
 
 _models: _Pool[ModelConfig, Generator] = _Pool(
-    _open_model, lambda options: weights_read(options.name, options.adapter, backend=options.backend)
+    _open_model, lambda options: identify_weights(options.name, options.adapter, backend=options.backend)
 )
-_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, indexes_read)
+_indexes: _Pool[RetrieverConfig, Retriever] = _Pool(open_index_quietly, identify_indexes)
 
 
 @cache

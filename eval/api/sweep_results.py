@@ -23,7 +23,7 @@ from eval.api.own_objects import takes_own_objects
 from eval.api.results import Results, base_of, report, with_section
 from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
-from eval.experiment.workers.choice import stay_here
+from eval.experiment.workers.choice import without_workers
 from eval.statistics.scaling import Fit
 from eval.sweeps.cells import Changes, read_cells
 from eval.sweeps.findings import Choice
@@ -147,7 +147,7 @@ async def sweep(
     # Closed, they would be opened again without a word.
     _ = model.engine, index and index.engine, dev_index and dev_index.engine
     config = base_of(SweepConfig, questions, model, index, Path(out), {"metric": metric, **options})
-    config = replace(config, workers=stay_here(config.workers, config.model))
+    config = replace(config, workers=without_workers(config.workers, config.model))
     if dev is not None:
         config = with_keywords(config, {"dev": _dev_questions(dev, dev_index, Path(out))})
     changes = {name: _changes(config, each, index) for name, each in cells.items()}

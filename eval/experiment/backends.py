@@ -93,7 +93,7 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
         retriever = None
         if setup.searches:
             # Before the engine, which takes what memory is left.
-            retriever = await stack.enter_async_context(open_searched(setup.retriever))
+            retriever = await stack.enter_async_context(open_index_or_client(setup.retriever))
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
         stack.callback(_print_retries, generator, "the model's servers")
@@ -103,7 +103,7 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
 
 
 @asynccontextmanager
-async def open_searched(options: RetrieverConfig) -> AsyncIterator[Retriever]:
+async def open_index_or_client(options: RetrieverConfig) -> AsyncIterator[Retriever]:
     """Open an index or a client of search servers, close it at the end, and print its count of retries."""
     async with AsyncExitStack() as stack:
         retriever = await open_index_quietly(options)
@@ -209,7 +209,7 @@ def require_index(retriever: RetrieverConfig) -> None:
         )
 
 
-def weights_read(model: str, adapter: str = "", *, backend: str = "") -> dict[str, list[Input]]:
+def identify_weights(model: str, adapter: str = "", *, backend: str = "") -> dict[str, list[Input]]:
     """Identify a model and its adapter by content, for a stamp, without opening them.
 
     ``backend``: only of "python" a name is that of an own object. "phi:latest" is Ollama's, and a phi.py that
@@ -227,7 +227,7 @@ def weights_read(model: str, adapter: str = "", *, backend: str = "") -> dict[st
     }
 
 
-def indexes_read(retriever: RetrieverConfig) -> dict[str, list[Input]]:
+def identify_indexes(retriever: RetrieverConfig) -> dict[str, list[Input]]:
     """Identify indexes by their manifests, for a stamp, without opening them; own retrievers, too."""
     return {
         "index": [

@@ -11,7 +11,7 @@ from eval.experiment.backends import (
     Setup,
     check_setup,
     open_backends,
-    open_searched,
+    open_index_or_client,
     require_abilities,
     require_index,
 )
@@ -50,7 +50,7 @@ async def open_executor(
 async def open_search_executor(retriever: RetrieverConfig) -> AsyncIterator[Executor]:
     """Open an index in this process, for a task that uses no model, and close it at the end."""
     require_index(retriever)
-    async with open_searched(retriever) as index:
+    async with open_index_or_client(retriever) as index:
         yield LocalExecutor(NoModel(), index)
 
 

@@ -86,7 +86,7 @@ class MakingConfig(Options):
         return Path(self.out).with_suffix(".pairs")
 
     @property
-    def made_by(self) -> str:
+    def origin(self) -> str:
         """What every record says of its origin."""
         on_hub = names_on_hub(self.model)
         model, adapter = (origin_name(each, on_hub) for each in (self.model.name, self.model.adapter))
@@ -192,7 +192,7 @@ def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
         if outcome == KEPT and len(questions) >= config.limit:
             left_out[SPARE] += 1
         elif outcome == KEPT:
-            question = _question(row, config.made_by)
+            question = _question(row, config.origin)
             second = question.supporting[-1], normalize_as_squad(question.answers[0])
             keys = {normalize_as_squad(question.text), "\n".join(second)}
             if keys & seen_keys:
@@ -205,7 +205,7 @@ def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
     return MadeQuestions(questions, len(rows), left_out, Failures.count(row.error for row in rows))
 
 
-def _question(row: SavedRow, made_by: str) -> Question:
+def _question(row: SavedRow, origin: str) -> Question:
     further = row.further
     return Question(
         row.question.id,
@@ -215,7 +215,7 @@ def _question(row: SavedRow, made_by: str) -> Question:
         further["kind"],
         hops=2,
         decomposition=tuple(GoldHop(**hop) for hop in further["hops"]),
-        synthetic=made_by,
+        synthetic=origin,
     )
 
 

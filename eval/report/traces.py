@@ -68,7 +68,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
         record |= {
             "answer": row.text,
             "stopped": row.answer.stopped,
-            "computed": computed_by(row.further),
+            "computed": describe_computation(row.further),
             "hops": row.answer.steps,
             "read": [passages.number(name) for name in row.read_ids],
             "collected": [passages.number(name) for name in row.passage_ids],
@@ -81,7 +81,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
     return _drop_empty(record)
 
 
-def computed_by(further: Mapping[str, Any]) -> str:
+def describe_computation(further: Mapping[str, Any]) -> str:
     """Return the rule that computed an answer, and what it compared; "" where the model answered.
 
     ``further``: the fields that the method adds to those of all answers.

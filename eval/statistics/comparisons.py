@@ -84,8 +84,8 @@ class Leading:
         best: the runs with the highest mean: several where they tie.
         worse: runs that are significantly below, by Holm's rule over all ``tests``.
         even: runs that are not.
-        untested_runs: runs without a test, since half of the questions failed.
-        unshared_runs: runs without a test, as no question is measured in them and in the first of the best.
+        untested: runs without a test, since half of the questions failed.
+        unshared: runs without a test, as no question is measured in them and in the first of the best.
         sizes: the fewest and the most questions of a test in this measure; of the best run without any.
         tests: how many were made with the first of the best as the baseline, in all measures.
         detectable: the largest of the differences that so many questions are likely to show; None if unknown.
@@ -95,8 +95,8 @@ class Leading:
     best: Sequence[str]
     worse: Sequence[str]
     even: Sequence[str]
-    untested_runs: Sequence[str]
-    unshared_runs: Sequence[str]
+    untested: Sequence[str]
+    unshared: Sequence[str]
     sizes: tuple[int, int]
     tests: int
     detectable: float | None
@@ -107,7 +107,7 @@ class Leading:
             "best": list(self.best),
             "significantly_worse": list(self.worse),
             "not_significantly_worse": list(self.even),
-            "not_tested": [*self.untested_runs, *self.unshared_runs],
+            "not_tested": [*self.untested, *self.unshared],
         }
 
 

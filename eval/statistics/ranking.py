@@ -34,13 +34,13 @@ def pass_at(values: Sequence[float], k: int) -> float:
     >>> pass_at([1, 0, 0, 0], 1), pass_at([1, 0, 0, 0], 2), pass_at([1, 0, 0, 0], 8)
     (0.25, 0.5, 1.0)
     """
-    return selected_at(values, values, k)
+    return selection_value(values, values, k)
 
 
-def selected_at(scores: Sequence[float], values: Sequence[float], k: int) -> float:
+def selection_value(scores: Sequence[float], values: Sequence[float], k: int) -> float:
     """Return what the candidate of the highest score among k is worth on average.
 
-    >>> selected_at([3, 2, 1], [0, 1, 1], 2)  # two of the three pairs have the first, which wins
+    >>> selection_value([3, 2, 1], [0, 1, 1], 2)  # two of the three pairs have the first, which wins
     0.333...
     """
     n, k = len(values), min(k, len(values))
@@ -57,7 +57,7 @@ def selected_at(scores: Sequence[float], values: Sequence[float], k: int) -> flo
     return expectation
 
 
-def voted_at(answers: Sequence[Hashable], values: Sequence[float], k: int) -> float:
+def vote_value(answers: Sequence[Hashable], values: Sequence[float], k: int) -> float:
     """Return what the most frequent answer among k is worth on average (self-consistency, Wang et al. 2023).
 
     ``answers``: as they are compared; those that are false, such as "", have no votes. Of equally frequent

@@ -18,7 +18,7 @@ from annotated_types import Ge
 from corag.core.machine import visible_gpus
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
-from eval.experiment.backends import open_searched, require_index
+from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.dry import check_fixed, open_dry
 from eval.experiment.estimate import FEWEST, RunEstimate, estimate
 from eval.experiment.executor import LocalExecutor
@@ -126,7 +126,11 @@ async def _answer_dry(config: RunConfig, questions: Sequence[Question]) -> dict[
     if config.searches:
         require_index(config.retriever)
     async with AsyncExitStack() as stack:
-        index = await stack.enter_async_context(open_searched(config.retriever)) if config.searches else None
+        index = (
+            await stack.enter_async_context(open_index_or_client(config.retriever))
+            if config.searches
+            else None
+        )
         executor = LocalExecutor(await stack.enter_async_context(open_dry(config.model)), index)
         return {name: await answer_with(config, name, questions, executor) for name in config.method}
 

@@ -22,11 +22,11 @@ from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
 from eval.experiment.backends import (
-    indexes_read,
-    open_searched,
+    identify_indexes,
+    identify_weights,
+    open_index_or_client,
     require_abilities,
     require_index,
-    weights_read,
 )
 from eval.experiment.executor import Executor, LocalExecutor
 from eval.experiment.gold import match_gold
@@ -185,7 +185,7 @@ class Openers:
     """How a sweep comes by its engines and indexes, and what it does with them when it is done."""
 
     generator: Callable[[ModelConfig], AbstractAsyncContextManager[Generator]] = open_own_engine
-    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = open_searched
+    retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = open_index_or_client
 
 
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
@@ -278,8 +278,8 @@ def cell_stamp(cell: Cell) -> Stamp:
     """Return what a cell's answers depend on, as far as it is known without its engine and index."""
     config = cell.config
     made_with = {"run": method_settings(config, cell.method), "model": identity_of(config.model)}
-    made_from = weights_read(config.model.name, config.model.adapter, backend=config.model.backend)
+    made_from = identify_weights(config.model.name, config.model.adapter, backend=config.model.backend)
     if cell.searches:
         made_with["retriever"] = identity_of(config.retriever)
-        made_from |= indexes_read(config.retriever)
+        made_from |= identify_indexes(config.retriever)
     return Stamp(made_with, made_from)

@@ -19,7 +19,7 @@ from corag.core.types import CandidateAnswer, Question
 from eval.experiment.registry import METHODS
 from eval.scoring.scorers import Scorer
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
-from eval.statistics.ranking import pass_at, selected_at, vote_shares, voted_at
+from eval.statistics.ranking import pass_at, selection_value, vote_shares, vote_value
 
 VOTE = "vote"
 Metric = Literal["em", "f1"]
@@ -49,8 +49,8 @@ class CandidateSet:
     def at(self, ranker: str, k: int) -> float:
         """Return what the ranker's choice among k of the candidates is worth on average."""
         if ranker == VOTE:
-            return voted_at(self.spellings, self.values, k)
-        return selected_at(self.ranker_scores(ranker), self.values, k)
+            return vote_value(self.spellings, self.values, k)
+        return selection_value(self.ranker_scores(ranker), self.values, k)
 
     def ranker_scores(self, ranker: str) -> Sequence[float]:
         """Return a ranker's scores of the candidates; of the vote the share of them with the same answer."""

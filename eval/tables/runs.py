@@ -113,7 +113,7 @@ class Run:
         }
         return replace(self, rows=rows, scored_rows=())
 
-    def judged_by(self, judgements: Judgements) -> Run:
+    def with_judgements(self, judgements: Judgements) -> Run:
         """Return the run with judgements in the place of its questions' gold passages, or gold pages."""
         rows, by_page = {}, any(row.question.pages for row in self.rows.values())
         for name, row in self.rows.items():
@@ -298,7 +298,7 @@ def score_runs(
     rankings = find_ranking_measures(measures, depth).values()
     selected_runs = [run.on(questions) for run in runs]
     if judgements is not None:
-        selected_runs = [run.judged_by(judgements) for run in selected_runs]
+        selected_runs = [run.with_judgements(judgements) for run in selected_runs]
     scored_runs = [run.score(rule, depth, texts.get(run.name), rankings, judgements) for run in selected_runs]
     title = scorer_title(rule, questions, start.aliases)
     gold = gold_note(runs) if stored_gold else ""

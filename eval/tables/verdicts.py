@@ -28,7 +28,7 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, bri
     by_name = {each.method: each for each in summaries}
     title = measure_title(leading.measure, summaries[0].recall_at)
     top = percent(by_name[leading.best[0]].measures[leading.measure])
-    others = [*leading.worse, *leading.even, *leading.untested_runs, *leading.unshared_runs]
+    others = [*leading.worse, *leading.even, *leading.untested, *leading.unshared]
     on = f"on {count_questions(*leading.sizes)}"
     if not others:
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
@@ -68,12 +68,12 @@ def _power(leading: Leading) -> str:
 
 def _untested_note(leading: Leading) -> str:
     sentences = []
-    if leading.untested_runs:
-        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested_runs)}.")
-    if leading.unshared_runs:
+    if leading.untested:
+        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested)}.")
+    if leading.unshared:
         sentences.append(
             f"No question is measured in both {leading.best[0]} and these, so not tested: "
-            f"{_list(leading.unshared_runs)}."
+            f"{_list(leading.unshared)}."
         )
     return " ".join(sentences)
 

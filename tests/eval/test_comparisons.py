@@ -137,12 +137,12 @@ def test_the_best_run_is_told_with_what_is_known_of_the_others():
     }
     leading = find_leaders(runs)["em"]
     assert leading.best == ["high", "tie"]
-    assert (leading.worse, leading.even, leading.untested_runs) == (["low"], ["near"], [])
+    assert (leading.worse, leading.even, leading.untested) == (["low"], ["near"], [])
     del runs["none"]
     assert leading.tests == len(against_baseline(runs, "high")) == 3
     assert find_leaders(runs, against=against_each_other(runs))["em"] == leading
     broken = find_leaders(runs, {"low": [str(place) for place in range(30)]})["em"]
-    assert (broken.worse, broken.untested_runs) == ([], ["low"]), "a broken engine is no method that is worse"
+    assert (broken.worse, broken.untested) == ([], ["low"]), "a broken engine is no method that is worse"
     assert find_leaders({"alone": scores(3)}) == {}
 
 
@@ -153,7 +153,7 @@ def test_runs_that_share_no_gold_passage_are_not_tested_in_recall():
         "b": {"em": {"x": 1.0, "y": 1.0}, "recall": {"y": 0.5}},
     }
     recall = find_leaders(runs)["recall"]
-    assert (recall.best, recall.unshared_runs, recall.sizes) == (["a"], ["b"], (1, 1))
+    assert (recall.best, recall.unshared, recall.sizes) == (["a"], ["b"], (1, 1))
     assert recall.to_json()["not_tested"] == ["b"]
     assert {one.measure for one in against_baseline(runs, "a")} == {"em"}
     assert {one.measure for one in against_each_other(runs)["b"]} == {"em"}

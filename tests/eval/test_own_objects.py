@@ -40,7 +40,7 @@ from corag.core.types import Hit
 from corag.generation.own_model import read_reply
 from eval.api.ask import entry_of
 from eval.datasets.load import load_questions
-from eval.experiment.backends import weights_read
+from eval.experiment.backends import identify_weights
 from retrieval.own_retriever import read_hits
 from tests.eval.test_own_methods import served_app
 from tests.messages import raises_message
@@ -670,7 +670,7 @@ def test_a_name_of_another_engine_runs_no_file(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     Path("phi.py").write_text("open('was_run', 'w')\nlatest = str\n")
-    assert weights_read("phi:latest", backend="openai") == {} and not Path("was_run").exists()
+    assert identify_weights("phi:latest", backend="openai") == {} and not Path("was_run").exists()
 
 
 def test_plain_functions_are_called_one_at_a_time_and_coroutines_together(tmp_path: Path) -> None:

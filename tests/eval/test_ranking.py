@@ -15,10 +15,10 @@ from eval.statistics.ranking import (
     calibration_error,
     pass_at,
     resample,
-    selected_at,
+    selection_value,
     share_of_gain,
     vote_shares,
-    voted_at,
+    vote_value,
 )
 
 NONE = math.nan
@@ -39,18 +39,18 @@ def test_the_best_of_several_may_be_worth_a_fraction():
 
 def test_selected_at_k_by_hand():
     scores, values = [0.9, 0.5, 0.5, NONE], [0, 1, 0, 1]
-    assert selected_at(scores, values, 1) == pytest.approx(0.5), "one candidate is no choice"
+    assert selection_value(scores, values, 1) == pytest.approx(0.5), "one candidate is no choice"
     # Pairs: the first wins three of them; of the equals each half; either of them wins over the one without.
-    assert selected_at(scores, values, 2) == pytest.approx((0 + 0 + 0 + 0.5 + 1 + 0) / 6)
-    assert selected_at(scores, values, 4) == 0
+    assert selection_value(scores, values, 2) == pytest.approx((0 + 0 + 0 + 0.5 + 1 + 0) / 6)
+    assert selection_value(scores, values, 4) == 0
 
 
 def test_voted_at_k_by_hand():
     answers, values = ["oslo", "rome", "oslo", ""], [1, 0, 1, 0]
-    assert voted_at(answers, values, 4) == 1
+    assert vote_value(answers, values, 4) == 1
     # Pairs: oslo and rome tie twice, oslo twice and once, oslo or rome against a blank, three times.
-    assert voted_at(answers, values, 2) == pytest.approx((0.5 + 1 + 1 + 0.5 + 0 + 1) / 6)
-    assert voted_at(["", ""], [0, 0], 2) == 0 and voted_at(["", "a"], [0, 1], 2) == 1
+    assert vote_value(answers, values, 2) == pytest.approx((0.5 + 1 + 1 + 0.5 + 0 + 1) / 6)
+    assert vote_value(["", ""], [0, 0], 2) == 0 and vote_value(["", "a"], [0, 1], 2) == 1
     assert vote_shares(answers) == [0.5, 0.25, 0.5, 0]
 
 
@@ -116,7 +116,7 @@ VALUES = st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=6)
 def test_expectations_are_means_over_all_subsets(data, values, k):
     n = len(values)
     scores = data.draw(st.lists(st.sampled_from([NONE, -1.0, 0.0, 2.0]), min_size=n, max_size=n))
-    assert selected_at(scores, values, k) == pytest.approx(over_subsets(first_of_best, scores, values, k))
+    assert selection_value(scores, values, k) == pytest.approx(over_subsets(first_of_best, scores, values, k))
     best = over_subsets(lambda _, chosen: max(chosen), values, values, k)
     assert pass_at(values, k) == pytest.approx(best)
 
@@ -127,7 +127,7 @@ def test_a_vote_is_the_mean_over_all_subsets_and_orders(data, answers, k):
     # What is answered alike is worth the same.
     worth = {answer: data.draw(st.sampled_from([0.0, 0.5, 1.0])) for answer in sorted(set(answers))}
     values = [worth[answer] for answer in answers]
-    assert voted_at(answers, values, k) == pytest.approx(
+    assert vote_value(answers, values, k) == pytest.approx(
         over_subsets(first_most_frequent, answers, values, k)
     )
 
@@ -158,10 +158,10 @@ def test_no_choice_is_above_the_oracles_and_more_candidates_never_lower_it(data,
     assert all(more >= fewer - 1e-12 for fewer, more in itertools.pairwise(reached))
     answers = ["right" if value else f"wrong {at % 3}" for at, value in enumerate(values)]
     for k, best in enumerate(reached, 1):
-        assert selected_at(scores, values, k) <= best + 1e-12
-        assert voted_at(answers, values, k) <= best + 1e-12
+        assert selection_value(scores, values, k) <= best + 1e-12
+        assert vote_value(answers, values, k) <= best + 1e-12
     one = statistics.fmean(values)
-    assert [reached[0], selected_at(scores, values, 1), voted_at(answers, values, 1)] == [
+    assert [reached[0], selection_value(scores, values, 1), vote_value(answers, values, 1)] == [
         pytest.approx(one)
     ] * 3
 

@@ -154,7 +154,7 @@ def test_judgements_of_pages_are_looked_for_in_passages_and_unjudged_questions_a
     judgements = {"0": own, "1": {"290": 1, "9": 0}, "2": {"290-3": 1}, "4": {"4": 1}}
     by_gold = run.score(scorer("kilt"), 15)
     before = {each.row.question.id: each.scores.measures for each in by_gold.scored_rows}
-    judged = run.judged_by(judgements).score(scorer("kilt"), 15, judgements=judgements)
+    judged = run.with_judgements(judgements).score(scorer("kilt"), 15, judgements=judgements)
     after = {each.row.question.id: each.scores.measures for each in judged.scored_rows}
     assert after["0"] == before["0"] and before["0"]["kilt_em"] == 1, "sets of the question stay sets"
     assert (after["1"]["recall"], after["1"]["r_precision"], after["1"]["kilt_em"]) == (1, 0, 0)

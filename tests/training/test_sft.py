@@ -29,7 +29,7 @@ from tests.training.launching import kill_after, launched
 from training.config import LoraOptions, SftConfig
 from training.program import last_checkpoint
 from training.sft import load_rows, main, make_trainer
-from training.stages import kept_of_training
+from training.stages import interruption_note
 from training.trainer import CompletionTrainer
 
 Options = Callable[..., SftConfig]
@@ -396,10 +396,10 @@ def test_the_tokens_that_were_read_are_those_of_the_rows_times_the_epochs(option
 
 
 def test_what_an_interrupted_training_leaves_is_said(options: Options, tmp_path: Path) -> None:
-    assert "no checkpoint" in kept_of_training(tmp_path / "adapter")
+    assert "no checkpoint" in interruption_note(tmp_path / "adapter")
     config = options(max_steps=2, save_steps=1)
     main(config)
-    assert f"checkpoint-2 is kept in '{config.out}'" in kept_of_training(Path(config.out))
+    assert f"checkpoint-2 is kept in '{config.out}'" in interruption_note(Path(config.out))
     assert not (Path(config.out) / "README.md").exists(), "PEFT's, with places to fill in"
 
 

@@ -196,9 +196,9 @@ def test_questions_that_are_made_name_no_folder_of_the_model(
     (tmp_path / "models/tuned").mkdir(parents=True)
     files = {"index": "idx", "out": "q.jsonl"}
     made = MakingConfig(**files, model=ModelConfig(name="models/tuned", adapter="/home/maria/towns"))
-    assert made.made_by == "made by corag questions with tuned with adapter towns"
+    assert made.origin == "made by corag questions with tuned with adapter towns"
     made = MakingConfig(**files, model=ModelConfig(name="Qwen/Qwen3-8B"))
-    assert shared_origin(made.made_by) == "made by corag questions with hub:Qwen/Qwen3-8B"
+    assert shared_origin(made.origin) == "made by corag questions with hub:Qwen/Qwen3-8B"
 
 
 def test_relative_folders_are_withheld_wherever_the_push_is_made(tmp_path: Path) -> None:

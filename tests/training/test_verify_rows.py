@@ -21,7 +21,7 @@ from tests.messages import raises_message
 from tests.training import toy
 from tests.training.toy import QUESTION, SAMPLE, WORLD, by_prompt, examples_of, many, write_chains
 from training.chains import ChainRow, describe, read_chains
-from training.data import RowsConfig, balanced_by_length, is_validation, tokenise
+from training.data import RowsConfig, balance_by_length, is_validation, tokenise
 from training.row_tasks import contested_candidates
 from training.rows import write_rows
 from training.sampling import SampledChain
@@ -205,13 +205,11 @@ def test_chains_without_answers_are_read_as_before_and_give_no_verifier(tmp_path
 def test_chains_of_each_length_are_equally_many():
     rows = [row_of("Issel", name=f"q{n}", hops=1 + (n % 10 > 6) + (n % 10 > 8)) for n in range(100)]
     config = replace(VERIFY, per_length=8)
-    names = balanced_by_length(rows, config)
+    names = balance_by_length(rows, config)
     lengths = [len(row.chain.hops) for row in rows if row.question.id in names]
     assert [lengths.count(length) for length in (1, 2, 3)] == [8, 8, 8]
-    assert balanced_by_length(rows, VERIFY) == {row.question.id for row in rows}
-    assert (
-        balanced_by_length(rows, replace(config, seed=1)) != names == balanced_by_length(rows[::-1], config)
-    )
+    assert balance_by_length(rows, VERIFY) == {row.question.id for row in rows}
+    assert balance_by_length(rows, replace(config, seed=1)) != names == balance_by_length(rows[::-1], config)
 
 
 def test_recoveries_are_taught_more_often():

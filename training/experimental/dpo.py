@@ -59,7 +59,7 @@ def check(config: DpoConfig) -> None:
 
     Raises as :func:`training.checks.check_training` does; :class:`DataError` also for pairs that are missing.
     """
-    check_training(config, learned_from(config))
+    check_training(config, identify_pairs(config))
 
 
 def train(trainer: Any, config: DpoConfig, pairs: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def load_report(config: DpoConfig) -> PairsReport:
     return report
 
 
-def learned_from(config: DpoConfig) -> dict[str, Any]:
+def identify_pairs(config: DpoConfig) -> dict[str, Any]:
     """Return what identifies the pairs that are learned from."""
     report = load_report(config)
     return {"pairs": report.settings | {"questions": report.questions, "tokens": report.tokens}}
@@ -142,7 +142,7 @@ def learned_from(config: DpoConfig) -> dict[str, Any]:
 
 def training_settings(config: DpoConfig, folder: str) -> dict[str, Any]:
     """Return everything that the result depends on, as it stands in training.json."""
-    return training_identity(config, folder, resolve_batching(config), learned_from(config))
+    return training_identity(config, folder, resolve_batching(config), identify_pairs(config))
 
 
 def make_trainer(config: DpoConfig, folder: str, pairs: Any) -> Any:

@@ -126,7 +126,7 @@ def check(config: GrpoConfig) -> None:
     """
     require_index(config.retriever)
     check_placement(config)
-    check_training(config, learned_from(config))
+    check_training(config, identify_chains(config))
 
 
 def train(trainer: Any, config: GrpoConfig) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def chains_dataset(chains: str) -> str:
     return str(read_chain_manifest(Path(chains)).settings["questions"].get("dataset") or "jsonl")
 
 
-def learned_from(config: GrpoConfig) -> dict[str, Any]:
+def identify_chains(config: GrpoConfig) -> dict[str, Any]:
     """Return what identifies the chains, and the engine that rewards them."""
     folders = [Path(chains) for chains in config.chains]
     chains = [
@@ -261,7 +261,7 @@ def learned_from(config: GrpoConfig) -> dict[str, Any]:
 
 def training_settings(config: GrpoConfig, folder: str) -> dict[str, Any]:
     """Return everything that the result depends on, as it stands in training.json."""
-    return training_identity(config, folder, "padded", learned_from(config))
+    return training_identity(config, folder, "padded", identify_chains(config))
 
 
 async def open_all(config: GrpoConfig) -> Backends:

@@ -27,11 +27,11 @@ def check_placement(config: GrpoConfig) -> None:
             "qlora if that does not fit."
         )
     if process_count() > 1:
-        for fault in _shared_by_all(config):
+        for fault in _gpu_conflicts(config):
             raise ConfigError(f"{process_count()} processes train together, but {fault}.")
 
 
-def _shared_by_all(config: GrpoConfig) -> Iterator[str]:
+def _gpu_conflicts(config: GrpoConfig) -> Iterator[str]:
     """Yield what every one of several processes would put on the same GPUs, and what to do instead."""
     if config.engine.engine_kind.name == "vllm":
         yield (

@@ -38,4 +38,4 @@ def main(config: MakingConfig) -> CommandResult:
         "tried": result.pair_count,
         "left_out": dict(result.left_out),
     }
-    return CommandResult(int(not kept_count), [record | {"synthetic": config.made_by}], result.failures)
+    return CommandResult(int(not kept_count), [record | {"synthetic": config.origin}], result.failures)

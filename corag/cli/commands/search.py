@@ -25,7 +25,7 @@ from corag.core.protocols import search_note
 from corag.core.text import printable
 from corag.core.types import Hit
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.experiment.backends import open_searched
+from eval.experiment.backends import open_index_or_client
 from retrieval.config import RetrieverConfig
 
 
@@ -76,7 +76,7 @@ def main(config: SearchOptions) -> CommandResult:
 
 
 async def _search(config: SearchOptions) -> Sequence[Hit]:
-    async with open_searched(replace(config.retriever, index=config.index)) as retriever:
+    async with open_index_or_client(replace(config.retriever, index=config.index)) as retriever:
         return await retriever.search(config.query, config.k)
 
 

@@ -65,7 +65,7 @@ def choose_workers(
     return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
 
 
-def stay_here(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
+def without_workers(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
     """Settle "auto" where a model is open in this process already, and say which GPUs that leaves unused."""
     if workers.kind != "auto":
         return workers

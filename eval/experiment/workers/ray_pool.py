@@ -252,9 +252,7 @@ class RayPool:
         """Wait for a worker that takes one more question, or has no other, and add one to its load."""
         while True:
             async with self._change:
-                await self._change.wait_for(
-                    lambda: self._least_loaded(alone) is not None or self._none_left()
-                )
+                await self._change.wait_for(lambda: self._least_loaded(alone) is not None or self._all_dead())
                 worker = self._least_loaded(alone)
                 if worker is None:
                     raise BackendError(
@@ -295,7 +293,7 @@ class RayPool:
         ready = [each for each in ready if alone or each.load < self._in_flight]
         return min(ready, key=lambda each: each.load, default=None)
 
-    def _none_left(self) -> bool:
+    def _all_dead(self) -> bool:
         return all(each.state is _State.DEAD for each in self.workers)
 
     def _mark_dead(self, worker: PoolWorker, why: str) -> None:
