@@ -43,7 +43,7 @@ FORMATS = (
     "dataset",
 )  # fmt: skip
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
-_OFFICIAL: dict[str, tuple[str, ...]] = {
+_FORMAT_DATASETS: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
     "kilt": (*(name for name, each in DATASETS.items() if each.scorer == "kilt"), "jsonl"),
 }
@@ -122,7 +122,7 @@ def export_run(config: ExportConfig) -> Export:
     check_format(config.to, manifest.dataset)
     if not rows:
         raise ConfigError(f"the run '{config.run}' has no finished question yet: there is nothing to export.")
-    records = gold_records(config, manifest) if config.to in _OFFICIAL else []
+    records = gold_records(config, manifest) if config.to in _FORMAT_DATASETS else []
     write(config, manifest, rows, records)
     gold = [each for each in records if require_id(each, "questions") in rows and has_answer(each)]
     scores = official_scores(config, gold) if gold else None
@@ -140,11 +140,13 @@ def export_run(config: ExportConfig) -> Export:
 
 def check_format(to: str, dataset: str) -> None:
     """Raise :class:`ConfigError` if a prediction file of one dataset is asked for of a run on another."""
-    if to in _OFFICIAL and dataset not in _OFFICIAL[to]:
+    if to in _FORMAT_DATASETS and dataset not in _FORMAT_DATASETS[to]:
+        fitting = next(
+            (name for name, fits in _FORMAT_DATASETS.items() if dataset in fits), "trec or dataset"
+        )
         raise ConfigError(
             f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': "
-            "choose --to "
-            f"{next((name for name, fits in _OFFICIAL.items() if dataset in fits), 'trec or dataset')}."
+            f"choose --to {fitting}."
         )
 
 

@@ -22,7 +22,7 @@ from corag.core.option_names import Mark, marked_options
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
-from training.config import WATCHING, LoopOptions, LoraOptions, ProgramOptions, TuningOptions
+from training.config import WATCHING_OPTIONS, LoopOptions, LoraOptions, ProgramOptions, TuningOptions
 from training.launched import is_first
 from training.library_arguments import check_library_arguments
 
@@ -177,7 +177,7 @@ def requested_identity(config: ProgramOptions, folder: str, sources: Mapping[str
     Weights are known by their digests, wherever they lie. ``sources``: what a program notes by itself,
     in the place of the options that are places.
     """
-    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING_OPTIONS, "launch")
     options = {name: value for name, value in asdict(config).items() if name not in names_left_out}
     options["lora"] = resolve_adapter_size(config, folder)
     if config.adapter:

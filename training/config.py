@@ -9,7 +9,7 @@ from corag.core.errors import ConfigError
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 
-WATCHING = ("report_to", "logging_steps", "eval_steps", "save_steps")
+WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")
 """Options of how a training is watched and saved, which may differ when it goes on."""
 
 TRL_POINTERS = {

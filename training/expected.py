@@ -10,7 +10,7 @@ import torch
 
 from corag.core.pace import clock
 
-_MOST = 4096  # rows and columns of the product that is timed: larger ones are no faster, and want memory
+_MAX_SIZE = 4096  # rows and columns of the product that is timed: larger ones are no faster, and want memory
 _SECONDS = 0.2  # that timing takes
 _SAMPLE = 500  # rows whose length is looked at
 # Of the speed of that product: attention, the output layer, the optimiser and Python take the rest. Two
@@ -75,7 +75,7 @@ def _matrices(model: Any) -> tuple[int, int, int]:
 
 def _multiplications(rows: int, width: int, inner: int, args: Any) -> float:
     """Return how many operations a second a product of such matrices does here, by timing some."""
-    rows, width, inner = (min(_MOST, each) for each in (rows, width, inner))
+    rows, width, inner = (min(_MAX_SIZE, each) for each in (rows, width, inner))
     kind = torch.bfloat16 if args.bf16 else torch.float32
     # Not random numbers: the training's own must not depend on whether something was timed before it.
     left_matrix = torch.full((rows, width), 0.5, dtype=kind, device=args.device)

@@ -21,7 +21,7 @@ from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.models import folder_digest
 from retrieval.dense.encoder import encoder_folder
 from training.checks import check_destinations, check_writable
-from training.config import WATCHING
+from training.config import WATCHING_OPTIONS
 from training.launched import is_first, process_count
 from training.library_arguments import check_trainer_arguments
 from training.model_setup import resolve_precision
@@ -82,7 +82,7 @@ def load_report(name: str) -> RetrieverPairsReport:
 
 def requested_settings(config: RetrieverTraining) -> dict[str, Any]:
     """Return what the result depends on, but for what "auto" comes to on a machine."""
-    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING, "launch")
+    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING_OPTIONS, "launch")
     reports = [load_report(name) for name in config.pairs]
     settings: dict[str, Any] = to_json_types(
         {

@@ -36,7 +36,7 @@ from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
 from training.stages import Stage, default_launch, run_stage, stage_command
 
-_ANY = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
+_ANY_NUMBER = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
             batch_size=config.batch_size,
             workers=config.workers,
             out=str(chains),
-            max_failed=_ANY,
+            max_failed=_ANY_NUMBER,
         )
         writing = MakeRowsConfig(
             [str(chains)],
@@ -356,7 +356,7 @@ def decoding_stage(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
         batch_size=config.batch_size,
         workers=config.workers,
         out=str(folder / "test"),
-        max_failed=_ANY,
+        max_failed=_ANY_NUMBER,
     )
     return Stage(folder / "test", options, _paths(adapter))
 

@@ -30,7 +30,7 @@ from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
-from training.config import WATCHING, SftConfig
+from training.config import WATCHING_OPTIONS, SftConfig
 from training.launched import STATUS_FILE
 from training.program import last_checkpoint
 from training.row_tasks import extra_prompts
@@ -180,7 +180,9 @@ def default_launch() -> list[str]:
 def build_stamp(stage: Stage) -> Stamp:
     """Return what a stage's result depends on: its options, and what it reads, by content."""
     options = stage.options
-    names_left_out = WATCHING if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
+    names_left_out = (
+        WATCHING_OPTIONS if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
+    )
     made_with = {name: value for name, value in identity_of(options).items() if name not in names_left_out}
     # Of stages before, their stamps are read: what was made anew is another, whatever its options.
     made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}

@@ -21,7 +21,7 @@ from retrieval.aliases import Aliases, load_aliases
 from retrieval.corpora import register_format
 from retrieval.index_manifest import IndexManifest, read_manifest
 
-_NAMED_FILES = 3  # of a corpus of more files they are counted
+_MAX_FILES = 3  # of a corpus of more files they are counted
 PAGED_FORMATS = frozenset(name for name, form in CORPUS_FORMATS.items() if form.has_pages)
 """Formats whose passage ids begin with a page's ``wikipedia_id``."""
 PAGES = (
@@ -79,7 +79,7 @@ def _name_files(files: Sequence[Path]) -> str:
     >>> _name_files([Path(f"docs/{n}/a.md") for n in range(61)])
     '61 files of docs'
     """
-    if len(files) <= _NAMED_FILES:
+    if len(files) <= _MAX_FILES:
         return ", ".join(file.name for file in files)
     try:
         folder = Path(os.path.commonpath(files)).name

@@ -16,7 +16,7 @@ from corag.core.errors import DataError
 from corag.core.types import Passage
 
 FILE, TITLE = "file:", "title:"
-_BELOW = " > "  # between a heading and the ones below it, in the titles of passages
+_HEADING_SEPARATOR = " > "  # between a heading and the ones below it, in the titles of passages
 
 
 def is_name(gold: str) -> bool:
@@ -39,9 +39,11 @@ def passage_names(passage: Passage) -> Iterator[str]:
     >>> list(passage_names(Passage("1", "Leave > Sick", "...", "handbook.pdf", 3)))
     ['title:Leave', 'title:Leave > Sick', 'file:handbook.pdf', 'file:handbook.pdf, page 3']
     """
-    headings = passage.title.split(_BELOW)
+    headings = passage.title.split(_HEADING_SEPARATOR)
     yield from (
-        f"{TITLE}{_BELOW.join(headings[:depth])}" for depth in range(1, len(headings) + 1) if passage.title
+        f"{TITLE}{_HEADING_SEPARATOR.join(headings[:depth])}"
+        for depth in range(1, len(headings) + 1)
+        if passage.title
     )
     if passage.source:
         yield f"{FILE}{passage.source}"

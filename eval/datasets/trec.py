@@ -15,7 +15,7 @@ Judgements = Mapping[str, Mapping[str, int]]
 JUDGED_DATASET = "beir"
 """The dataset whose question files are files of judgements."""
 
-_HIGHEST = 1000  # grade: trec_eval keeps a count for each up to it
+_MAX_GRADE = 1000  # grade: trec_eval keeps a count for each up to it
 _HEADERS = ("score", "rel", "relevance", "label", "judgment", "judgement")
 _JUDGEMENT = (
     "expected a query's id, a passage's id and a number, separated by tabs or spaces (or TREC's four "
@@ -56,7 +56,7 @@ def read_judgements(path: str | Path) -> dict[str, dict[str, int]]:
     """
     judgements: dict[str, dict[str, int]] = {}
     for where, query, passage, grade in judgement_lines(path, _refuse):
-        if not grade.is_integer() or abs(grade) > _HIGHEST:
+        if not grade.is_integer() or abs(grade) > _MAX_GRADE:
             raise DataError(
                 f"{where}: a grade must be a whole number such as 0, 1 or 2, but it is {grade:g}."
             )

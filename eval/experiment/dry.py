@@ -24,7 +24,7 @@ FIXED_METHODS = ("closed_book", "one_step", "ircot", "iter_retgen", "corag")
 """Methods whose number of steps no reply but an early end changes."""
 
 _YES = -20.0  # the log-likelihood of a judge's "Yes", which would end a chain
-_ANY = -1.0  # that of all else
+_ANY_LOGPROB = -1.0  # that of all else
 
 
 def check_fixed(methods: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class DryModel:
         text = " ".join([str(seed), *words[start:], *words[:start]][: sampling.max_tokens])
         ids = self._renderer.text_ids(text)[: sampling.max_tokens]
         text = self._renderer.continuation((), ids)
-        logprobs = (_ANY,) * len(ids) if sampling.logprobs else None
+        logprobs = (_ANY_LOGPROB,) * len(ids) if sampling.logprobs else None
         return self._renderer.with_token_texts(
             Completion(text, tuple(ids), "length", logprobs), prompt, sampling
         )
@@ -75,7 +75,7 @@ class DryModel:
         ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target))
         is_yes = isinstance(request.target, str) and request.target.strip().lower() == "yes"
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
-        logprobs = (_YES if is_yes else _ANY,) * len(target)
+        logprobs = (_YES if is_yes else _ANY_LOGPROB,) * len(target)
         return Score(tuple(target), logprobs, usage, shortening)
 
     async def close(self) -> None:

@@ -15,10 +15,10 @@ from corag.core.runs.folder import TRACES, read_attempts
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import TokenUsage
 
-FEWEST = 10
+MIN_QUESTIONS = 10
 """Questions by which others can be judged at all."""
 
-_MOST = 1_000  # rows that are looked at: their mean is known to a few percent by then
+_MAX_ROWS = 1_000  # rows that are looked at: their mean is known to a few percent by then
 _AT_WORK = 0.8  # share of a start's questions until whose end the engine had enough to do
 
 
@@ -81,11 +81,11 @@ def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate |
     """Judge what ``questions`` more will take by those that a run folder has answered.
 
     ``answered_count``: how many these are, of whatever questions. None if these are fewer than
-    :data:`FEWEST`. Raises :class:`DataError` if they cannot be read.
+    :data:`MIN_QUESTIONS`. Raises :class:`DataError` if they cannot be read.
     """
-    attempts = islice(read_attempts(folder), _MOST)
+    attempts = islice(read_attempts(folder), _MAX_ROWS)
     rows = [*{row.question.id: row for row in attempts if not row.error}.values()]
-    if len(rows) < FEWEST:
+    if len(rows) < MIN_QUESTIONS:
         return None
     share = questions / len(rows)
     usages = [sum(row.usage.values(), TokenUsage()) for row in rows]

@@ -25,7 +25,7 @@ from retrieval.aliases import Aliases, load_aliases
 from retrieval.index_building import open_unchanged
 from retrieval.store import PassageStore, has_store
 
-_MOST_NAMED = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
+_MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
 
 
 async def match_gold(
@@ -177,7 +177,7 @@ def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
         store = open_unchanged(folder, PassageStore, PassageStore.close)
         ids = store.passages(gold)
         gold = [each for each in gold if each not in ids]
-        if gold and len(store) <= _MOST_NAMED:
+        if gold and len(store) <= _MAX_PASSAGES:
             names.update(name for passage in store.rows(0, len(store)) for name in passage_names(passage))
         store.close()
     return {each: name for each in gold if (name := find_name(each, names))}

@@ -9,7 +9,7 @@ from corag.core.errors import ConfigError
 from corag.core.runs.environment import gpu_names
 from corag.generation.config import ModelConfig
 
-USUAL = 64
+DEFAULT_IN_FLIGHT = 64
 """Questions that keep an engine of 256 sequences busy: one of a CPU, or of a model of 8 billion weights."""
 
 _SEQUENCES, _SEQUENCES_LARGE = 256, 1024
@@ -37,10 +37,10 @@ def questions_in_flight(batch_size: int, model: ModelConfig) -> int:
     if batch_size:
         return batch_size
     if model.backend == "server":
-        return USUAL * len(model.urls)
+        return DEFAULT_IN_FLIGHT * len(model.urls)
     if model.backend != "vllm":
-        return USUAL
-    return max(USUAL, (model.max_num_seqs or sequences_of(tuple(_gpus()))) // 4)
+        return DEFAULT_IN_FLIGHT
+    return max(DEFAULT_IN_FLIGHT, (model.max_num_seqs or sequences_of(tuple(_gpus()))) // 4)
 
 
 def sequences_of(gpus: tuple[str, ...]) -> int:

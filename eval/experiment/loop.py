@@ -10,7 +10,7 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
-from eval.experiment.estimate import FEWEST, RunCost, RunEstimate, estimate
+from eval.experiment.estimate import MIN_QUESTIONS, RunCost, RunEstimate, estimate
 from eval.experiment.executor import Executor, QuestionTask
 from eval.experiment.progress import Rate, RunProgress, Work, print_progress
 
@@ -51,7 +51,7 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
-    foresight = _Foresight(run, title, len(waiting), max(2 * FEWEST, in_flight))
+    foresight = _Foresight(run, title, len(waiting), max(2 * MIN_QUESTIONS, in_flight))
     with RunProgress(
         title,
         total=len(questions),
@@ -89,7 +89,7 @@ class _Foresight:
     cost: RunCost = field(default_factory=RunCost)
 
     def __post_init__(self) -> None:
-        if len(self.run.answered_ids) >= FEWEST:  # a folder may hold further questions
+        if len(self.run.answered_ids) >= MIN_QUESTIONS:  # a folder may hold further questions
             self._judge()
 
     def add(self, row: Row) -> None:
@@ -105,7 +105,7 @@ class _Foresight:
             print_progress(f"{self.title}: {self.cost.compare(self.forecast)}")
 
     def _judge(self) -> None:
-        if self.questions_left < FEWEST or not (
+        if self.questions_left < MIN_QUESTIONS or not (
             forecast := estimate(self.run.path, self.questions_left, len(self.run.answered_ids))
         ):
             return

@@ -40,7 +40,7 @@ POINTERS = {
 
 PIPELINE = {"llm": "model.name", "retrieval_pipeline_name": "retriever.index", "batch_size": "batch_size"}
 """What a pipeline of AutoRAG-Research calls the model, the index and the questions in flight."""
-NAMELESS = ("_target_", "name", "description")
+IGNORED_KEYS = ("_target_", "name", "description")
 """What a pipeline says of itself: it has no counterpart and needs none."""
 
 
@@ -63,7 +63,7 @@ def explain_pipeline(data: Mapping[str, Any], methods: Mapping[str, Method]) -> 
         if option := _translate(key, name, methods[name]):
             section, _, last = option.rpartition(".")
             (options.setdefault(section, {}) if section else options)[last] = _number(value)
-        elif key not in NAMELESS:
+        elif key not in IGNORED_KEYS:
             unknown_keys.append(key)
     notes = ["'retriever.index' is a folder that 'corag index' made."] if "retriever" in options else []
     notes += [f"Without a counterpart here: {', '.join(unknown_keys)}."] if unknown_keys else []

@@ -36,7 +36,7 @@ from retrieval.linked_pairs import LinkedPair, passage_name
 
 Compose = Literal["model", "template"]
 PROMPTS = Path(__file__).parent / "prompts"
-KEPT = "kept"
+KEPT_STATUS = "kept"
 FILTERS = {
     "no answer": "the second passage has no date, number or name that the first lacks",
     "no question": "the model wrote no question that names the second passage and leaves its answer open",
@@ -49,20 +49,20 @@ FILTERS = {
 }
 """Why a pair gives no question, in the order in which it is tested."""
 
-RIGHT = 0.5
+RIGHT_F1 = 0.5
 """The F1 of answer tokens from which on an answer counts as right in a filter."""
 _ANSWERS_TRIED = 3  # of a pair
-OTHERS = 4  # passages beside the second one, so that there is something to choose from
+OTHER_PASSAGES = 4  # passages beside the second one, so that there is something to choose from
 _MAX_QUESTION_TOKENS = 48
 _MAX_ANSWER_TOKENS = 32  # an answer that goes on for longer is no short one, whatever it holds
 _STOP = ("\n\n",)  # small models go on with an example of their own
 _MAX_SHOWN_WORDS = 350  # of a passage in a prompt, as the reader's
-_ORDER = (*FILTERS, KEPT)
+_ORDER = (*FILTERS, KEPT_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
 class MadeQuestion(Answer):
-    """What came of a pair: the question as ``text``, and as ``stopped`` :data:`KEPT` or why it is not kept.
+    """What came of a pair: the question as ``text``, and as ``stopped`` :data:`KEPT_STATUS` or why not.
 
     ``gold``: its answer. ``kind``: "bridge", or "bridge by template". ``hops``: its decomposition.
     """
@@ -93,7 +93,7 @@ async def make_question(
     for answer in find_answers(pair, derive_seed("answers", question.id))[:_ANSWERS_TRIED]:
         candidate = await _attempt(pair, others, answer, tools, compose)
         best = max(best, candidate, key=lambda each: _ORDER.index(each.stopped))
-        if best.stopped == KEPT:
+        if best.stopped == KEPT_STATUS:
             break
     return replace(best, passage_ids=(pair.first.id, pair.second.id), steps=2)
 
@@ -157,7 +157,7 @@ def _first_hop(pair: LinkedPair, text: str) -> GoldHop:
 
 
 async def _filter(text: str, pair: LinkedPair, others: Sequence[Passage], answer: str, tools: Tools) -> str:
-    """Return the first filter that a question does not pass, or :data:`KEPT`."""
+    """Return the first filter that a question does not pass, or :data:`KEPT_STATUS`."""
     if await _right(text, (), answer, tools):
         return "known"
     if await _right(text, [pair.first], answer, tools):
@@ -166,11 +166,11 @@ async def _filter(text: str, pair: LinkedPair, others: Sequence[Passage], answer
         return "not in both"
     # Nothing of the second one alone says that it is meant, but alone it would be all there is to answer by.
     choices = [*others[: len(others) // 2], pair.second, *others[len(others) // 2 :]]
-    return "second alone" if await _right(text, choices, answer, tools) else KEPT
+    return "second alone" if await _right(text, choices, answer, tools) else KEPT_STATUS
 
 
 async def _right(text: str, passages: Sequence[Passage], answer: str, tools: Tools) -> bool:
     options = OneStepConfig if passages else ClosedBookConfig
     config = options(max_answer_tokens=_MAX_ANSWER_TOKENS)
     reply = await read(Question("", text), passages, tools, config)
-    return SCORERS["squad"].score(reply, [answer]).f1 >= RIGHT
+    return SCORERS["squad"].score(reply, [answer]).f1 >= RIGHT_F1

@@ -35,10 +35,17 @@ from eval.experiment.executor import AnswerTask, LocalExecutor
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.opening import open_model_quietly, prepare_output
-from eval.making.procedure import FILTERS, KEPT, OTHERS, Compose, make_question, making_templates
+from eval.making.procedure import (
+    FILTERS,
+    KEPT_STATUS,
+    OTHER_PASSAGES,
+    Compose,
+    make_question,
+    making_templates,
+)
 from retrieval.linked_pairs import LinkedPair, LinkedPassages
 
-REPEATED, SPARE = "repeated", "spare"
+REPEATED_STATUS, SPARE_STATUS = "repeated", "spare"
 PAIRS_PER_QUESTION = 40
 """So many are tried at most: a small model fails at most of them."""
 _FEWEST_AT_ONCE = 16  # pairs between two looks at how many have been kept
@@ -118,10 +125,10 @@ class MadeQuestions:
         for name, why in FILTERS.items():
             if self.left_out[name]:
                 yield f"  {self.left_out[name]:,} left out: {why}"
-        if self.left_out[REPEATED]:
-            yield f"  {self.left_out[REPEATED]:,} left out: the same question, or the same fact, as another"
-        if self.left_out[SPARE]:
-            yield f"  {self.left_out[SPARE]:,} passed, too, and are not needed: more than was asked for"
+        if repeats := self.left_out[REPEATED_STATUS]:
+            yield f"  {repeats:,} left out: the same question, or the same fact, as another"
+        if spares := self.left_out[SPARE_STATUS]:
+            yield f"  {spares:,} passed, too, and are not needed: more than was asked for"
 
 
 async def make_questions(config: MakingConfig) -> MadeQuestions:
@@ -167,7 +174,7 @@ async def _make(
         while batch := list(islice(pairs, min(step, most - len(pair_questions)))):
             for pair in batch:
                 name = stable_hash(f"{pair.first.id}\n{pair.second.id}")
-                texts[name] = pair, passages.others(pair, OTHERS, derive_seed("others", name))
+                texts[name] = pair, passages.others(pair, OTHER_PASSAGES, derive_seed("others", name))
                 ids = (pair.first.id, pair.second.id)
                 pair_questions.append(
                     Question(name, f"{pair.first.title} -> {pair.second.title}", supporting=ids)
@@ -189,14 +196,14 @@ def _collect(rows: Sequence[SavedRow], config: MakingConfig) -> MadeQuestions:
     seen_keys: set[str] = set()
     for row in rows:
         outcome = row.answer.stopped if row.answer else ""
-        if outcome == KEPT and len(questions) >= config.limit:
-            left_out[SPARE] += 1
-        elif outcome == KEPT:
+        if outcome == KEPT_STATUS and len(questions) >= config.limit:
+            left_out[SPARE_STATUS] += 1
+        elif outcome == KEPT_STATUS:
             question = _question(row, config.origin)
             second = question.supporting[-1], normalize_as_squad(question.answers[0])
             keys = {normalize_as_squad(question.text), "\n".join(second)}
             if keys & seen_keys:
-                left_out[REPEATED] += 1
+                left_out[REPEATED_STATUS] += 1
             else:
                 questions.append(question)
                 seen_keys |= keys

@@ -12,14 +12,14 @@ from corag.core.types import Passage
 from retrieval.linked_pairs import LinkedPair, passage_name
 
 _MONTH = r"(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_NAME = r"[^\W\d_a-z][\w'’\-]*\w"
+_NAME_PATTERN = r"[^\W\d_a-z][\w'’\-]*\w"
 _ANSWERS = re.compile(
     rf"\b(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}|\d[\d,.]*\d|\d"
-    rf"|{_NAME}(?: (?:(?:of|de|von|van|the) (?:the )?)?{_NAME}){{0,4}})(?![\w-])"
+    rf"|{_NAME_PATTERN}(?: (?:(?:of|de|von|van|the) (?:the )?)?{_NAME_PATTERN}){{0,4}})(?![\w-])"
 )
-_OPENS = re.compile(r"(?:^|[.!?:;]|[\"\u201c])\s*$")  # where any word has a capital
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;]|[\"\u201c])\s*$")  # where any word has a capital
 _MOST_WORDS = 25  # of a sentence with a blank: more is cut off at its ends
-_BEFORE = 17  # of these, before the blank
+_WORDS_BEFORE = 17  # of these, before the blank
 _LEAST_TELLING = 3  # letters of a word of a name that gives the name away, beyond these
 _PRONOUNS = frozenset(
     "it he she they this that these those his her its their there in on at as after before when while since "
@@ -53,7 +53,7 @@ def find_answers(pair: LinkedPair, seed: int) -> list[str]:
     candidates = dict.fromkeys(
         match[0]
         for match in _ANSWERS.finditer(text)
-        if " " in match[0] or match[0][0].isdigit() or not _OPENS.search(text[: match.start()])
+        if " " in match[0] or match[0][0].isdigit() or not _SENTENCE_START.search(text[: match.start()])
     )
     usable = [
         each
@@ -159,7 +159,7 @@ def _blank_name(text: str, pair: LinkedPair) -> str:
 def _shorten(before: str, after: str) -> str:
     first, last = before.split(), after.split()
     if len(first) + len(last) > _MOST_WORDS:
-        first_count = min(len(first), max(_BEFORE, _MOST_WORDS - len(last)))
+        first_count = min(len(first), max(_WORDS_BEFORE, _MOST_WORDS - len(last)))
         before = f"... {' '.join(first[-first_count:])} " if first_count < len(first) else before
         rest = _MOST_WORDS - first_count
         separator = "" if after[:1] not in (" ", "") else " "

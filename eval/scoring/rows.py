@@ -31,10 +31,10 @@ PassageTexts = Callable[[Sequence[str]], Sequence[str]]
 Measures = Mapping[str, Mapping[str, float]]
 """A run's scores: by measure, by question id."""
 
-FURTHER = {"accuracy": "accuracy", **PROVENANCE_TITLES, "answer_recall": "answer recall"}
+FURTHER_MEASURES = {"accuracy": "accuracy", **PROVENANCE_TITLES, "answer_recall": "answer recall"}
 """Titles of the measures beyond EM, F1 and recall by their names in JSON, in the order of a table."""
 
-MEASURES = {"em": "EM", "f1": "F1", "recall": "recall", **FURTHER}
+MEASURES = {"em": "EM", "f1": "F1", "recall": "recall", **FURTHER_MEASURES}
 """Titles of all measures by their names in JSON, in the order of a table."""
 
 
@@ -55,7 +55,7 @@ class Scores:
         em: exact match.
         f1: F1 of the answer's tokens.
         recall: of the gold passages; None for a question without them.
-        further: measures of :data:`FURTHER` and of rankings by name.
+        further: measures of :data:`FURTHER_MEASURES` and of rankings by name.
         is_scored: there are gold answers, and the run has answers; without them EM and F1 mean nothing.
     """
 

@@ -36,8 +36,8 @@ OPENED_SECTIONS = ("model", "retriever")
 _NOT_IN_A_CELL = SHARED_OPTIONS | {"batch_size", "keep_prompts"}
 Kind = Literal["cell", "preset"]
 """What is read: the cells of a sweep, or the presets of a service, which are written alike."""
-_WHOLE: Mapping[Kind, str] = {"cell": "sweep", "preset": "service"}
-_LONGEST = 40  # characters of a value in a cell's name, which is a folder's name too
+_OWNERS: Mapping[Kind, str] = {"cell": "sweep", "preset": "service"}
+_MAX_VALUE_LENGTH = 40  # characters of a value in a cell's name, which is a folder's name too
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
     if shared_options := sorted(option for option in each.changes if option.split(".")[0] in SHARED_OPTIONS):
         raise ConfigError(
             f"{each.title} changes {shared_options[0]}, which all {each.kind}s share: give it to the "
-            f"{_WHOLE[each.kind]} itself."
+            f"{_OWNERS[each.kind]} itself."
         )
     try:
         config = change_options(base, _without_belonging(base, each.changes))
@@ -341,11 +341,11 @@ def cell_names(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
 def short_value(value: Any) -> str:
     """Write an option's value as it stands in names, of a long one its end and a few digits."""
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_VALUE_LENGTH:
         return text
     # Of paths, which differ at their ends.
     ends = ",".join(Path(part).name for part in text.split(","))
-    return f"{ends[-_LONGEST:].lstrip(',')}~{stable_hash(text)[:4]}"
+    return f"{ends[-_MAX_VALUE_LENGTH:].lstrip(',')}~{stable_hash(text)[:4]}"
 
 
 def _load(source: Any, option: str) -> tuple[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from corag.core.errors import ConfigError
 from corag.core.options import flatten
 
-_SHORT = re.compile(r"([\w.]+)=(.*)", re.DOTALL)
+_SHORT_FORM = re.compile(r"([\w.]+)=(.*)", re.DOTALL)
 _EXAMPLE = (
     "write 'model=NAME,NAME', or YAML of options, each with a list of values, such as "
     "'{model: [NAME, {name: NAME, adapter: FOLDER}]}'"
@@ -30,7 +30,7 @@ def parse_short(over: str) -> dict[str, list[str]] | None:
     >>> parse_short("model=default,google/flan-t5-xl"), parse_short("{model: [a, b]}")
     ({'model': ['default', 'google/flan-t5-xl']}, None)
     """
-    match = _SHORT.fullmatch(over.strip())
+    match = _SHORT_FORM.fullmatch(over.strip())
     if match is None:
         return None
     return {match[1]: [value.strip() for value in match[2].split(",") if value.strip()]}

@@ -20,7 +20,7 @@ from corag.core.runs.folder import read_lines
 from corag.core.types import Question
 from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.dry import check_fixed, open_dry
-from eval.experiment.estimate import FEWEST, RunEstimate, estimate
+from eval.experiment.estimate import MIN_QUESTIONS, RunEstimate, estimate
 from eval.experiment.executor import LocalExecutor
 from eval.experiment.run import RunConfig, answer_dataset, answer_with
 from eval.experiment.workers.config import WorkersConfig
@@ -48,7 +48,7 @@ class PlanConfig(SweepConfig):
     @property
     def pilot_size(self) -> int:
         """How many questions the pilot answers."""
-        return max(FEWEST, self.pilot or (2 * self.batch_size if visible_gpus() else _PILOT))
+        return max(MIN_QUESTIONS, self.pilot or (2 * self.batch_size if visible_gpus() else _PILOT))
 
     @property
     def is_sweep(self) -> bool:

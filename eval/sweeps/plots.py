@@ -36,7 +36,7 @@ _MOST_TICKS = 9
 _MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 # Where a point's name may stand, in points of 1/72 inch from it, the best place first.
 _HEIGHTS = (8, -8, 18, -18, 28, -28)
-_NEAR = 0.4  # inches
+_NEIGHBOUR_INCHES = 0.4  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _draw_labels(
         near = [
             other - x
             for other, height in positions
-            if other != x and abs(other - x) < _NEAR * figure.dpi > abs(height - y)
+            if other != x and abs(other - x) < _NEIGHBOUR_INCHES * figure.dpi > abs(height - y)
         ]
         # A name on its neighbour's side would be read as the neighbour's.
         sides = ("right", "left") if near and min(near, key=abs) > 0 else ("left", "right")

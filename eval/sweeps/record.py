@@ -24,7 +24,7 @@ from eval.tables.results import ResultsTable, make_table
 from eval.tables.runs import write_run_answers
 
 # Figures of a cell that have no interval, as sweep.csv names them.
-_PLAIN = [name for column in COLUMNS if column.name not in MEASURES for name in column.fields]
+_PLAIN_FIELDS = [name for column in COLUMNS if column.name not in MEASURES for name in column.fields]
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,18 @@ def render_csv(sweep: Sweep) -> str:
     writer = csv.writer(text, lineterminator="\n")
     sizes = sorted({k for each in sweep.cells for k in each.pass_at})
     passes = [f"pass@{k}" for k in sizes]
-    heads = ["questions", "cell", "method", *options, "metric", "pareto", *scores, *_PLAIN, *passes, "oracle"]
+    heads = [
+        "questions",
+        "cell",
+        "method",
+        *options,
+        "metric",
+        "pareto",
+        *scores,
+        *_PLAIN_FIELDS,
+        *passes,
+        "oracle",
+    ]
     writer.writerow([*heads, "folder", "scorer", "conditions"])
     for questions, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
         if not cells:
@@ -218,4 +229,4 @@ def _figures(each: FinishedCell, measures: Sequence[str]) -> Iterator[Any]:
     for name in measures:
         yield record.get(name)
         yield from record.get(f"{name}_interval") or (None, None)
-    yield from (record[name] for name in _PLAIN)
+    yield from (record[name] for name in _PLAIN_FIELDS)

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from corag.core.runs.failures import Failures
 from corag.core.runs.rows import SavedRow
-from eval.scoring.rows import FURTHER, MEASURES, ScoredRow, measure_title
+from eval.scoring.rows import FURTHER_MEASURES, MEASURES, ScoredRow, measure_title
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.ledger import Waiting
 
@@ -165,7 +165,9 @@ COLUMNS: tuple[Column[Any], ...] = (
 )  # fmt: skip
 """What a table has for every run, from left to right, after its name."""
 
-FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(_measure(name, title) for name, title in FURTHER.items())
+FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(
+    _measure(name, title) for name, title in FURTHER_MEASURES.items()
+)
 """Columns of measures that only some scorers, datasets or options have: a table of their own below."""
 
 _NAMES = frozenset(column.name for column in (*COLUMNS, *FURTHER_COLUMNS))
@@ -247,7 +249,9 @@ class Summary:
     @property
     def further(self) -> dict[str, Interval]:
         """The means of the further measures that the run has."""
-        return {name: self.values[name] for name in (*FURTHER, *self.rankings) if name in self.values}
+        return {
+            name: self.values[name] for name in (*FURTHER_MEASURES, *self.rankings) if name in self.values
+        }
 
     @property
     def rankings(self) -> list[str]:

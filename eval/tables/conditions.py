@@ -12,7 +12,7 @@ from typing import Any
 from corag.core.callers import for_caller
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
-from eval.scoring.rows import FURTHER
+from eval.scoring.rows import FURTHER_MEASURES
 from eval.tables.adapters import UntrainedRuns, find_untrained
 from eval.tables.cautions import confounding_note
 from eval.tables.columns import Summary
@@ -122,7 +122,7 @@ def remarks(summary: Summary) -> list[str]:
             )
         )
     for measure, n in summary.measured_on_fewer.items():
-        title = FURTHER.get(measure, measure)
+        title = FURTHER_MEASURES.get(measure, measure)
         sentences.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
     answered_count = summary.n - summary.failure_count
     if (

@@ -18,7 +18,7 @@ Means = Mapping[str, Mapping[str, Spread]]
 
 # Where a manifest's settings say what may differ between the runs of one mean. Methods name their
 # demonstrations in these three ways.
-_VARYING: dict[str, tuple[tuple[str, ...], ...]] = {
+_VARYING_SETTINGS: dict[str, tuple[tuple[str, ...], ...]] = {
     "seeds": (("seed",),),
     "demonstrations": (
         ("demonstrations",),
@@ -36,7 +36,7 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
     """
     if not over:
         return {}
-    other_settings = {name: _without(setting, _VARYING[over]) for name, setting in settings.items()}
+    other_settings = {name: _without(setting, _VARYING_SETTINGS[over]) for name, setting in settings.items()}
     groups: dict[str, list[str]] = {}
     for name, setting in other_settings.items():
         groups.setdefault(json.dumps(setting, sort_keys=True), []).append(name)
@@ -51,13 +51,13 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
 
 
 def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    copied = copy.deepcopy(dict(settings))
+    remaining = copy.deepcopy(dict(settings))
     for *sections, last in paths:
-        section_settings = copied
+        section_settings = remaining
         for section in sections:
             section_settings = section_settings.get(section, {})
         section_settings.pop(last, None)
-    return copied
+    return remaining
 
 
 def mean_over_runs(summaries: Sequence[Summary]) -> dict[str, Spread]:

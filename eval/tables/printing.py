@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corag.core.text import printable
-from eval.scoring.rows import FURTHER, MEASURES, measure_title
+from eval.scoring.rows import FURTHER_MEASURES, MEASURES, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
 from eval.tables.columns import COLUMNS, cells, column_title, percent
@@ -22,8 +22,8 @@ from eval.tables.disagreements import Disagreements
 from eval.tables.means import Means, Over
 from eval.tables.results import ResultsTable
 
-WIDEST = 100  # columns of a question that is listed: its text, and a model's replies, may be of any length
-_NAME = 16  # columns of a run's name that is not folded
+MAX_WIDTH = 100  # columns of a question that is listed: its text, and a model's replies, may be of any length
+_NAME_WIDTH = 16  # columns of a run's name that is not folded
 # Columns that a narrow terminal can do without, by their names, the first to go first.
 _SPARE_COLUMNS = ("steps", "searches", "calls", "computed_tokens", "seconds", "failed", "n", "recall")
 
@@ -125,7 +125,10 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     measures = dict.fromkeys(name for summary in summaries for name in summary.further)
     further = list(filter(table.shows, measures))
     columns = {
-        name: (FURTHER.get(name, name), [percent(summary.further.get(name)) for summary in summaries])
+        name: (
+            FURTHER_MEASURES.get(name, name),
+            [percent(summary.further.get(name)) for summary in summaries],
+        )
         for name in further
     }
     if columns:
@@ -145,7 +148,7 @@ def _print_fitting(
     Return the headings of the columns that there is no room for.
     """
     fitting, left_out = dict(columns), []
-    short = [name[:_NAME] for name in names]
+    short = [name[:_NAME_WIDTH] for name in names]
 
     def fits() -> bool:
         table = _figures_by_run(short, list(fitting.values()))
@@ -169,7 +172,7 @@ def _print_fitting(
 def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
     table = Table()
     # A long name is folded, so that there is room for the figures, of which none may be cut.
-    table.add_column("method", overflow="fold", min_width=min(_NAME, max(map(len, names))))
+    table.add_column("method", overflow="fold", min_width=min(_NAME_WIDTH, max(map(len, names))))
     for heading, _ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, *figures in zip(names, *(values for _, values in columns), strict=True):
@@ -200,7 +203,7 @@ def print_comparisons(
 ) -> None:
     """Print every run's difference from the baseline in every measure."""
     has_warnings = any(one.failure_count for one in comparisons)
-    long = len(baseline) > _NAME
+    long = len(baseline) > _NAME_WIDTH
     figures = (
         "difference" if long else f"minus {baseline}",
         "p",
@@ -247,9 +250,9 @@ def print_disagreements(console: Console, pair: Disagreements) -> None:
     width = max(map(len, ("gold", pair.baseline, pair.run)))
     for each in pair.examples:
         question = each.question
-        lines = [one_line(f"{question.id}: {question.text}", WIDEST)]
+        lines = [one_line(f"{question.id}: {question.text}", MAX_WIDTH)]
         for name, text in {"gold": "; ".join(question.answers), **each.answers}.items():
-            lines.append(f"  {name:<{width}}  {one_line(text, max(40, WIDEST - width - 4))}")
+            lines.append(f"  {name:<{width}}  {one_line(text, max(40, MAX_WIDTH - width - 4))}")
         for line in lines:
             console.print(line, soft_wrap=True)
 

@@ -70,7 +70,7 @@ class TableView(Options):
     answer_recall: bool = False
 
 
-PLAIN = TableView()
+PLAIN_VIEW = TableView()
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def table_of_new_runs(
 
 
 def table_of_runs(
-    folders: Mapping[str, Path], view: TableView = PLAIN, questions: Sequence[Question] | None = None
+    folders: Mapping[str, Path], view: TableView = PLAIN_VIEW, questions: Sequence[Question] | None = None
 ) -> ResultsTable:
     """Return the table of finished runs by name, over the questions that all of them have.
 

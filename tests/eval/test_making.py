@@ -20,7 +20,7 @@ from corag.core.runs.manifest import Manifest
 from corag.core.types import Passage, Question
 from eval.datasets import load_questions
 from eval.making import run as making
-from eval.making.procedure import FILTERS, KEPT, _first_hop
+from eval.making.procedure import FILTERS, KEPT_STATUS, _first_hop
 from eval.making.run import MadeQuestions, MakingConfig, make_questions
 from eval.making.wording import compose_by_template, describe_kind, find_answers
 from eval.tables.conditions import describe_conditions
@@ -303,7 +303,7 @@ def test_every_pair_is_accounted_for_and_what_ended_the_search_is_said(
     kept = [
         SimpleNamespace(
             question=Question(f"q{n}", "x", supporting=("a", f"b{n}")),
-            answer=SimpleNamespace(stopped=KEPT),
+            answer=SimpleNamespace(stopped=KEPT_STATUS),
             text=f"Who sang song {n}?",
             further={"gold": f"Ada {n}", "kind": "bridge", "hops": []},
             error="",

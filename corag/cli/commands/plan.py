@@ -19,7 +19,7 @@ from corag.cli.result import CommandResult
 from corag.core.machine import available_memory, count_cores
 from corag.core.pace import clock
 from corag.core.runs.environment import gpu_names
-from eval.experiment.estimate import FEWEST, RunEstimate, short
+from eval.experiment.estimate import MIN_QUESTIONS, RunEstimate, short
 from eval.sweeps.plan import PlanConfig, PlannedRun, plan_runs
 from eval.sweeps.sweep import Openers
 from eval.tables.printing import figures_table, wide_console
@@ -65,7 +65,10 @@ def remarks(config: PlanConfig, plans: Sequence[PlannedRun]) -> Iterator[str]:
         enough = "" if free > 2 * size else ": too little"
         yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
     if len(rests) < len(plans):
-        yield f"Fewer than {FEWEST} questions were answered where there is no figure: nothing to judge by."
+        yield (
+            f"Fewer than {MIN_QUESTIONS} questions were answered where there is no figure: nothing to judge "
+            "by."
+        )
     memory = available_memory()
     for folder in map(Path, config.retriever.index):
         if folder.is_dir():

@@ -29,7 +29,7 @@ MAX_QUESTIONS = 200
 """Questions that every province can surely be asked."""
 
 _TRIES = 5_000  # draws for one question: most break off or are asked already
-_LONG = 7  # words: a longer phrase only fills a slot at the end of a question, where it stays readable
+_LONG_PHRASE = 7  # words: a longer phrase only fills a slot at the end of a question, where it stays readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class QuestionWriter:
 
     def _fill(self, templates: tuple[str, ...], phrase: str, at_end: str) -> str:
         """Put a phrase into one of the templates: a long one into one that ends with it."""
-        fits = [text for text in templates if len(phrase.split()) <= _LONG or text.endswith(at_end)]
+        fits = [text for text in templates if len(phrase.split()) <= _LONG_PHRASE or text.endswith(at_end)]
         return self.rng.choice(fits).format(phrase)
 
     def _chain(self, subject: Entity, path: tuple[str, ...]) -> tuple[RelationStep, ...]:
