@@ -1,7 +1,7 @@
 """vLLM's processes: they end with the process that opened them, and a script must not start itself again.
 
-Apart from the engine, since the worker process loads it (through :mod:`corag.generation.forced`) and not the
-engine.
+Apart from the engine, since the process that computes loads it (through :mod:`corag.generation.forced`) and
+not the engine.
 """
 
 from __future__ import annotations
