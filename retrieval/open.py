@@ -86,11 +86,9 @@ async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -
 
 def _follow_links_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
     """Follow links among the hits of search servers, and of their hop encoder if they have one."""
-    follower = LinkedRetriever(retriever, (), rules, elsewhere=True)
+    linker = LinkedRetriever(retriever, (), rules, elsewhere=True)
     hops: Retriever | None = getattr(retriever, "hops", None)
-    return (
-        follower if hops is None else HopRetriever(follower, LinkedRetriever(hops, (), rules, elsewhere=True))
-    )
+    return linker if hops is None else HopRetriever(linker, LinkedRetriever(hops, (), rules, elsewhere=True))
 
 
 def _rerank_and_remember(retriever: Retriever, config: RetrieverConfig) -> Retriever:

@@ -73,7 +73,7 @@ class PackageFiles:
     def keep(self, folder: Path, what: str) -> None:
         """Download a folder that is wanted and keep it as ``folder``, one of the cache.
 
-        ``what``: its name in a sentence. Raises as :meth:`fetched`.
+        ``what``: its name in a sentence. Raises as :meth:`fetch`.
         """
         with self.fetch() as source, build_once(folder, what) as filling:
             shutil.copytree(source, filling, dirs_exist_ok=True)

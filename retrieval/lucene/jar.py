@@ -27,7 +27,7 @@ def fetch_jar() -> None:
     """Download the jar into the cache, without libraries that nothing here loads: 107 of its 170 MB.
 
     Those are ONNX's and tokenizers' for every system, and what debugs them; Anserini's encoders use them.
-    Raises as :meth:`corag.core.package_files.PackageFiles.fetched`.
+    Raises as :meth:`corag.core.package_files.PackageFiles.fetch`.
     """
     with (
         JAR.fetch() as file,

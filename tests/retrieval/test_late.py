@@ -100,7 +100,7 @@ def test_fewer_hits_are_the_first_of_more_where_scores_are_equal(tmp_path, monke
         first = np.flatnonzero(same).tolist()
         for k in (1, 3, 5, 20):
             assert [row for row, _ in vectors.nearest([query], k)[0]] == first[:k]
-    monkeypatch.setattr("retrieval.dense.late._UNDECIDED", 2)
+    monkeypatch.setattr("retrieval.dense.late._MOST_UNDECIDED", 2)
     assert [row for row, _ in vectors.nearest([query], 3)[0]] == [0, 1, 2]
 
 

@@ -352,23 +352,19 @@ async def answer_wave(
     ]
     limit = config.max_sub_answer_tokens
 
-    async def sub_answer(position: int, branch: Tools) -> tuple[int, tuple[str, str]]:
-        reply = await branch.generate(
-            prompts[position], role="sub_answer", max_tokens=limit, path=paths[position]
-        )
+    async def sub_answer(index: int, branch: Tools) -> tuple[int, tuple[str, str]]:
+        reply = await branch.generate(prompts[index], role="sub_answer", max_tokens=limit, path=paths[index])
         answer, note = short_answer(reply.text)
-        return position, ("", "") if is_nothing(answer) else (answer, note)
+        return index, ("", "") if is_nothing(answer) else (answer, note)
 
-    waiting = [position for position, trail in enumerate(trails) if trail.passages]
+    waiting = [index for index, trail in enumerate(trails) if trail.passages]
     replies = dict(
-        await tools.fan_out_certain(
-            waiting, sub_answer, lambda position: tools.cost(prompts[position], limit)
-        )
+        await tools.fan_out_certain(waiting, sub_answer, lambda index: tools.cost(prompts[index], limit))
     )
     findings = []
-    for position, (sub_question, query, trail) in enumerate(zip(wave, queries, trails, strict=True)):
-        answer, note = replies.get(position, ("", ""))
-        if position in replies:
+    for index, (sub_question, query, trail) in enumerate(zip(wave, queries, trails, strict=True)):
+        answer, note = replies.get(index, ("", ""))
+        if index in replies:
             status = "answered" if answer else "unknown"
         else:
             status = "budget" if trail.passages else "nothing_found"
