@@ -2,7 +2,7 @@
 # Install what the tests need into .venv and run them. Further arguments go to pytest.
 #   bash scripts/test.sh --quick    style, types, layers, tests without engines: for every edit
 #   bash scripts/test.sh            and real engines, indexes, trainings: before a push; CI runs this
-#   bash scripts/test.sh --all      and drills: killed processes, browsers, recipes, long fuzzing
+#   bash scripts/test.sh --all      and drills: killed processes, browsers, pages, recipes, long fuzzing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tier="not drill"

@@ -137,7 +137,7 @@ def test_reasons_are_grouped_by_their_first_line_whatever_query_or_number_they_n
     assert list(coloured.commonest()) == ["1 x no such model"]
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_the_batch_script_joins_shards_whose_questions_failed_and_ends_as_a_run_does(
     server: Failing, tiny_model: str, tmp_path: Path
 ) -> None:

@@ -51,7 +51,7 @@ def engines_of(owner: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["forgets", "raises"])
+@pytest.mark.parametrize("how", ["forgets", pytest.param("raises", marks=pytest.mark.drill)])
 def test_an_engine_outlives_an_interrupted_question_and_not_its_script(how: str, tmp_path: Path) -> None:
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)

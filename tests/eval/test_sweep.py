@@ -549,7 +549,7 @@ def test_recall_counts_gold_passages_by_title_and_keeps_those_that_the_index_lac
     assert (record["cells"]["one"]["recall"], record["dev_cells"]["one"]["recall"]) == (1.0, 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_a_sweep_killed_in_the_middle_answers_every_cell_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,7 +86,7 @@ def test_ircot_is_compared_with_one_step(capfd: pytest.CaptureFixture[str]) -> N
     assert Path("runs/examples/ircot/report.html").stat().st_size > 50_000
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @adapted
 @pytest.mark.usefixtures("model")
 def test_the_chains_of_best_of_n_are_drawn(capfd: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_a_retriever_and_a_model_of_ones_own_are_compared(capfd: pytest.CaptureF
     assert "failed: " not in said and "no message" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @plain
 def test_chains_become_an_adapter_that_is_asked(model: Model, capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("sample_and_fine_tune", capfd)
@@ -119,7 +119,7 @@ def test_chains_become_an_adapter_that_is_asked(model: Model, capfd: pytest.Capt
     assert Path("runs/examples/training/adapter/adapter_model.safetensors").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @plain
 @pytest.mark.usefixtures("model")
 def test_a_sweep_draws_its_picture(capfd: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_a_sweep_draws_its_picture(capfd: pytest.CaptureFixture[str]) -> None:
     assert Path("runs/examples/sweep/cells/sweep.png").stat().st_size > 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @adapted
 def test_the_notebook_runs_in_a_running_event_loop(model: Model, capfd: pytest.CaptureFixture[str]) -> None:
     """Cell by cell in one namespace, with top-level await, as a notebook's kernel does it."""

@@ -187,7 +187,7 @@ async def test_a_reranker_learns_and_reranks(options: Options, loss: str) -> Non
     await wrapped.close()
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(
     options: Options, tmp_path: Path, name: str

@@ -94,7 +94,7 @@ def sooner_backend(config: AskOptions) -> str:
     if not config.question or len(config.method) > 1 or wide or _has_gpu():
         return "vllm"
     print(
-        "corag: transformers answers a single question sooner than vLLM here, which takes a minute to start "
+        "corag: transformers answers a single question sooner than vLLM here, which takes longer to start "
         "(--model.backend vllm overrules).",
         file=sys.stderr,
     )

@@ -187,7 +187,7 @@ def test_the_same_command_again_does_nothing_and_another_is_refused(options: Opt
         main(options(max_steps=1, beta=0.5))
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tmp_path: Path) -> None:
     once = options(max_steps=14, save_steps=2, save_precision="float32", out=str(tmp_path / "once"))
     twice = replace(once, out=str(tmp_path / "twice"))
