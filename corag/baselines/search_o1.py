@@ -273,7 +273,7 @@ def outline_reasoning(reasoning: str) -> str:
     So does the released code for the reader of documents, which needs the thread and not every thought. "..."
     stands for the others.
 
-    >>> outlined("a\n\nb\nc\nd\ne\nf")
+    >>> outline_reasoning("a\n\nb\nc\nd\ne\nf")
     'Step 1: a\n\n...\n\nStep 3: c\n\nStep 4: d\n\nStep 5: e\n\nStep 6: f'
     """
     lines = [line for line in reasoning.split("\n") if line.strip()]
@@ -310,7 +310,7 @@ def last_query(turn: str) -> str | None:
 def final_information(reply: str) -> str:
     r"""Return what a reader of documents puts under its last "Final Information" header, in one paragraph.
 
-    >>> refined("The first page says so.\n**Final Information**\nEmma is by\nJane Austen.")
+    >>> final_information("The first page says so.\n**Final Information**\nEmma is by\nJane Austen.")
     'Emma is by Jane Austen.'
     """
     headers = list(_HEADER.finditer(reply))
@@ -324,7 +324,7 @@ def last_box(text: str) -> str:
     Braces are paired; a box that is never closed reaches to the end of its line. A ``\text{...}`` around the
     content goes.
 
-    >>> boxed(r"So \boxed{A_{1}} or rather \boxed{\text{Issel}}. \boxed{}")
+    >>> last_box(r"So \boxed{A_{1}} or rather \boxed{\text{Issel}}. \boxed{}")
     'Issel'
     """
     start = len(text)

@@ -34,7 +34,7 @@ def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
 def join_prompts(parts: Sequence[Prompts]) -> dict[str, list[str]]:
     """Return what several trainings taught together.
 
-    >>> joined_prompts([{"corag": ["stop_check v1"]}, {"corag": ["stop_check v1", "verify v1"]}])
+    >>> join_prompts([{"corag": ["stop_check v1"]}, {"corag": ["stop_check v1", "verify v1"]}])
     {'corag': ['stop_check v1', 'verify v1']}
     """
     methods = dict.fromkeys(method for part in parts for method in part)

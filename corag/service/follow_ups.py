@@ -47,7 +47,7 @@ def join_question(question: str, earlier: Sequence[str]) -> str:
 
     ``earlier``: the user's turns before it, oldest first.
 
-    >>> joined_question("and who leads it?", ["Hello.", "Which team makes the Ostra?"])
+    >>> join_question("and who leads it?", ["Hello.", "Which team makes the Ostra?"])
     'Which team makes the Ostra? and who leads it?'
     """
     turns = [question]
