@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tier="not drill"
 case "${1:-}" in
     --quick) tier="not slow and not drill" && shift ;;
-    --all) tier="" && shift && export CORAG_FUZZ=10 ;; # ten times as many random cases
+    --all) tier="" && shift && export CORAG_FUZZ=10 ;; # ten times as many random cases, others each time
 esac
 export PYTHONDONTWRITEBYTECODE= # packages are compiled as they are imported, once
 bash scripts/install.sh

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from corag.core.callers import CALLER, SHELL
 from corag.generation.config import ModelConfig
@@ -22,6 +23,11 @@ os.environ[CALLER] = SHELL
 # The processes of pytest-xdist say 80 columns: tables are tested at the widths that tests ask for.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
+
+# A push is judged by the same random cases each time; scripts/test.sh --all looks for others.
+settings.register_profile("same", derandomize=True, database=None)
+if "CORAG_FUZZ" not in os.environ:
+    settings.load_profile("same")
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]  # hooks that pytest finds here
 

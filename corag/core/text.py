@@ -79,8 +79,9 @@ def normalize_as_squad(text: str) -> str:
     Punctuation outside ASCII stays, as in the official scripts of HotpotQA, 2WikiMultihopQA and MuSiQue.
     Characters are composed (NFC): what looks alike is alike.
     """
-    nfc_text = unicodedata.normalize("NFC", text)
-    return " ".join(_ARTICLES.sub(" ", nfc_text.lower().translate(_PUNCTUATION)).split())
+    letters = unicodedata.normalize("NFC", text).lower().translate(_PUNCTUATION)
+    # Once more: punctuation may have stood between a letter and its mark.
+    return " ".join(_ARTICLES.sub(" ", unicodedata.normalize("NFC", letters)).split())
 
 
 def normalize_as_mlqa(text: str) -> str:
@@ -93,13 +94,15 @@ def normalize_as_mlqa(text: str) -> str:
     >>> normalize_as_mlqa("２０２０年の「Tokyo 2020」")
     '2020 年 の tokyo 2020'
     """
+    letters = "".join(
+        character
+        for character in unicodedata.normalize("NFKC", text).lower()
+        if unicodedata.category(character)[0] != "P" and character not in string.punctuation
+    )
     parts: list[str] = []
     single = False  # whether the character before stands by itself
-    for character in unicodedata.normalize("NFKC", text).lower():
-        kind = unicodedata.category(character)[0]
-        if kind == "P" or character in string.punctuation:
-            continue
-        if not (single and kind == "M"):  # a mark belongs to the letter before it
+    for character in unicodedata.normalize("NFKC", letters):
+        if not (single and unicodedata.category(character)[0] == "M"):  # a mark belongs to its letter
             before, single = single, _CHARACTER.match(character) is not None
             if single or before:
                 parts.append(" ")

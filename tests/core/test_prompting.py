@@ -156,8 +156,9 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
         read_demonstrations(str(file), 0, ("9",))
     with raises_message(DataError):
         parse_demonstrations("Q: no answer", "d.txt")
-    (odd,) = parse_demonstrations('# METADATA: {"qid": ' + "9" * 5000 + "}\nQ: Who?\nA: She.\n", "d.txt")
-    assert odd.qid == "", "Python reads no number of so many digits"
+    for value in "9" * 5000, "[" * 50_000:
+        (odd,) = parse_demonstrations(f'# METADATA: {{"qid": {value}}}\nQ: Who?\nA: She.\n', "d.txt")
+        assert odd.qid == "", "Python reads no number of so many digits, nor brackets so deep"
 
 
 @given(st.lists(st.integers(0, 30), max_size=12), st.integers(0, 40), st.integers(-5, 200))

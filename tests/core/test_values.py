@@ -1,9 +1,12 @@
 """Seeds, normalised text, micro-batches, values that are checked: what everything stands on."""
 
 import asyncio
+import re
 import subprocess
 import sys
+import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +50,13 @@ def test_normalising_is_idempotent_and_extraction_never_fails(text):
     if is_other_script(normalised) == is_other_script(text):
         assert normalize_answer(normalised) == normalised
     assert isinstance(extract_answer(text), str)
+
+
+@pytest.mark.parametrize("text", ["C:\u0327a va", "\u304b\u3001\u3099"])
+def test_a_mark_behind_punctuation_is_composed_with_its_letter(text):
+    """What looks alike once the punctuation is gone is alike."""
+    without = unicodedata.normalize("NFC", re.sub("[:\u3001]", "", text))
+    assert normalize_answer(text) == normalize_answer(without)
 
 
 def test_passage_ids_ignore_white_space_only():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
@@ -118,11 +119,12 @@ def altered(chance: Random, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def a_thousand(check: Callable[[Random], None]) -> None:
-    """Call a check a thousand times, each with other chances, the same in every run of the tests."""
+    """Call a check a thousand times, each with other chances: the same in every run, but for --all."""
+    factor = int(os.environ.get("CORAG_FUZZ", "1"))
 
     @settings(
-        max_examples=1000, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        max_examples=1000 * factor, deadline=None, derandomize=factor == 1, database=None,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.integers(0, 2**40).map(Random))
     def run(chance: Random) -> None:

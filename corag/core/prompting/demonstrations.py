@@ -125,7 +125,8 @@ def parse_demonstrations(text: str, name: str) -> tuple[Demonstration, ...]:
 def _qid(metadata: str) -> str:
     try:
         return str(json.loads(metadata).get("qid", ""))
-    except (ValueError, AttributeError):  # no JSON, a number of thousands of digits, no object
+    # No JSON, a number of thousands of digits, no object, brackets without end.
+    except (ValueError, AttributeError, RecursionError):
         return ""
 
 
