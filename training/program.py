@@ -192,9 +192,8 @@ def _train_into(
     base = settings["base"]["name"]
     start = environment() | {
         "resumed_from": Path(checkpoint).name if checkpoint else "",
-        "base_folder": base
-        if Path(base).is_dir()
-        else "",  # later nobody can tell "models/tuned" from a name
+        # Later nobody can tell "models/tuned" from a name of the hub.
+        "base_folder": base if Path(base).is_dir() else "",
     }
     earlier = (read_manifest(out) or {}).get("starts", [])
     manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
