@@ -14,7 +14,11 @@ from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
 from tests.llama_cpp import write_gguf
-from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+from tests.scheduling import (
+    pytest_collection_modifyitems,
+    pytest_handlecrashitem,
+    pytest_xdist_make_scheduler,
+)
 from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
 
@@ -29,7 +33,8 @@ settings.register_profile("same", derandomize=True, database=None)
 if "CORAG_FUZZ" not in os.environ:
     settings.load_profile("same")
 
-__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]  # hooks that pytest finds here
+# Hooks that pytest finds here.
+__all__ = ["pytest_collection_modifyitems", "pytest_handlecrashitem", "pytest_xdist_make_scheduler"]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -88,6 +90,17 @@ def text(file: Path) -> str:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Hand out whole files."""
     return ByFile(config, log)
+
+
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+    """Say what a process died of: which signal or status, and where, if Java wrote that down."""
+    process = report.node.gateway._io.popen  # type: ignore[attr-defined]
+    with suppress(subprocess.TimeoutExpired):
+        status = process.wait(10)
+        died_of = signal.Signals(-status).name if status < 0 else f"status {status}"
+        report.longrepr = f"{report.longrepr}: {died_of}"
+    for file in Path.cwd().glob(f"hs_err_pid{process.pid}.log"):
+        report.longrepr = f"{report.longrepr}\n{file.read_text(errors='replace')[:4000]}"
 
 
 @pytest.hookimpl(tryfirst=True)

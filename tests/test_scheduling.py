@@ -42,6 +42,9 @@ def test_a_test_that_kills_its_process_fails_alone(
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert f"{len(died_of)} failed, {passed} passed" in ended.stdout
     assert sorted(re.findall(r"^FAILED (\S+)", ended.stdout, re.MULTILINE)) == died_of
+    assert len(re.findall(r"crashed while running 'test_.*: SIGKILL$", ended.stdout, re.MULTILINE)) >= len(
+        died_of
+    )
 
 
 def test_a_process_that_finds_other_tests_ends_the_run(tmp_path: Path) -> None:

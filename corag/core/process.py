@@ -1,17 +1,20 @@
-"""What a process has once: its clock, its handler of memory faults, and what it ends with."""
+"""What a process has once: its clock, its handlers of memory faults, and what it ends with."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 _OFFSET = time.time() - time.perf_counter()
+_LIBC = ctypes.CDLL(None)
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)  # those that Java handles
 _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OWNER = "CORAG_OWNER"
@@ -28,24 +31,36 @@ def unix_time(moment: float | None = None) -> float:
     return _OFFSET + (time.perf_counter() if moment is None else moment)
 
 
-@contextmanager
-def keep_fault_handler() -> Iterator[None]:
-    """Put the handler of SIGSEGV back as it was, whatever libraries that are loaded inside do to it.
+def fault_handlers() -> Mapping[signal.Signals, bytes]:
+    """Return what the system calls at a memory fault and the like, by signal: each a ``struct sigaction``.
 
-    Java provokes memory faults on purpose (null checks, safepoints) and handles them. Some native libraries
-    replace its handler by one that ends the process (xgrammar, which vLLM loads, and Ray, when it starts and
-    when it ends): a search with Lucene afterwards would sooner or later die with it.
+    Java provokes such faults on purpose (null checks, safepoints, divisions) and handles them. Some native
+    libraries replace its handlers by ones that end the process: xgrammar, which vLLM loads, which TRL loads;
+    and Ray, when it starts and when it ends. Without Java's, Lucene sooner or later ends the process, too.
     """
-    import ctypes
+    handlers = {}
+    for number in _FAULTS:
+        action = ctypes.create_string_buffer(_SIGACTION_BYTES)
+        # sigaction itself: Python's signal module sees only handlers that were set through it.
+        _LIBC.sigaction(number, None, action)
+        handlers[number] = action.raw
+    return handlers
 
-    library = ctypes.CDLL(None)
-    action = ctypes.create_string_buffer(_SIGACTION_BYTES)
-    # sigaction itself: Python's signal module sees only handlers that were set through it.
-    library.sigaction(int(signal.SIGSEGV), None, action)
+
+def set_fault_handlers(handlers: Mapping[signal.Signals, bytes]) -> None:
+    """Put back handlers that :func:`fault_handlers` returned; takes a few microseconds."""
+    for number, action in handlers.items():
+        _LIBC.sigaction(number, action, None)
+
+
+@contextmanager
+def keep_fault_handlers() -> Iterator[None]:
+    """Put the handlers of faults back as they were, whatever libraries that are loaded inside do to them."""
+    handlers = fault_handlers()
     try:
         yield
     finally:
-        library.sigaction(int(signal.SIGSEGV), action, None)
+        set_fault_handlers(handlers)
 
 
 def start_of(process: int) -> str:
@@ -114,9 +129,7 @@ def kill_with_parent(parent: int) -> Callable[[], None]:
     (prctl(2), PR_SET_PDEATHSIG), whatever the process is at. ``parent``: a process whose parent is another by
     the time of the call is an orphan, and killed at once. Outside Linux nothing happens.
     """
-    import ctypes
-
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    prctl = getattr(_LIBC, "prctl", None)
 
     def end_with_parent() -> None:
         if prctl is not None:

@@ -12,7 +12,7 @@ from corag.core.errors import BackendError, ConfigError
 from corag.core.installation import how_to_install
 from corag.core.lazy import importing
 from corag.core.machine import count_cores
-from corag.core.process import keep_fault_handler, mark_processes
+from corag.core.process import keep_fault_handlers, mark_processes
 from corag.core.tokenizer import tokenizer_folder
 from corag.generation.adapter_weights import check_for_vllm, merge_instead
 from corag.generation.config import ModelConfig
@@ -38,7 +38,7 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     """
     mark_processes()  # before the engine's processes inherit the environment
     cpu = on_cpu()
-    with importing, keep_fault_handler():
+    with importing, keep_fault_handlers():
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -130,7 +130,7 @@ def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
 def known_arguments() -> frozenset[str]:
     """Return the names of the arguments that the installed vLLM's engine takes."""
     on_cpu()
-    with importing, keep_fault_handler():
+    with importing, keep_fault_handlers():
         from vllm.engine.arg_utils import AsyncEngineArgs
     return frozenset(each.name for each in fields(AsyncEngineArgs))
 
@@ -151,7 +151,7 @@ def on_cpu() -> bool:
     """Whether vLLM is a build for CPUs. Raises :class:`ConfigError` if there is no vLLM."""
     _set_environment()
     try:
-        with importing, keep_fault_handler():
+        with importing, keep_fault_handlers():
             from vllm.platforms import current_platform
     except ImportError as error:
         raise ConfigError(

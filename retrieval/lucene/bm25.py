@@ -30,6 +30,7 @@ from retrieval.lucene.java import (
     java_path,
     open_lucene,
     require_passages,
+    restore_fault_handlers,
     to_java_list,
     to_json,
     writing_lucene,
@@ -74,6 +75,7 @@ def build_lucene(
         stream, count, start = iter(passages), 0, time.monotonic()
         try:
             while chunk := [_document(passage, language) for passage in islice(stream, _INDEX_CHUNK)]:
+                restore_fault_handlers()  # reading passages may have loaded any library
                 added_rows = indexer.addRawDocuments(chunk)
                 if added_rows != len(chunk):
                     raise DataError(
@@ -144,6 +146,7 @@ class LuceneSearcher:
         ]
 
     def _search_all(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
+        restore_fault_handlers()
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
         futures = [
             self._decoder.submit(self._decode, self._search_chunk(chunk, k), chunk) for chunk in chunks

@@ -11,14 +11,16 @@ import importlib.util
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 from corag.core.errors import BackendError, DataError, reason
+from corag.core.process import fault_handlers, set_fault_handlers
 from retrieval.lucene.jar import find_jar
 
 MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
@@ -67,11 +69,22 @@ def java_class(name: str) -> Any:
     Raises :class:`BackendError` if there is no usable Java or it does not start.
     """
     with _lock:
-        return _autoclass()(name)
+        restore_fault_handlers()
+        return _start()[0](name)
+
+
+def restore_fault_handlers() -> None:
+    """Let Java handle its faults, whichever library has taken that over since it started.
+
+    Before whatever runs in Java for long, since :func:`corag.core.process.keep_fault_handlers` stands around
+    the libraries that we load, not around those that TRL loads, or the program that this is a part of.
+    """
+    set_fault_handlers(_start()[1])
 
 
 @cache
-def _autoclass() -> Any:
+def _start() -> tuple[Any, Mapping[Signals, bytes]]:
+    """Start Java; return what finds its classes, and its handlers of faults."""
     import jnius_config
 
     # `import pyserini.search.lucene` constructs a client that wants a key, and fails without one.
@@ -89,7 +102,7 @@ def _autoclass() -> Any:
             f"Java {MINIMUM_VERSION} or newer, or free some memory."
         ) from error
     _hush(autoclass)
-    return autoclass
+    return autoclass, fault_handlers()
 
 
 def to_json(result: Any, *, documents: bool = True) -> bytes:

@@ -152,8 +152,8 @@ def handler():
 from retrieval.lucene.java import java_class
 java_class("java.lang.String")
 before = handler()
-from corag.core.process import keep_fault_handler
-with keep_fault_handler():
+from corag.core.process import keep_fault_handlers
+with keep_fault_handlers():
     {taking}
     assert handler() != before, "the library takes the handler, or this test and its subject can go"
 assert handler() == before

@@ -62,3 +62,26 @@ def test_importing_the_package_loads_neither_java_nor_torch() -> None:
     code += f"print([name for name in '{heavy}'.split() if name in sys.modules])"
     environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "[]\n"
+
+
+@pytest.mark.slow
+def test_lucene_outlives_a_library_that_takes_its_handler_of_faults(tmp_path: Path) -> None:
+    """TRL loads vLLM, which loads xgrammar: a search after a training began ended the process (139)."""
+    script = f"""
+from pathlib import Path
+from corag.cli.main import main
+from corag.core.process import fault_handlers
+from retrieval.lucene.java import java_class
+def addresses():
+    return [action[:8] for action in fault_handlers().values()]
+java_class("java.lang.String")
+handlers = addresses()
+import xgrammar
+assert addresses() != handlers, "the library takes them, or this test can go"
+assert main(["world", {str(tmp_path / "world")!r}, "--passages", "500"]) == 0
+assert main(["index", {str(tmp_path / "world/corpus.jsonl")!r}, "--out", {str(tmp_path / "index")!r}]) == 0
+assert main(["search", {str(tmp_path / "index")!r}, "Who wrote it?"]) == 0
+assert addresses() == handlers
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

@@ -15,7 +15,7 @@ from typing import Any
 
 from corag.core.errors import BackendError, reason
 from corag.core.machine import count_cores, visible_gpus
-from corag.core.process import keep_fault_handler
+from corag.core.process import keep_fault_handlers
 from eval.experiment.workers.config import WorkersConfig
 
 # Ray's store for large objects, which ours are not: its default is a third of RAM.
@@ -37,13 +37,13 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
         yield ray
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
-    with _keep_signal_handlers(), keep_fault_handler():
+    with _keep_signal_handlers(), keep_fault_handlers():
         _start(ray, address)
     try:
         yield ray
     finally:
         # Its end resets what it had taken to the system's default.
-        with _keep_signal_handlers(), keep_fault_handler():
+        with _keep_signal_handlers(), keep_fault_handlers():
             ray.shutdown()
 
 
