@@ -25,4 +25,7 @@ ruff format --check .
 ruff check .
 mypy
 lint-imports
+# Two processes compute at once. OpenMP's threads that wait would keep the cores busy: trainings then take four
+# times as long.
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 python -m pytest --durations=15 --numprocesses 2 --dist loadscope --no-loadscope-reorder -m "$tier" "$@"
