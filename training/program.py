@@ -193,7 +193,7 @@ def _train_into(
     start = environment() | {
         "resumed_from": Path(checkpoint).name if checkpoint else "",
         # Later nobody can tell "models/tuned" from a name of the hub.
-        "base_folder": base if Path(base).is_dir() else "",
+        "base_folder": base if base != "default" and Path(base).is_dir() else "",
     }
     earlier = (read_manifest(out) or {}).get("starts", [])
     manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}

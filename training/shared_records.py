@@ -121,7 +121,9 @@ def base_on_hub(folder: Path) -> str:
         name = str(json.loads((folder / CONFIG).read_text("utf-8")).get("base_model_name_or_path") or "")
     else:
         name = str(manifest["settings"]["base"]["name"])
-    hub_name = DEFAULT_ON_HUB if name == "default" else shared_name(name, (name,))
+    if name == "default":  # whatever folder of that name may be here
+        return DEFAULT_ON_HUB
+    hub_name = shared_name(name, (name,))
     # A relative path may look like a name. Trainings note folders; of adapters from elsewhere, the base is
     # looked for where they may have been trained, which is often above them.
     folders = {each.get("base_folder") for each in (manifest or {}).get("starts", ())}

@@ -334,13 +334,11 @@ def perform(script: str, folder: Path, language: str = "bash") -> subprocess.Com
 
 
 @pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[] if page == README else [pytest.mark.drill], id=name_of(page))
-        for page in GUIDES
-        if any(block.comment == "run" for block in blocks(page))
-    ],
+    [page for page in GUIDES if any(block.comment == "run" for block in blocks(page))],
+    ids=name_of,
 )
 def test_what_is_marked_to_be_run_runs(page: Path, quickstart: Path):
     write_files(page, quickstart)

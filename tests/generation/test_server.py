@@ -212,7 +212,7 @@ async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
                 scoring = ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))
                 scores = await asyncio.gather(*(generator.score(scoring) for _ in range(20)))
                 assert {score.token_logprobs for score in scores} == {(-0.04, -0.05)}
-            assert 0 < generator.retried <= len(met)  # the others were met while the servers were opened
+            assert generator.retried > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
