@@ -64,7 +64,7 @@ if [ $kind = cpu ] && [ -z "$told" ]; then
     echo "corag: no GPU is seen here, so this is an installation for CPUs. If it is for machines with GPUs (this is" \
         "a cluster's login node), stop it and write: bash scripts/install.sh --gpu" >&2
 fi
-echo "corag: installing $(grep -c '==' "$lock") packages from $lock into .venv (1 to 4 minutes) ..." >&2
+echo "corag: installing $(grep -c '==' "$lock") packages from $lock into .venv (1 to 6 minutes) ..." >&2
 started=$SECONDS
 # What the installers say is of interest only if something goes wrong.
 exec 3>&2 2>.venv/install.log

@@ -154,8 +154,7 @@ def launch_program(program: str, config: LaunchOptions) -> int:
                 [*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml"
             )
         except KeyboardInterrupt:
-            _print(interruption_note(Path(options["out"])))
-            raise
+            raise KeyboardInterrupt(interruption_note(Path(options["out"]))) from None
         return int(status_file.read_text()) if status_file.is_file() else status
 
 

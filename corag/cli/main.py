@@ -21,6 +21,7 @@ from corag.core.callers import called_from_shell
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
 
 _AGAIN_S, _END_S = 3.0, 8.0  # after SIGTERM; a training that is told to end has 5 before it is killed
+_KEPT = ". What a run or an index build had finished is kept: the same command goes on from there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,8 @@ def _main(arguments: list[str]) -> int:
             status = run_command(*split_command(arguments))
         sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
-        return termination.report()
+    except KeyboardInterrupt as interrupt:
+        return termination.report(str(interrupt))
     except Exception as error:
         # Schedulers signal all processes of a job: an engine that ends as well fails whatever waits for it.
         if termination.is_requested:
@@ -227,16 +228,11 @@ class _Termination:
             self.report()
         os._exit(128 + signal.SIGTERM)  # our engines watch this process, and end with it
 
-    def report(self) -> int:
-        """Say that the command was interrupted; return its exit status."""
+    def report(self, kept: str = "") -> int:
+        """Say that the command was interrupted, and what it leaves; return its exit status."""
         self._is_reported = True
         how = "told to end (SIGTERM)" if self.is_requested else "interrupted"
-        print(
-            f"corag: {how}. What a run or an index build had finished is kept: the same command goes on from "
-            "there.",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"corag: {how}{f': {kept}' if kept else _KEPT}", file=sys.stderr, flush=True)
         return 128 + (signal.SIGTERM if self.is_requested else signal.SIGINT)
 
 

@@ -231,9 +231,9 @@ def print_comparisons(
         )
     tests = sum(one.p_holm is not None for one in comparisons)
     console.print(
-        "Differences in points with 95% bootstrap intervals, paired by question; sign-flip test, Holm over "
-        f"{tests} tests. MDE: minimum detectable difference, in points (80% power, 5% level before "
-        "correction).",
+        "Differences in points with 95% bootstrap intervals (exact where all differ alike), paired by "
+        f"question; sign-flip test, Holm over {tests} tests. MDE: minimum detectable difference, in points "
+        "(80% power, 5% level before correction).",
         soft_wrap=True,
     )
 

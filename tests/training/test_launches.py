@@ -118,6 +118,24 @@ def test_a_training_ends_with_what_launched_it(killed: str, moment: str, options
 
 
 @pytest.mark.slow
+def test_an_interrupted_training_says_what_it_leaves_and_nothing_else(options: Options) -> None:
+    config = options(max_steps=4000)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = train_words(config, "--save_steps", "4000", "--logging_steps", "1")
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: (Path(config.out) / "metrics.jsonl").exists() or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, text = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = text.strip().splitlines()[-1]
+    assert last == (
+        f"corag: interrupted: the training had written no checkpoint into '{config.out}': the same command "
+        "begins it anew."
+    )
+    assert "goes on from there" not in text
+
+
+@pytest.mark.slow
 def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options: Options) -> None:
     config = options(max_steps=400)
     out = Path(config.out)
