@@ -99,7 +99,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
         status = process.wait(10)
         died_of = signal.Signals(-status).name if status < 0 else f"status {status}"
         report.longrepr = f"{report.longrepr}: {died_of}"
-    for file in Path.cwd().glob(f"hs_err_pid{process.pid}.log"):
+    if (file := Path(f"hs_err_pid{process.pid}.log")).is_file():
         report.longrepr = f"{report.longrepr}\n{file.read_text(errors='replace')[:4000]}"
 
 

@@ -21,7 +21,7 @@ from corag.core.callers import called_from_shell
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
 
 _AGAIN_S, _END_S = 3.0, 8.0  # after SIGTERM; a training that is told to end has 5 before it is killed
-_KEPT = ". What a run or an index build had finished is kept: the same command goes on from there."
+_WHAT_IS_KEPT = "What a run or an index build had finished is kept: the same command goes on from there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +228,12 @@ class _Termination:
             self.report()
         os._exit(128 + signal.SIGTERM)  # our engines watch this process, and end with it
 
-    def report(self, kept: str = "") -> int:
-        """Say that the command was interrupted, and what it leaves; return its exit status."""
+    def report(self, note: str = "") -> int:
+        """Say that the command was interrupted, and what it leaves (``note``); return its exit status."""
         self._is_reported = True
         how = "told to end (SIGTERM)" if self.is_requested else "interrupted"
-        print(f"corag: {how}{f': {kept}' if kept else _KEPT}", file=sys.stderr, flush=True)
+        ending = f": {note}" if note else f". {_WHAT_IS_KEPT}"
+        print(f"corag: {how}{ending}", file=sys.stderr, flush=True)
         return 128 + (signal.SIGTERM if self.is_requested else signal.SIGINT)
 
 

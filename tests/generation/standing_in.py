@@ -71,11 +71,12 @@ def now_and_then(share: float, seed: int) -> tuple[list[str], Callable[[], str]]
 class Served:
     """A server at ``url``, in a thread, for the length of a ``with`` block.
 
-    ``faults``: says how the next request fails, "" if it does not.
+    ``faults``: says how the next request fails, "" if it does not. ``requests``: how many there were.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.faults: Callable[[], str] = lambda: ""
+        self.requests = 0
         self.url = f"http://127.0.0.1:{free_port()}"
         app, port = self._faulty(Starlette(routes=routes)), int(self.url.rpartition(":")[2])
         config = uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1)
@@ -84,7 +85,9 @@ class Served:
 
     def _faulty(self, app: ASGIApp) -> ASGIApp:
         async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
-            failing_now = scope["type"] == "http" and self.faults()
+            is_request = scope["type"] == "http"
+            self.requests += is_request
+            failing_now = is_request and self.faults()
             await ((await failing(failing_now)) if failing_now else app)(scope, receive, send)
 
         return faulty

@@ -205,6 +205,7 @@ async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
     with StandIn() as a, StandIn() as b:
         a.faults = b.faults = faults
         async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:
+            needed, met_before = a.requests + b.requests, len(met)
             while len(met) < 60 or set(met) != set(FAULTS):
                 asked = [replace(request(str(i)), sampling=Sampling(3, logprobs=True)) for i in range(50)]
                 replies = await asyncio.gather(*map(generator.generate, asked))
@@ -212,7 +213,9 @@ async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
                 scoring = ScoreRequest(Prompt.of_text("Is it so?"), (40, 50))
                 scores = await asyncio.gather(*(generator.score(scoring) for _ in range(20)))
                 assert {score.token_logprobs for score in scores} == {(-0.04, -0.05)}
-            assert generator.retried > 0
+                needed += len(asked) + len(scores)
+            # On a busy machine replies that were only late are asked for again, too.
+            assert generator.retried == a.requests + b.requests - needed >= len(met) - met_before > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)
