@@ -25,6 +25,7 @@ ruff format --check .
 ruff check .
 mypy
 lint-imports
+python scripts/budget.py
 # Two processes compute at once. OpenMP's threads that wait would keep the cores busy: trainings then take four
 # times as long.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
