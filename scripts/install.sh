@@ -45,21 +45,34 @@ if [ -z "$python" ]; then
     done
 fi
 # uv brings a Python of its own, without root.
-if [ -z "$python" ] && command -v uv >/dev/null && uv python install 3.12 >&2; then
-    python=$(uv python find 3.12)
-fi
+get_python() {
+    local uv=uv
+    command -v uv >/dev/null || {
+        python3 -m pip install --quiet --user "uv>=0.9" >&2 && uv="$(python3 -m site --user-base)/bin/uv"
+    } || return 1
+    "$uv" python install 3.12 >&2 && python=$("$uv" python find 3.12)
+}
+[ -n "$python" ] || get_python || true
 if [ -z "$python" ]; then
     echo "corag: Python ${versions// /, } was not found: install one (without root: 'uv python install 3.12')," \
         "or name it with CORAG_PYTHON=/path/to/python3.11." >&2
     exit 2
 fi
 
-[ -x .venv/bin/python ] || "$python" -m venv .venv
 wanted=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
-if [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
-    [ -z "${CORAG_GPU:-}" ] || echo "$CORAG_GPU" >.venv/corag-gpu
+if [ -x .venv/bin/python ] && [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
+    [ -z "$told" ] || echo "$told" >.venv/corag-gpu
     exit 0
 fi
+# Debian's and Ubuntu's python3.11 without python3.11-venv leaves a .venv that has a python and no pip.
+has_pip() { .venv/bin/python -m pip --version >/dev/null 2>&1; }
+has_pip || "$python" -m venv --clear .venv >&2 || true
+has_pip || { get_python && "$python" -m venv --clear .venv >&2; } || true
+has_pip || {
+    echo "corag: '$python -m venv' makes no environment with pip: install its package (Ubuntu: apt install" \
+        "python3-venv or python3.11-venv), or name another Python with CORAG_PYTHON." >&2
+    exit 2
+}
 if [ $kind = cpu ] && [ -z "$told" ]; then
     echo "corag: no GPU is seen here, so this is an installation for CPUs. If it is for machines with GPUs (this is" \
         "a cluster's login node), stop it and write: bash scripts/install.sh --gpu" >&2
@@ -116,6 +129,6 @@ if [ $kind = gpu ]; then
     .venv/bin/python -c 'from corag.core.compilers import missing_compilers
 print(*missing_compilers(), sep="\n", end="")' >&2 || true
 fi
-[ -z "${CORAG_GPU:-}" ] || echo "$CORAG_GPU" >.venv/corag-gpu
+[ -z "$told" ] || echo "$told" >.venv/corag-gpu
 echo "$wanted" >.venv/corag-lock
 echo "corag: installed in $((SECONDS - started)) s. Next: source .venv/bin/activate; corag --help" >&2

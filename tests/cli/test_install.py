@@ -208,6 +208,53 @@ def test_a_word_or_a_python_that_it_does_not_take_is_refused(root: Path) -> None
     assert "is not Python 3.11, 3.12 (for gpu)" in done.stderr, "3.13 has no wheels for GPUs"
 
 
+def python_that_makes(root: Path, venv: str) -> str:
+    """Return a program that fits, whose 'python -m venv' takes a minute less: ``venv`` is what it runs."""
+    program = root / "made/python3.12"
+    write_program(program, f'[ "$1" = -m ] || exit 0\n{venv}')
+    return str(program)
+
+
+def test_an_environment_without_pip_is_made_anew(root: Path) -> None:
+    """As Ubuntu's python3.11 leaves it where python3.11-venv is not installed."""
+    shutil.move(root / ".venv", root / "whole")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(root / ".venv")], check=True)
+    remade = python_that_makes(root, f"rm -rf .venv && cp -r {root}/whole .venv")
+    done = install(root, CORAG_PYTHON=remade)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(root / ".venv")
+    broken = python_that_makes(root, f"{sys.executable} -m venv --without-pip .venv; exit 1")
+    done = install(root, CORAG_PYTHON=broken, PATH=bare_path(root))
+    assert done.returncode == 2 and "python3-venv" in done.stderr
+
+
+def bare_path(root: Path) -> str:
+    """Return a PATH with what the script calls, and neither Python nor uv."""
+    for name in "bash sh cat cut cp chmod dirname grep head mkdir rm sha256sum tail".split():
+        (root / "bare").mkdir(exist_ok=True)
+        found = shutil.which(name)
+        assert found
+        (root / "bare" / name).exists() or (root / "bare" / name).symlink_to(found)
+    write_program(root / "bare/nvidia-smi", "exit 9")
+    return str(root / "bare")
+
+
+def test_without_a_python_that_fits_uv_is_installed_which_brings_one(root: Path) -> None:
+    shutil.move(root / ".venv", root / "whole")
+    search = bare_path(root)
+    assert "was not found: install one" in install(root, PATH=search).stderr, "nothing to install uv with"
+    brought = python_that_makes(root, f"cp -r {root}/whole .venv")
+    write_program(root / "uv", f'[ "$2" != find ] || echo {brought}')
+    pip = f"mkdir -p {root}/user/bin && cp {root}/uv {root}/user/bin/uv"
+    # Ubuntu 22.04's own: 3.10, with pip.
+    write_program(
+        root / "bare/python3",
+        f'case "$*" in "-m pip"*) {pip} ;; "-m site"*) echo {root}/user ;; *) exit 1 ;; esac',
+    )
+    done = install(root, PATH=search)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_container_copies_what_installing_and_running_read() -> None:
     text = (ROOT / "scripts/recipes/corag.def").read_text()
     copied = [
