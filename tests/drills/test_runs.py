@@ -130,10 +130,13 @@ def test_what_a_disk_takes_late_and_then_refuses_is_answered_again(
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     make_run(tmp_path, [row(question, "Town 1") for question in QUESTIONS[:2]])
-    with pytest.raises(DataError, match="2 answered questions are safe"), monkeypatch.context() as patch:
-        with RunFolder(tmp_path, SETTINGS, START) as run:
-            patch.setattr(os, "fsync", refuse)
-            run.append(row(QUESTIONS[2], "Town 1"))
+    with (
+        pytest.raises(DataError, match="2 answered questions are safe"),
+        monkeypatch.context() as patch,
+        RunFolder(tmp_path, SETTINGS, START) as run,
+    ):
+        patch.setattr(os, "fsync", refuse)
+        run.append(row(QUESTIONS[2], "Town 1"))
     with RunFolder(tmp_path, SETTINGS, START) as going_on:
         assert len(going_on.answered_ids) == 2
 

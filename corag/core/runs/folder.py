@@ -1,9 +1,9 @@
 """A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` has a line per finished question.
 
 Lines are only ever appended, each written as it is finished, so ``kill -9`` loses at most the questions in
-flight, and a power cut those of the last tenth of a second. Opening the folder again with the same settings resumes: a torn last line is dropped, answered
-questions are kept, failed ones are tried again (their later line counts). Other settings are refused, and the
-difference is shown.
+flight, and a power cut those of the last tenth of a second. Opening the folder again with the same settings
+resumes: a torn last line is dropped, answered questions are kept, failed ones are tried again (their later
+line counts). Other settings are refused, and the difference is shown.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Disk:
         return self._written if self._error is None else self._synced
 
     def note(self, *written: int) -> None:
-        """Have what is written brought to the disk soon. Raises the OSError that kept what was before away."""
+        """Have what is written brought to the disk soon. Raises the OSError that kept earlier rows away."""
         if self._error is not None:
             raise self._error
         self._written = written
