@@ -5,8 +5,7 @@
 the replies to them. ``data`` makes a question's rows of it, ``rows`` writes them as a dataset. ``sft`` trains
 on that, by accelerate in as many processes as there are devices. ``rounds`` runs everything, each of its
 ``stages`` in a process of its own. What training programs share is ``program`` (from the command line to the
-manifest), ``model_setup``, ``trl_arguments``, ``trainer`` and ``callbacks``. Training on preferences and on
-rewards is in ``experimental``.
+manifest), ``model_setup``, ``trl_arguments``, ``trainer`` and ``callbacks``.
 """
 
 from corag.core.lazy import lazy_exports
@@ -16,8 +15,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "training.config": "LoraOptions SftConfig TuningOptions",
-        "training.experimental.config": "DpoConfig GrpoConfig",
-        "training.experimental.pairs": "MakePairsConfig PairsConfig make_pairs",
         "training.rows": "MakeRowsConfig make_rows read_report",
         "training.rounds": "RoundsConfig perform_rounds",
         "training.data": "RowsConfig",

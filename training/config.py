@@ -1,4 +1,4 @@
-"""Options of fine-tuning; those of preferences and rewards stand in ``experimental/config.py``."""
+"""Options of fine-tuning."""
 
 from __future__ import annotations
 

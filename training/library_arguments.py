@@ -1,8 +1,8 @@
 """Arguments of trainers and of PEFT's adapters that are passed through as they are.
 
-``--trainer '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'`` reaches the fields of TRL's SFTConfig, DPOConfig
-or GRPOConfig, or of sentence-transformers' arguments, of these names, ``--lora.more '{use_dora: true}'``
-those of PEFT's LoraConfig. What is an option here, or what a training here rests on, is refused.
+``--trainer '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'`` reaches the fields of TRL's SFTConfig, or of
+sentence-transformers' arguments, of these names, ``--lora.more '{use_dora: true}'`` those of PEFT's
+LoraConfig. What is an option here, or what a training here rests on, is refused.
 
 Their names are read from the libraries' sources: importing them takes seconds, and loads torch before it is
 known which GPUs it may see.
@@ -35,8 +35,6 @@ _CLASSES = {
     "SentenceTransformerTrainingArguments": _SENTENCES,
     "CrossEncoderTrainingArguments": _SENTENCES,
     "SFTConfig": (("trl", "trainer/sft_config.py", "SFTConfig"), *_TRAINER),
-    "DPOConfig": (("trl", "trainer/dpo_config.py", "DPOConfig"), *_TRAINER),
-    "GRPOConfig": (("trl", "trainer/grpo_config.py", "GRPOConfig"), *_TRAINER),
     "LoraConfig": (
         ("peft", "tuners/lora/config.py", "LoraConfig"),
         ("peft", "config.py", "PeftConfig"),
@@ -56,8 +54,6 @@ _FIXED_ARGUMENTS = {
     "auto_find_batch_size": "the rows of an update are part of what identifies a training",
     "use_cpu": "a training runs on GPUs if there are any; launch it with --launch=--cpu for none",
     "disable_tqdm": "corag prints lines in the place of a bar",
-    "max_completion_length": "sub-queries are as long as those of the chains (max_sub_query_tokens)",
-    "reward_weights": "there is one reward: its options are --reward",
     "task_type": "models here write",
     "peft_type": "adapters here are LoRA",
     "inference_mode": "it is trained",

@@ -1,6 +1,6 @@
 """One training from its command line to its manifest, with a trainer of TRL's or sentence-transformers'.
 
-A program (sft.py, encoder.py, experimental/grpo.py ...) loads what it trains on and builds a trainer.
+A program (sft.py, encoder.py, reranker.py ...) loads what it trains on and builds a trainer.
 Everything else of a training that can be interrupted, and that notes how it was made, stands here.
 """
 

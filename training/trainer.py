@@ -1,4 +1,4 @@
-"""TRL's trainers as all programs here use them: the order of rows, the output layer on CPUs, saved adapters.
+"""TRL's trainers as all programs here use them: the order of rows, the output layer on CPUs.
 
 The losses are TRL's own. On a GPU its fused output layer computes them; on a CPU, where TRL multiplies every
 position with the vocabulary, the output layer is patched to compute learned positions only.
@@ -63,14 +63,12 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         return sampler_by_length(self, [len(ids) for ids in rows["input_ids"]])
 
 
-def prepare_trainer(trainer: Any, out: Path, *, temperature: float = 1.0, pads_before: bool = False) -> Any:
+def prepare_trainer(trainer: Any, out: Path) -> Any:
     """Give one of TRL's trainers what all programs here have in common, and return it.
 
     Args:
         trainer: as TRL made it.
         out: folder of the result, where the metrics go.
-        temperature: by which the trainer divides logits.
-        pads_before: whether its batches are padded before the text, as prompts to go on from are.
     """
     trainer.remove_callback(PrinterCallback)
     for callback in training_callbacks(out):
@@ -80,9 +78,7 @@ def prepare_trainer(trainer: Any, out: Path, *, temperature: float = 1.0, pads_b
         reduce_in_float32(trainer.accelerator.state.fsdp_plugin)
     if not has_fused_kernels():
         model = trainer.model
-        compute_learned_positions_only(
-            model.get_base_model() if isinstance(model, PeftModel) else model, temperature, pads_before
-        )
+        compute_learned_positions_only(model.get_base_model() if isinstance(model, PeftModel) else model)
     return trainer
 
 
@@ -119,12 +115,12 @@ def learned_columns(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return following, (following != -100).any(dim=0).nonzero().squeeze(-1)
 
 
-def compute_learned_positions_only(model: Any, temperature: float = 1.0, pads_before: bool = False) -> None:
+def compute_learned_positions_only(model: Any) -> None:
     """Patch the fused output layer that TRL gave a model to compute columns where something is learned.
 
     Completions have about ten tokens and prompts several hundred. Without kernels TRL multiplies every
     position with the vocabulary and masks the result, which for a small model takes more than half of a step.
-    What is returned is the same. ``temperature`` and ``pads_before`` as in :func:`prepare_trainer`.
+    What is returned is the same.
     """
     trl_forward: Callable[..., Any] = model.forward
     has_router = hasattr(model.config.get_text_config(), "output_router_logits")
@@ -137,27 +133,26 @@ def compute_learned_positions_only(model: Any, temperature: float = 1.0, pads_be
         following, columns = learned_columns(labels)
         # Causal attention never looks at padding that stands behind the text: without a mask the kernels skip
         # half of the work. A mixture of experts needs it, to balance the experts over real tokens alone.
-        if not pads_before and not has_router:
+        if not has_router:
             options.pop("attention_mask", None)
         options |= {"use_cache": False, "logits_to_keep": columns}
         outputs = trl_forward(*args, **options)
-        return score_columns(outputs, following, columns, temperature)
+        return score_columns(outputs, following, columns)
 
     model.forward = forward
 
 
-def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor, temperature: float) -> Any:
+def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor) -> Any:
     """Return what TRL's fused output layer returns, from the logits of some columns.
 
     Args:
         outputs: of the model, with logits of shape (rows, columns, vocabulary).
         following: the token to predict at each position, (rows, tokens), -100 where nothing is learned.
         columns: positions that the logits are of.
-        temperature: by which the logits are divided.
     """
     from trl.trainer.utils import FusedCausalLMOutput
 
-    logits = outputs.logits.float() / temperature
+    logits = outputs.logits.float()
     targets, is_learned = following[:, columns].clamp(min=0), following[:, columns] != -100
     log_softmax = logits.log_softmax(-1)
 
@@ -179,12 +174,3 @@ def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor, 
         label_mask=following[:, :-1] != -100,
         aux_loss=getattr(outputs, "aux_loss", None),
     )
-
-
-def save_trained_adapter_alone(model: Any) -> None:
-    """Let a model with a frozen second adapter save the trained one only.
-
-    TRL keeps the start adapter as "ref" beside the trained one. transformers, which finds a checkpoint with
-    adapters in folders of their own, restores these and not the one that is trained.
-    """
-    model.save_pretrained = functools.partial(model.save_pretrained, selected_adapters=["default"])

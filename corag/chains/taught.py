@@ -49,8 +49,7 @@ class Teaching:
         rows = settings.get("rows", ())
         rows = [rows] if isinstance(rows, Mapping) else rows  # one folder, in manifests of before
         tasks = {task for each in rows for task in each.get("rows", {}).get("tasks", ())}
-        sources = [*rows, settings.get("pairs", {}), settings]
-        chains = [chain for source in sources for chain in source.get("chains", ())]
+        chains = [chain for source in (*rows, settings) for chain in source.get("chains", ())]
         chains = [chain for chain in chains if "corag" in chain.get("options", {})]
         if not chains:
             return None

@@ -61,11 +61,6 @@ COMMANDS = {
         "corag.cli.commands.questions", "make multi-hop questions from an index of your documents", "index"
     ),
     "rows": Command("corag.cli.commands.rows", "convert sampled chains to training rows", "chains"),
-    "pairs": Command(
-        "corag.cli.commands.pairs",
-        "convert sampled chains to preference pairs of sub-queries (DPO)",
-        "chains",
-    ),
     "pairs --for retriever": Command(
         "corag.cli.commands.retriever_pairs",
         "make training pairs for retrievers: queries with positives and hard negatives",

@@ -17,7 +17,6 @@
 # lora     five steps of training, killed and resumed; qlora: the same in 4 bits
 # fsdp     a training spread over two GPUs
 # adapter  an adapter served by vLLM beside its base model scores as the same in transformers
-# grpo     two processes of reinforcement, each with all it needs on its own GPU
 # head     the output layer in float32: how far scores are off the forward pass with it and without, and its time
 # replay   vLLM's own forcing of tokens (trace replay) against the plug-in, in one engine
 # engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
@@ -26,7 +25,7 @@
 # dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
 # search, scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp adapter grpo head replay engine families gpus dense search scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter head replay engine families gpus dense search scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -247,28 +246,6 @@ moved = difference(plain, asyncio.run(score("transformers", "")))
 off = difference(served, plain)
 print(json.dumps({"off_transformers": off, "moved_by_adapter": moved}))
 sys.exit(0 if off < 0.1 and off < moved / 4 else "vLLM does not answer with the adapter as transformers does")'
-}
-
-step_grpo() {
-    want_gpus 2
-    make_world >&2
-    corag sample --questions "$out/world/train.jsonl" --limit 8 --retriever.index "$out/bm25" \
-        --model.adapter default --corag.preset small_model --sample.chains 2 --out "$out/grpo_chains" >&2
-    rm -rf "$out/grpo"
-    while sleep 1; do nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader; echo; done \
-        >"$out/grpo.gpus" 2>/dev/null &
-    watcher=$!
-    trap 'kill $watcher 2>/dev/null || true' EXIT
-    accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision bf16 --dynamo_backend no \
-        training/experimental/grpo.py --config training/experimental/configs/grpo_cpu.yaml --max_steps 2 \
-        --chains "$out/grpo_chains" --retriever.index "$out/bm25" --out "$out/grpo" >&2
-    python - "$out/grpo.gpus" <<'PYTHON'
-import collections, json, sys
-moments = [block.split() for block in open(sys.argv[1]).read().replace(", ", ",").split("\n\n")]
-most = max(max(collections.Counter(line.split(",")[0] for line in each).values(), default=0) for each in moments)
-print(json.dumps({"processes_on_a_gpu": most}))
-sys.exit(0 if most == 1 else f"{most} processes were on one GPU at the same time")
-PYTHON
 }
 
 step_head() {

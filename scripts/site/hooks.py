@@ -32,7 +32,6 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
-    "training/experimental/README.md": "guides/experimental.md",
 }
 """Pages that lie elsewhere in the repository, by where the site has them."""
 FILLERS: dict[str, Callable[[str], str]] = {

@@ -19,7 +19,6 @@ from corag.cli.main import COMMANDS, split_command
 from corag.core.command_line import parse
 from eval.sweeps import read_cells
 from tests.cli.test_install import write_program
-from training.experimental.config import DpoConfig, GrpoConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +67,6 @@ def root(tmp_path: Path) -> Path:
         "scripts/recipes",
         "scripts/configs",
         "training/configs",
-        "training/experimental/configs",
         "eval/configs",
     ):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -99,11 +97,6 @@ def commands_of(root: Path, recipe: str, *words: str, **more: str) -> list[list[
 
 def read(words: Sequence[str]) -> Any:
     """Parse a command as its program would, cells included; raises ConfigError for what it does not know."""
-    if words[0] == "accelerate":
-        kind = {"training/experimental/dpo.py": DpoConfig, "training/experimental/grpo.py": GrpoConfig}[
-            words[3]
-        ]
-        return parse(kind, words[4:], words[3], "")
     name, arguments = split_command(words[1:])
     command = COMMANDS[name]
     options, *_ = get_type_hints(importlib.import_module(command.module).main).values()
@@ -117,7 +110,6 @@ RECIPES = [
     ("train_loop", ["40"], ["world", "rounds", "table"]),
     ("joint_adapter", ["300", "train.json"], ["world", "sample", "rows", "train", "run", "ceiling"]),
     ("four_methods", ["200"], ["world", "index", "sample", "rows", "train", "run", "table"]),
-    ("preferences", ["300"], ["world", "sample", "pairs", "dpo.py", "grpo.py", "run", "table"]),
     (
         "another_model",
         ["default", "train.json", "musique.json", "dev.json", "200"],
@@ -149,7 +141,7 @@ def test_a_recipe_gives_commands_that_can_be_given(
     recipe: str, words: list[str], programs: list[str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = commands_of(root, recipe, *words)
-    assert set(programs) <= {Path(each[3] if each[0] == "accelerate" else each[1]).name for each in called}
+    assert set(programs) <= {each[1] for each in called}
     monkeypatch.chdir(root)
     for each in called:
         read(each)
@@ -239,7 +231,7 @@ def test_every_recipe_is_read_or_is_known_to_need_what_no_test_has() -> None:
 
 
 def test_what_a_recipe_forgets_to_make_is_told(root: Path) -> None:
-    recipe = root / "scripts/recipes/preferences.sh"
-    recipe.write_text(recipe.read_text().replace("corag pairs $out/chains", "corag pairs $out/chain"))
-    with pytest.raises(AssertionError, match=r"results/preferences/chain was not made before"):
-        commands_of(root, "preferences", "300")
+    recipe = root / "scripts/recipes/four_methods.sh"
+    recipe.write_text(recipe.read_text().replace('corag rows "$out/chains-', 'corag rows "$out/chain-'))
+    with pytest.raises(AssertionError, match=r"chain-\w+ was not made before"):
+        commands_of(root, "four_methods", "200")

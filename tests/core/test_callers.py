@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import training.experimental.pairs
 import training.rounds
 from corag import (
     CoRAGConfig,
@@ -35,7 +34,7 @@ from tests.eval.runs import make_run, row
 from tests.messages import messages, raises_message
 
 ASKED = [("Who wrote Emma?", "Jane Austen")]
-LOADED = (ExportConfig, SweepConfig, training.rounds, training.experimental.pairs)  # options of the messages
+LOADED = (ExportConfig, SweepConfig, training.rounds)  # options of the messages
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from tests.vocabularies import ALL_FAMILIES, renderer_of
 from training import row_tasks
 from training.chains import ChainRow, read_chains
 from training.data import RowsConfig, is_validation, tokenise
-from training.experimental.pairs import PairsConfig, Preference, Sibling, tokenise_pair
 from training.row_source import TrainingExample
 from training.row_tasks import ROW_TASKS, RowTask, best_stop_hop
 from training.sampling import SampledChain
@@ -230,7 +229,7 @@ def test_a_row_by_hand(renderer):
 
 
 @pytest.mark.parametrize("family", ALL_FAMILIES)
-def test_rows_and_pairs_hold_what_decoding_reads_in_every_vocabulary(family):
+def test_rows_hold_what_decoding_reads_in_every_vocabulary(family):
     renderer = renderer_of(family)
     prompt = chat_prompt("Who wrote it?", prefix="Answer:")
     asked = TrainingExample("q1", "final_answer", 0, prompt, "Paris")
@@ -240,14 +239,6 @@ def test_rows_and_pairs_hold_what_decoding_reads_in_every_vocabulary(family):
     assert row.input_ids[: len(ids)] == ids and taught[-1] == renderer.end_of_turn()
     assert taught == renderer.target_ids(ScoreRequest(prompt, row.completion, end_of_turn=True))
     assert renderer.continuation(ids, taught[:-1]).casefold() == row.completion.casefold() == " paris"
-    siblings = Sibling("Where was Ada born?", -1.0), Sibling("No", -2.0)
-    pair, _ = tokenise_pair(chain_row(), Preference((), *siblings), renderer, PairsConfig(), CORAG)
-    for text, new in ((pair.chosen, pair.chosen_ids), (pair.rejected, pair.rejected_ids)):
-        reply = renderer.continuation(pair.prompt_ids, new[:-1])
-        assert (
-            reply.casefold().split() == text.casefold().replace("?", " ?" * (family == "bert") or "?").split()
-        )
-        assert len(reply) - len(reply.lstrip()) == len(text) - len(text.lstrip())
 
 
 # ---- which rows

@@ -16,7 +16,6 @@ from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from tests.messages import raises_message
 from training.config import LoraOptions, SftConfig
-from training.experimental.config import DpoConfig, GrpoConfig
 from training.library_arguments import argument_names, check_library_arguments
 from training.sft import main as train
 
@@ -27,8 +26,6 @@ Options = Callable[..., SftConfig]
     ("name", "kind"),
     [
         ("SFTConfig", trl.SFTConfig),
-        ("DPOConfig", trl.DPOConfig),
-        ("GRPOConfig", trl.GRPOConfig),
         ("LoraConfig", peft.LoraConfig),
     ],
 )
@@ -54,17 +51,6 @@ def test_what_is_no_argument_or_not_free_is_refused(changes: dict[str, Any]) -> 
     config = SftConfig(rows=["rows"], out="out", **changes)
     with raises_message(ConfigError):
         check_library_arguments(config)
-
-
-def test_each_program_has_the_arguments_of_its_own_trainer() -> None:
-    dpo = DpoConfig(pairs="pairs", out="out", adapter="a", trainer={"precompute_ref_log_probs": True})
-    check_library_arguments(dpo)
-    grpo = {"chains": ["chains"], "out": "out", "adapter": "a"}
-    check_library_arguments(GrpoConfig(**grpo, trainer={"use_vllm": True, "epsilon": 0.1}))
-    for config in (DpoConfig(pairs="pairs", out="out", adapter="a", trainer={"loss_type": "apo"}),
-                   GrpoConfig(**grpo, trainer={"num_generations": 4})):  # fmt: skip
-        with pytest.raises(ConfigError, match=r"is not free: write --(loss|generations)\."):
-            check_library_arguments(config)
 
 
 def test_arguments_reach_the_trainer_and_the_adapter_and_are_noted(options: Options) -> None:
