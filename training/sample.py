@@ -82,7 +82,9 @@ class SampleRunConfig(QuestionFile):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_max_failed(self.max_failed)
-        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
+        chains = self.sample.chains if self.sample.source == "model" else 1
+        in_flight = questions_in_flight(self.batch_size, self.model, chains)
+        object.__setattr__(self, "batch_size", in_flight)
         notes_answers = self.sample.source == "model" and self.sample.answers != "none"
         if notes_answers and self.sample.max_hops > self.corag.max_hops:
             raise ConfigError(

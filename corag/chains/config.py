@@ -243,6 +243,12 @@ class CoRAGConfig(MethodConfig, section="corag"):
         return self.strategy != "greedy"
 
     @property
+    def chains_at_once(self) -> int:
+        """The chains, or of a tree the rollouts of a depth."""
+        tree = self.beam * self.expand * self.rollouts
+        return {"greedy": 1, "tree": tree}.get(self.strategy, self.chains)
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """What chains are ranked by, as ``rank_by`` names it."""
         return tuple(name.strip() for name in self.rank_by.split("+"))

@@ -44,6 +44,11 @@ class MethodConfig(Options):
         """
         return {}
 
+    @property
+    def chains_at_once(self) -> int:
+        """How many chains of a question are with the engine at the same time."""
+        return 1
+
     def training_difference(self, training: Mapping[str, Any]) -> str:
         """Return how what a model was taught differs from what these options ask; "" if it does not.
 

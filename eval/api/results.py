@@ -259,9 +259,8 @@ async def run(
     print_idle_options(base.idle(options, by_default), configs)
     loaded_questions = base.load()
     folders = {}
-    async with choose_executor(
-        base.workers, base.batch_size, len(loaded_questions), model, index
-    ) as executor:
+    in_flight = max(each.most_in_flight for each in configs.values())
+    async with choose_executor(base.workers, in_flight, len(loaded_questions), model, index) as executor:
         loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
         for name, each in configs.items():
             folders[name] = await answer_with(each, each.method[0], loaded_questions, executor, cell=name)

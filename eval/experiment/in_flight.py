@@ -8,24 +8,29 @@ from functools import cache
 from corag.core.errors import ConfigError
 from corag.core.runs.environment import gpu_names
 from corag.generation.config import ModelConfig
+from corag.generation.vllm_start import CPU_MAX_NUM_SEQS
 
 DEFAULT_IN_FLIGHT = 64
-"""Questions that keep an engine of 256 sequences busy: one of a CPU, or of a model of 8 billion weights."""
+"""Questions of one chain each that keep an engine busy: one of a CPU, or of a model of 8 billion weights."""
 
+_FEWEST = 8  # of several chains: some wait for a search or for their last chain
 _SEQUENCES, _SEQUENCES_LARGE = 256, 1024
 _LARGE_MIB = 70 * 1024
 
 
-def questions_in_flight(batch_size: int, model: ModelConfig) -> int:
+def questions_in_flight(batch_size: int, model: ModelConfig, chains: int = 1) -> int:
     """Return how many questions an engine gets at once.
 
-    A quarter of the sequences that the engine works on at once, since a question often has several (chains,
-    scores): 64 of 256, and 256 of the 1,024 that vLLM takes on cards of 70 GiB and more that are no A100.
-    Several servers of vLLM (``backend`` "server") get 64 each.
+    Of one chain each a quarter of the sequences that the engine works on at once: 256 of the 1,024 that vLLM
+    takes on cards of 70 GiB and more that are no A100, and never fewer than 64. Of several chains so many
+    that their requests are that quarter, or up to 256 of the sequences: more would fill the cache, and push
+    out each chain's own beginning before its next hop. That is 32 of 8 chains on a GPU, 8 on a CPU. Servers
+    of vLLM (``backend`` "server") get as much each as a GPU of 256 sequences.
 
     Args:
         batch_size: what the user says, 0 for nothing.
         model: which engine it is.
+        chains: how many of a question are with the engine at the same time.
 
     Raises:
         ConfigError: for a number below 0.
@@ -36,11 +41,17 @@ def questions_in_flight(batch_size: int, model: ModelConfig) -> int:
         )
     if batch_size:
         return batch_size
+    engines, sequences = 1, _SEQUENCES
     if model.backend == "server":
-        return DEFAULT_IN_FLIGHT * len(model.urls)
-    if model.backend != "vllm":
-        return DEFAULT_IN_FLIGHT
-    return max(DEFAULT_IN_FLIGHT, (model.max_num_seqs or sequences_of(tuple(_gpus()))) // 4)
+        engines = len(model.urls)
+    elif model.backend == "vllm":
+        gpus = tuple(_gpus())
+        sequences = model.max_num_seqs or (sequences_of(gpus) if gpus else CPU_MAX_NUM_SEQS)
+    busy = max(DEFAULT_IN_FLIGHT, sequences // 4)
+    if chains > 1:
+        requests = max(min(sequences, _SEQUENCES), sequences // 4)
+        busy = min(busy, max(_FEWEST, requests // chains))
+    return engines * busy
 
 
 def sequences_of(gpus: tuple[str, ...]) -> int:

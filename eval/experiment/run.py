@@ -55,7 +55,8 @@ class RunConfig(Setup, QuestionFile):
     Attributes:
         scorer: scoring rule for answers; "auto" uses the dataset's own.
         recall_at: k of recall@k over the collected passages.
-        batch_size: questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU.
+        batch_size: questions in flight, per worker; 0 chooses by engine and method: 64, or 256 with vLLM on
+            a large GPU, and fewer where a question has several chains.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
         answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
             tokens, stopped. Of shards 'corag join' writes it.
@@ -88,7 +89,7 @@ class RunConfig(Setup, QuestionFile):
         QuestionFile.__post_init__(self)
         if self.answers_to:
             check_answers_file(self.answers_to)
-        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
+        questions_in_flight(self.batch_size, self.model)  # refuses a negative number
         if self.recall_at < 1:
             raise ConfigError(f"recall_at must be at least 1, but it is {self.recall_at}.")
 
@@ -96,6 +97,15 @@ class RunConfig(Setup, QuestionFile):
     def explain_file(cls, data: Mapping[str, Any]) -> str:
         """Return the file of 'corag run' that says the same as a pipeline of AutoRAG-Research."""
         return other_toolkits.explain_pipeline(data, methods_of(cls))
+
+    def in_flight(self, name: str) -> int:
+        """Return how many questions of a method each engine has at once."""
+        return questions_in_flight(self.batch_size, self.model, self.of(name).chains_at_once)
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most that any of the methods has."""
+        return max(map(self.in_flight, self.method))
 
     @property
     def folder(self) -> Path:
@@ -116,7 +126,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
         if config.out != "auto":
             refuse_if_locked(run_path(config, name, {}), advice=ANOTHER_OUT)
     prepare_output(config.folder)
-    async with open_executor(config, config.workers, config.batch_size, len(questions)) as executor:
+    async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
         return {name: await answer_with(config, name, questions, executor) for name in config.method}
@@ -157,7 +167,7 @@ async def answer_with(
             task,
             executor,
             title=cell or name,
-            batch_size=config.batch_size,
+            batch_size=config.in_flight(name),
             shard=config.shard,
             send=partial(send, name),
         )
@@ -252,7 +262,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "trained_for": trained_for(config.model.adapter, config.model.name),
         "retriever": asdict(config.retriever),
         "from_hub": names_on_hub(config.model, config.retriever),
-        "batch_size": config.batch_size,
+        "batch_size": config.most_in_flight,
         "questions": config.questions,
         "scorer": config.scorer,
         "recall_at": config.recall_at,

@@ -48,7 +48,7 @@ class PlanConfig(SweepConfig):
     @property
     def pilot_size(self) -> int:
         """How many questions the pilot answers."""
-        return max(MIN_QUESTIONS, self.pilot or (2 * self.batch_size if visible_gpus() else _PILOT))
+        return max(MIN_QUESTIONS, self.pilot or (2 * self.most_in_flight if visible_gpus() else _PILOT))
 
     @property
     def is_sweep(self) -> bool:

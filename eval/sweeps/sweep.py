@@ -231,7 +231,7 @@ async def answer_in_workers(
     group: Sequence[Cell], workers: WorkersConfig, retrievers: Sequence[RetrieverConfig]
 ) -> None:
     """Answer the cells of one model in workers that have it, and search whatever these cells search."""
-    in_flight = max(cell.config.batch_size for cell in group)
+    in_flight = max(cell.config.most_in_flight for cell in group)
     model = group[0].config.model
     async with start_workers(workers, model, retrievers, in_flight, REPLIES_KEPT) as pool:
         await answer_group(group, [pool.executor(_retriever_of(cell)) for cell in group])

@@ -342,11 +342,6 @@ class RayPool:
         info = self.workers[0].info
         return info.about if info else ()
 
-    @property
-    def slots(self) -> int:
-        """Questions that all workers together take at once."""
-        return len(self.workers) * self._in_flight
-
     def manifest_entry(self) -> Mapping[str, Any]:
         """Return what a manifest records: the machines, with the workers on each."""
         nodes: dict[str, dict[str, Any]] = {}
@@ -407,8 +402,8 @@ class RayExecutor:
         return partial(self.pool.run, key=stable_hash(payload.hex()), task=payload, index=self.key)
 
     def in_flight(self, batch_size: int) -> int:
-        """Return the pool's slots: it was opened with ``batch_size`` questions for each worker."""
-        return self.pool.slots
+        """Return ``batch_size`` for each worker; the pool was opened with as many or more."""
+        return len(self.pool.workers) * batch_size
 
     def manifest_entry(self) -> Mapping[str, Any]:
         """Return what a manifest records of the workers."""
