@@ -162,8 +162,8 @@ def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
     want = "less" if how.startswith(_LESS) else "more"
     if how == "longer" and re.search(r"\blived?\b", stem):
         return LIFE, want
-    quantity = noun or _SIZES[how]
-    return Aspect(noun or how, words_pattern(quantity), read_number, _NEVER), want
+    quantity = noun or _SIZES.get(how)  # "more southern" is no quantity that is known
+    return (Aspect(noun or how, words_pattern(quantity), read_number, _NEVER), want) if quantity else None
 
 
 def _read_same(match: re.Match[str]) -> Iterator[Task]:

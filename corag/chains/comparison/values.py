@@ -11,7 +11,9 @@ from pathlib import Path
 
 COUNTRIES = Path(__file__).parent / "assets" / "countries.txt"
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = {
+    name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)
+}
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
     r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -41,7 +43,12 @@ _SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 _STATE = re.compile(  # Georgia in "Atlanta, Georgia" or "Georgia, U.S.", which may be the state
     r",\s*Georgia\b|\bstate of Georgia\b|\bGeorgia(?=,?\s+(?:\(\s*)?(?:the\s+)?(?:U\.?S|United States))"
 )
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_WORDS = {
+    word: str(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve".split()
+    )
+}
 _WORD_NUMBER = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
 
@@ -86,11 +93,11 @@ def _date(parts: Mapping[str, str | None]) -> Date | None:
     year = int(parts["year"] or 0)
     if parts.get("era"):
         year = 1 - year
-    month = (
-        _MONTHS.index(name[:3].lower()) + 1 if (name := parts.get("month")) else int(parts.get("number") or 0)
-    )
+    name = (parts.get("month") or "")[:3].lower()
+    # A pattern without case takes "ſep" for "sep"; the table does not have it.
+    month = _MONTHS.get(name) if name else int(parts.get("number") or 0)
     day = int(parts.get("day") or 0)
-    if day > 31:
+    if day > 31 or month is None:
         return None
     return Date((year, month or 1, day or 1), (year, month or 12, day or 31))
 
@@ -114,7 +121,7 @@ def read_number(text: str) -> tuple[float, str] | None:
     >>> read_number("It has 1,234 stories."), read_number("two"), read_number("3.2 million people")
     ((1234.0, 'storie'), (2.0, ''), (3200000.0, 'people'))
     """
-    in_digits = re.sub(_WORD_NUMBER, lambda match: str(_WORDS.index(match.group().lower())), text)
+    in_digits = re.sub(_WORD_NUMBER, lambda match: _WORDS.get(match.group().lower(), match.group()), text)
     numbers = list(_NUMBER.finditer(in_digits))
     if len(numbers) != 1:
         return None
