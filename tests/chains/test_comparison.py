@@ -294,7 +294,8 @@ TEMPLATES = st.sampled_from(
     [
         "Which {w} came out {w}, {a} or {b}?", "Did {a} or {b} {w} {w} {w}?", "Is {a} {w} than {b}?",
         "{w} {w} {a} or {b} {w}?", "Are {a} and {b} {w} the {w} {w}?", "Who has more {w}, {a} or {b}?",
-        "Which {w} has the {w} who {w} {w}, {a} or {b}?", "When was {a} {w}?", "How {w} is {b} {w}?", "{a}'s {w}",
+        "Which {w} has the {w} who {w} {w}, {a} or {b}?", "When was {a} {w}?",
+        "How {w} is {b} {w}?", "{a}'s {w}",
     ]
 )  # fmt: skip
 
