@@ -4,8 +4,9 @@ Of the hops of all chains: how many had their gold passage among the passages re
 its answer and how many were refused; how many of the others were refused; and how many hops were made for
 how many were needed. A hop's gold is that of the annotated hop in the same place; the last one's answer may
 also be written as the question's. A hop that is made beyond those has none. Where the dataset does not
-annotate hops, any gold passage and any answer of the question counts. An answer is right if one of the two
-texts holds the other's whole words. (A chain that takes the hops in another order counts as wrong.)
+annotate hops, or the index has other ids than it, any gold passage and any answer of the question counts,
+as for its recall; of a question without recall no hop does. An answer is right if one of the two texts holds
+the other's whole words. (A chain that takes the hops in another order counts as wrong.)
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,14 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.text import mentions
 from corag.core.types import Question
+from eval.datasets.corpora import index_aliases
+from eval.scoring.gold import find_gold
 
 
 def measure(run: Path) -> dict[str, Any]:
     """Return counts over the hops of a run, and the hops made for each number of hops needed."""
-    read_count = Manifest.read(run).options["passages_per_hop"]
+    manifest = Manifest.read(run)
+    read_count, aliases = manifest.options["passages_per_hop"], index_aliases(manifest.last.index)
     counts: Counter[str] = Counter()
     hops_made: dict[int, Counter[int]] = {}
     for row in read_rows(run).values():
@@ -36,9 +41,14 @@ def measure(run: Path) -> dict[str, Any]:
         hops = [Hop.from_json(each) for each in row.further["chains"][0]["hops"]]
         hops_needed = len(question.decomposition) or question.hops
         hops_made.setdefault(hops_needed, Counter())[len(hops)] += 1
+        found = find_gold(row, aliases)
+        if found is None:
+            counts["hops without gold passages"] += len(hops)
+            continue
         for index, hop in enumerate(hops):
-            passages, answers = gold_of(question, index)
-            has_gold = not passages.isdisjoint(hop.passage_ids[:read_count])
+            passages, answers = gold_of(question, index, found.places)
+            read = hop.passage_ids[:read_count]
+            has_gold = any(not passages.isdisjoint(found.identities(each)) for each in read)
             right = any(
                 mentions([hop.sub_answer], [each]) or mentions([each], [hop.sub_answer]) for each in answers
             )
@@ -53,11 +63,11 @@ def measure(run: Path) -> dict[str, Any]:
     }
 
 
-def gold_of(question: Question, index: int) -> tuple[set[str], set[str]]:
-    """Return the gold passages and the answers of a chain's hop, counted from 0."""
+def gold_of(question: Question, index: int, gold: Collection[str]) -> tuple[set[str], set[str]]:
+    """Return the gold passages and the answers of a chain's hop, counted from 0; ``gold``: the question's."""
     steps = question.decomposition
-    if not steps or not all(step.passage_id and step.answer for step in steps):
-        return set(question.supporting), {step.answer for step in steps} | set(question.answers)
+    if not steps or not all(step.passage_id in gold and step.answer for step in steps):
+        return set(gold), {step.answer for step in steps} | set(question.answers)
     if index >= len(steps):
         return set(), set()
     further = set(question.answers) if index == len(steps) - 1 else set()

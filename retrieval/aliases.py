@@ -70,13 +70,13 @@ class Aliases:
             self.titled or other.titled,
         )
 
-    def gold(self, ids: Iterable[str]) -> set[str]:
-        """Return gold ids as the index calls them.
+    def gold(self, ids: Iterable[str]) -> list[str]:
+        """Return the different gold ids as the index calls them, in their order.
 
-        >>> sorted(Aliases({"d2": "d1"}).gold(["d2", "d3"]))
+        >>> Aliases({"d2": "d1"}).gold(["d2", "d3", "d1"])
         ['d1', 'd3']
         """
-        return {self.same_as.get(name, name) for name in ids}
+        return list(dict.fromkeys(self.same_as.get(name, name) for name in ids))
 
     def names(self, ids: Iterable[str]) -> set[str]:
         """Return all that collected passages may be called by gold ids: their ids, and their documents'.

@@ -25,8 +25,10 @@ from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
+from eval.datasets.corpora import index_aliases
 from eval.report.overview import Overview, ReportRuns, describe, read_report_runs
 from eval.report.traces import Passages, gold, trace
+from eval.scoring.gold import FoundGold, find_gold
 from eval.tables.formats import to_latex, to_markdown
 from eval.tables.records import to_csv
 from eval.tables.results import find_baseline
@@ -68,8 +70,20 @@ def make_report(runs: ReportRuns) -> Report:
     """Test some runs and pack their traces."""
     scored_runs, questions = runs.scored_runs.runs, runs.scored_runs.questions
     passages = Passages()
-    traces = [_traces(run, questions, passages) for run in scored_runs]
-    gold_chunks = pack_chunks((gold(question, passages) for question in questions), passages)
+    recall_at = runs.scored_runs.recall_at
+    found = [_found_gold(run, recall_at) for run in scored_runs]
+    traces = [_traces(run, questions, passages, each) for run, each in zip(scored_runs, found, strict=True)]
+    gold_chunks = pack_chunks(
+        (
+            gold(
+                each,
+                (name for by_id in found if each.id in by_id for name in by_id[each.id].places),
+                passages,
+            )
+            for each in questions
+        ),
+        passages,
+    )
     index = _index(questions, scored_runs, traces, gold_chunks)
     contents = describe(runs)
     downloads = [
@@ -220,7 +234,9 @@ def pack_chunks(items: Iterable[Any], passages: Passages) -> Chunks:
     return Chunks(tuple(blocks), tuple(starts))
 
 
-def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chunks:
+def _traces(
+    run: Run, questions: Sequence[Question], passages: Passages, found: Mapping[str, FoundGold]
+) -> Chunks:
     """Pack the traces of a run: whole rows are read again one by one, for those of ``run`` have no steps.
 
     Of a question that the run was not asked it is empty.
@@ -229,7 +245,18 @@ def _traces(run: Run, questions: Sequence[Question], passages: Passages) -> Chun
     refusal = run.manifest.options.get("refusal", "")
     rows = (run.rows.get(question.id) for question in questions)
     full_rows = (row and replace(lines[row.question.id].parse(), question=row.question) for row in rows)
-    return pack_chunks((trace(row, passages, refusal) if row else {} for row in full_rows), passages)
+    return pack_chunks(
+        (trace(row, passages, refusal, found.get(row.question.id)) if row else {} for row in full_rows),
+        passages,
+    )
+
+
+def _found_gold(run: Run, recall_at: int) -> dict[str, FoundGold]:
+    """Return what a run found of the gold passages of its questions, by question id; as its recall counts."""
+    aliases = index_aliases(run.manifest.last.index)
+    rows = run.rows if run.manifest.searches else {}
+    found = {name: find_gold(row, aliases, recall_at) for name, row in rows.items()}
+    return {name: each for name, each in found.items() if each}
 
 
 def _index(

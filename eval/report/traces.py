@@ -9,14 +9,16 @@ answer; ``chains`` and ``chosen``, the index of the one that was kept. Of each c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from corag.core.runs.rows import SavedRow
 from corag.core.text import clean_sub_answer
 from corag.core.tools import ScoreStep, SearchStep, Step
 from corag.core.types import Question, TokenUsage
-from eval.datasets.pages import page_id, page_ids
+from eval.datasets.gold_names import bare_name, is_name
+from eval.datasets.pages import page_id
+from eval.scoring.gold import FoundGold
 
 
 class Passages:
@@ -50,11 +52,11 @@ class Passages:
         ]
 
 
-def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
+def trace(row: SavedRow, passages: Passages, refusal: str, found: FoundGold | None = None) -> dict[str, Any]:
     """Return a row of a run for the trace explorer; passages appear by their number.
 
     ``refusal``: the method's option of that name, its sentence for what the passages do not tell; "" if it
-    has none. What is empty is left out.
+    has none. ``found``: what the row has of its question's gold passages. What is empty is left out.
     """
     steps = row.steps
     record: dict[str, Any] = {
@@ -76,8 +78,8 @@ def trace(row: SavedRow, passages: Passages, refusal: str) -> dict[str, Any]:
             "chains": [_chain(chain, passages) for chain in chains],
             "chosen": chains[row.further["chosen"]]["path"] if chains else "",
         }
-    if row.question.pages:
-        record |= _gold_pages(row, steps, passages)
+    if found:
+        record |= _gold(row, found, steps, passages)
     return _drop_empty(record)
 
 
@@ -92,9 +94,11 @@ def describe_computation(further: Mapping[str, Any]) -> str:
     return f"{rule['rule']}: {', '.join(f'{name} ({value})' for name, value in values)}"
 
 
-def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
-    """Return the passages of gold pages, and each gold page's place among those collected, 0 if missed."""
-    pages, run_pages = gold_ids(row.question), page_ids(row.passage_ids)
+def _gold(row: SavedRow, found: FoundGold, steps: Sequence[Step], passages: Passages) -> dict[str, Any]:
+    """Return which passages are gold, and the place of each gold name among those collected, 0 if missed.
+
+    Each run has its own names: one index has the dataset's ids, another its titles, a third neither.
+    """
     titles = {
         hit.passage.id: hit.passage.title
         for step in steps
@@ -102,28 +106,33 @@ def _gold_pages(row: SavedRow, steps: Sequence[Step], passages: Passages) -> dic
         for hit in step.hits
     }
     names = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
-    bearing = [name for name in names if page_id(name) in pages]
-    for name in bearing:  # a page has no title of its own in a run: it takes that of its passages
+    gold = [name for name in names if found.is_gold(name)]
+    for name in gold if row.question.pages else ():  # a page has no title of its own in a run
         passages.number(page_id(name), titles.get(name, ""))
     return {
-        "gold": [passages.number(name) for name in bearing],
-        "places": [run_pages.index(page) + 1 if page in run_pages else 0 for page in pages],
+        "gold": [passages.number(name) for name in gold],
+        "places": [[passages.number(name), place] for name, place in found.places.items()],
     }
 
 
-def gold_ids(question: Question) -> Sequence[str]:
-    """Return the gold passages of a question, or the gold pages, if it is by page that they are known."""
-    return list(dict.fromkeys(page for group in question.pages for page in group)) or question.supporting
+def gold(question: Question, names: Iterable[str], passages: Passages) -> dict[str, Any]:
+    """Return how its dataset says a question is answered: its gold passages or pages, its decomposition.
 
-
-def gold(question: Question, passages: Passages) -> dict[str, Any]:
-    """Return how its dataset says a question is answered: its gold passages or pages, its decomposition."""
+    ``names``: what the runs call its gold passages.
+    """
+    names = dict.fromkeys(names)
     hops = [
         [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
         for hop in question.decomposition
     ]
-    numbers = [passages.number(name) for name in gold_ids(question)]
-    return _drop_empty({"supporting": numbers, "by_page": bool(question.pages), "decomposition": hops})
+    return _drop_empty(
+        {
+            "supporting": [passages.number(name, bare_name(name) if is_name(name) else "") for name in names],
+            "by_page": bool(question.pages),
+            "by_name": any(map(is_name, names)),
+            "decomposition": hops,
+        }
+    )
 
 
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
@@ -177,5 +186,7 @@ def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in values.items()
         if value not in ("", None, (), [], {})
-        and not (value in (0, False) and name in ("refused", "cut", "cut_off", "repeats", "by_page"))
+        and not (
+            value in (0, False) and name in ("refused", "cut", "cut_off", "repeats", "by_page", "by_name")
+        )
     }

@@ -6,7 +6,7 @@ A scorer compares one prediction with gold answers (``scorers``); ``rows`` score
 
 from eval.scoring.judge import JudgeConfig, judge, parse_verdict
 from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores
-from eval.scoring.retrieval_metrics import answer_recall, page_recall, r_precision, supporting_recall
+from eval.scoring.retrieval_metrics import answer_recall, page_recall, r_precision
 from eval.scoring.rows import FURTHER_MEASURES, MEASURES, Measures, ScoredRow, Scores, score_row, score_rows
 from eval.scoring.scorers import SCORERS, ItemScore, Scorer, default_scorer, scorer, scorer_title
 
@@ -14,5 +14,5 @@ __all__ = [
     "FURTHER_MEASURES", "MEASURES", "SCORERS", "ItemScore", "JudgeConfig", "Measures", "ScoredRow", "Scorer",
     "Scores", "answer_recall", "default_scorer", "hotpotqa_scores", "judge", "kilt_scores", "musique_scores",
     "page_recall", "parse_verdict", "r_precision", "score_row", "score_rows", "scorer", "scorer_title",
-    "supporting_recall", "two_wiki_scores",
+    "two_wiki_scores",
 ]  # fmt: skip

@@ -16,7 +16,8 @@ from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
 from eval.datasets.pages import page_ids
 from eval.datasets.trec import Judgements
-from eval.scoring.rows import MEASURES, hit_names, measure_title
+from eval.scoring.gold import find_gold, passage_identities
+from eval.scoring.rows import MEASURES, measure_title
 from retrieval.aliases import Aliases
 
 if TYPE_CHECKING:
@@ -103,7 +104,10 @@ def score_rankings(
     rankings: dict[str, dict[str, float]] = {}
     for row in rows:
         name = row.question.id
-        relevance = judgements.get(name, {}) if judgements else dict.fromkeys(row.question.supporting, 1)
+        found = None if judgements else find_gold(row, aliases)
+        relevance = (
+            judgements.get(name, {}) if judgements else dict.fromkeys(found.places if found else (), 1)
+        )
         if any(grade > 0 for grade in relevance.values()):
             grades[name], ranking = _judged_ranking(row, relevance, aliases)
             if ranking:  # some providers divide by the length of a ranking, but none misses one
@@ -128,12 +132,12 @@ def _judged_ranking(
     for name, grade in relevance.items():
         key = aliases.same_as.get(name, name)
         grades[key] = max(grade, grades.get(key, grade))
-    names = hit_names(row, aliases)
+    identities = passage_identities(row, aliases)
 
     def rank_names() -> Iterator[str]:
         earlier: set[str] = set()
         for identity in dict.fromkeys(row.passage_ids):
-            judged_names = grades.keys() & aliases.names([identity]).union(names.get(identity, ()))
+            judged_names = grades.keys() & identities(identity)
             new = sorted(judged_names - earlier, key=lambda name: (-grades[name], name))
             earlier.update(new)
             # White space in front: no judged passage is called so.

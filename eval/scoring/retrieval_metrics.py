@@ -1,16 +1,15 @@
 """How much of what a question needs is among the passages that a method collected.
 
-By passage (IRCoT's recall), by the answer's words in the texts (CoRAG's table 4), and by Wikipedia page
-(KILT's eval_retrieval.py). Every measure counts different passages or pages in their order of collection.
+By the answer's words in the texts (CoRAG's table 4), and by Wikipedia page (KILT's eval_retrieval.py); by
+passage (IRCoT's recall) it is :mod:`eval.scoring.gold`. Every measure counts different passages or pages in
+their order of collection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 
 from corag.core.text import mentions, normalize_answer
-from retrieval.aliases import NO_ALIASES, Aliases
 
 PROVENANCE_TITLES = {
     "r_precision": "R-precision",
@@ -20,39 +19,8 @@ PROVENANCE_TITLES = {
 }
 """What :func:`with_provenance` adds to a question's measures, with the titles of its columns in a table."""
 
-NO_NAMES: Mapping[str, Collection[str]] = MappingProxyType({})
-
 # Yes and no stand in nearly every text, and say nothing about whether it tells the answer.
 _NOT_IN_TEXT = frozenset({"", "yes", "no", "noanswer"})
-
-
-def supporting_recall(
-    passage_ids: Sequence[str],
-    supporting: Sequence[str],
-    k: int,
-    aliases: Aliases = NO_ALIASES,
-    names: Mapping[str, Collection[str]] = NO_NAMES,
-) -> float | None:
-    """Return the share of gold passages that are among the first k different ones collected.
-
-    A set measure, as IRCoT's (Trivedi et al. 2023): the order within the k does not count. ``passage_ids``:
-    passage ids in order of collection. ``aliases``: what gold ids mean in the index. ``names``: by passage
-    id, what else it may be called by gold passages, such as its file. None if the question has no gold
-    passages.
-
-    >>> supporting_recall(["a", "b", "c"], ["c", "a"], k=2)
-    0.5
-    >>> supporting_recall(["a", "b#2"], ["c", "b"], k=2, aliases=Aliases({"c": "a"}, numbered=True))
-    1.0
-    >>> supporting_recall(["a"], ["file:x.md", "file:y.md"], k=2, names={"a": ["title:X", "file:x.md"]})
-    0.5
-    """
-    if not supporting:
-        return None
-    first = list(dict.fromkeys(passage_ids))[:k]
-    first_names = aliases.names(first).union(*(names.get(id_, ()) for id_ in first))
-    gold = aliases.gold(supporting)
-    return len(first_names & gold) / len(gold)
 
 
 def answer_recall(texts: Iterable[str], answers: Sequence[str]) -> float | None:

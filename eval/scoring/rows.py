@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -10,16 +10,13 @@ import orjson
 
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import SearchStep
-from corag.core.types import Question
-from eval.datasets.gold_names import TITLE, bare_name, is_name, passage_names
 from eval.datasets.pages import page_ids
+from eval.scoring.gold import find_gold, needs_hits
 from eval.scoring.retrieval_metrics import (
-    NO_NAMES,
     PROVENANCE_TITLES,
     answer_recall,
     page_recall,
     r_precision,
-    supporting_recall,
     with_provenance,
 )
 from eval.scoring.scorers import NOTHING_RIGHT, Scorer
@@ -112,12 +109,8 @@ def score_row(
         measures = {**further, "em": item.em, "f1": item.f1}
         further |= with_provenance(measures, r_precision(collected_pages, pages))
     elif searches:
-        names = hit_names(row, aliases)
-        recalls = (
-            supporting_recall(row.passage_ids, each, recall_at, aliases, names)
-            for each in _gold_of(row.question, aliases)
-        )
-        recall = max((each for each in recalls if each is not None), default=None)
+        found = find_gold(row, aliases, recall_at)
+        recall = found.share(recall_at) if found else None
     if searches and texts is not None:
         # A passage that was collected twice takes one of the places, as in recall.
         answer_share = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
@@ -125,48 +118,15 @@ def score_row(
     return Scores(item.em, item.f1, recall, further, bool(gold))
 
 
-def _gold_of(question: Question, aliases: Aliases) -> list[Sequence[str]]:
-    """Return the gold passages by id, and where only searches tell what ids there are, also by title.
-
-    A dataset's ids are made from its paragraphs; a retriever of the user's own may have others.
-    """
-    if not question.supporting:
-        return []
-    by_title = tuple(f"{TITLE}{title}" for title in question.titles) if aliases.titled else ()
-    return [question.supporting, by_title] if by_title else [question.supporting]
-
-
 def strip_unscored(row: SavedRow, aliases: Aliases = NO_ALIASES) -> SavedRow:
     """Return a row with those of its steps only that :func:`score_row` reads, with the same ``aliases``.
 
     The steps are by far the most of a row.
     """
-    if not _needs_hits(row, aliases):
+    if not needs_hits(row, aliases):
         return replace(row, steps_json=b"[]")
     searches = [step for step in orjson.loads(row.steps_json) if step["kind"] == SearchStep.kind]
     return replace(row, steps_json=orjson.dumps(searches))
-
-
-def _needs_hits(row: SavedRow, aliases: Aliases) -> bool:
-    """Whether gold passages are known by what searches told of passages, and not by ids alone."""
-    gold = row.question.supporting
-    return bool(gold) and (aliases.titled or any(map(is_name, gold)))
-
-
-def hit_names(row: SavedRow, aliases: Aliases) -> Mapping[str, Collection[str]]:
-    """Return what the passages that a row's searches found are called by gold passages, by id.
-
-    That is by title and file, if gold passages are known by these. With ``aliases`` that are titled also as
-    they stand, without what says which of them it is.
-    """
-    if not _needs_hits(row, aliases):
-        return NO_NAMES
-    hits = [hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits]
-    names = {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}
-    if aliases.titled:
-        for each in names.values():
-            each.update([bare_name(name) for name in each])
-    return names
 
 
 def score_rows(

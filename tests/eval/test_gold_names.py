@@ -11,11 +11,12 @@ from corag.core.errors import DataError
 from corag.core.types import Passage, Question
 from corag.generation.config import ModelConfig
 from eval.experiment.gold import match_gold
-from eval.report.overview import describe, read_report_runs
 from eval.tables.results import table_of_runs
+from retrieval.aliases import Aliases
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.store import storing
+from tests.eval.report_runs import Page
 from tests.eval.runs import make_run, row
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
@@ -88,15 +89,55 @@ async def test_what_an_index_lacks_may_be_known_to_a_retriever_of_ones_own_besid
     assert "has not 1 of 2 gold passages, such as 'mine-7': they count if mine.py:search finds" in printed
 
 
-@pytest.mark.parametrize("index", ["nowhere", "mine.py:search"])
-def test_a_report_measures_recall_by_names_as_a_table_does(tmp_path: Path, index: str) -> None:
-    gold = ("title:About p1", "About p1")[index == "mine.py:search"]
-    asked = [Question(name, "Who?", ("X",), (gold,)) for name in "ab"]
-    rows = [row(asked[0], "X", ["p0", "p1"]), row(asked[1], "X", ["p0"])]
-    run = make_run(tmp_path / "run", rows, retriever={"index": [index], "url": []})
-    table = table_of_runs({"run": run}).to_json()["runs"]["run"]
-    overview = describe(read_report_runs({"run": run})).overview
-    assert table["recall"] == overview.runs[0].summary["recall"].mean == 0.5
+@pytest.mark.parametrize(
+    ("index", "gold", "titles"),
+    [
+        ("nowhere", ("title:About p1", "title:About p9"), ()),
+        ("mine.py:search", ("About p1", "About p9"), ()),
+        ("mine.py:search", ("h1", "h9"), ("About p1", "About p9")),
+        ("index", ("p8", "p9"), ()),
+    ],
+    ids=[
+        "titles of an index",
+        "names of an own retriever",
+        "titles of an own retriever",
+        "repeats of a text",
+    ],
+)
+def test_a_report_finds_the_gold_passages_that_a_table_counts(
+    tmp_path: Path, index: str, gold: tuple[str, ...], titles: tuple[str, ...]
+) -> None:
+    if index == "index":  # whose p1 has the text of p8
+        index = str(tmp_path)
+        Aliases({"p8": "p1"}).save(tmp_path)
+    asked = [Question(name, "Who?", ("X",), gold, titles=titles) for name in "abc"]
+    asked[2] = replace(asked[2], supporting=())
+    rows = [row(each, "X", ids) for each, ids in zip(asked, (["p0", "p1"], ["p0"], ["p1"]), strict=True)]
+    start = {"retriever": {"index": [index], "url": []}}
+    run = make_run(tmp_path / "run", rows, **start)
+    without = make_run(
+        tmp_path / "without",
+        [row(each, "X") for each in asked],
+        {"method": "closed_book", "retriever": ""},
+        **start,
+    )
+    assert main(["report", str(run), str(without), "--out", str(tmp_path / "report.html")]) == 0
+    page = Page(tmp_path / "report.html")
+    table = table_of_runs({"run": run, "without": without}).to_json()["runs"]
+    shares = []
+    for each in asked[:2]:
+        shown, ids = page.trace("run", each.id)
+        shares.append(sum(place > 0 for _, place in shown["places"]) / len(shown["places"]))
+        assert [ids[number] for number in shown.get("gold", [])] == ["p1"] * (each.id == "a"), (
+            "the mark of chips"
+        )
+        about, _ = page.item("gold", page.index["gold"], each.id)
+        assert about["supporting"] == [number for number, _ in shown["places"]], "none is missing on the card"
+    recall = page.index["runs"][0]["recall"]
+    assert shares == recall[:2] == [0.5, 0.0] and sum(shares) / 2 == table["run"]["recall"]
+    for name, question in (("run", "c"), ("without", "a")):
+        assert "places" not in page.trace(name, question)[0], "what has no recall has missed nothing"
+    assert recall[2] is None and table["without"]["recall"] is None
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from benchmarks.reading import measure
 from corag.chains.chain import Hop
 from corag.core.runs.rows import Row
 from corag.core.types import Answer, GoldHop, Question
-from tests.eval.runs import make_run
+from tests.eval.runs import make_run, row
 
 
 @dataclass(frozen=True)
@@ -52,3 +52,17 @@ def test_a_hop_is_judged_by_the_annotated_hop_in_its_place(tmp_path: Path) -> No
 def test_without_annotated_passages_any_gold_counts(tmp_path: Path) -> None:
     counts = counts_of(tmp_path / "run", [{"answer": "Mara", "passage_id": ""}], RIGHT[1:])
     assert (counts["gold read"], counts["right where gold was read"]) == (2, 2)
+
+
+def test_on_an_index_with_other_ids_gold_goes_by_title_as_recall_does(tmp_path: Path) -> None:
+    steps = tuple(GoldHop("Where?", **step) for step in STEPS)
+    asked = Question("1", "Who?", ("Oslo",), ("title:About x",), hops=2, decomposition=steps)
+    lacking = Question("2", "Who?", ("Oslo",), (), hops=2, decomposition=steps)
+    chain = ({"hops": RIGHT},)
+    rows = [
+        replace(row(each, "Oslo", ["x", "p2"]), answer=Chained("Oslo", ("x", "p2"), chains=chain))
+        for each in (asked, lacking)
+    ]
+    make_run(tmp_path, rows, {"options": {"passages_per_hop": 2}})
+    counts = measure(tmp_path)["counts"]
+    assert (counts["hops"], counts["gold read"], counts["hops without gold passages"]) == (3, 3, 3)

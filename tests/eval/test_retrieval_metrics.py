@@ -2,14 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag.core.runs.rows import SavedRow
+from corag.core.types import Question
 from eval.datasets.pages import page_ids
-from eval.scoring.retrieval_metrics import (
-    answer_recall,
-    page_recall,
-    r_precision,
-    supporting_recall,
-    with_provenance,
-)
+from eval.scoring.gold import FoundGold, find_gold, gold_places
+from eval.scoring.retrieval_metrics import answer_recall, page_recall, r_precision, with_provenance
+
+
+def supporting_recall(collected, supporting, k):
+    return FoundGold(gold_places(collected, supporting), lambda name: (name,)).share(k)
 
 
 def test_recall_counts_gold_passages_among_the_first_k():
@@ -17,7 +18,7 @@ def test_recall_counts_gold_passages_among_the_first_k():
     assert supporting_recall(collected, ["b", "c", "z"], k=3) == pytest.approx(1 / 3)
     assert supporting_recall(collected, ["b", "c"], k=5) == 1
     assert supporting_recall([], ["b"], k=15) == 0
-    assert supporting_recall(collected, [], k=15) is None
+    assert find_gold(SavedRow.without_answer(Question("1", "Who?"))) is None
 
 
 def test_a_passage_collected_twice_takes_one_place():

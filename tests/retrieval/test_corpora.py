@@ -2,15 +2,17 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.types import Passage, passage_id
+from corag.core.runs.rows import SavedAnswer, SavedRow
+from corag.core.types import Passage, Question, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets
-from eval.scoring.retrieval_metrics import supporting_recall
+from eval.scoring.gold import find_gold
 from retrieval.aliases import Aliases
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
@@ -447,9 +449,16 @@ def test_an_id_that_was_dropped_as_a_repeat_stands_for_the_one_that_was_kept(tmp
         "d2": Passage("d2", "", "Oslo."), "d3#2": Passage("d3#2", "", "Bergen."),
     }  # fmt: skip
     store.close()
-    assert supporting_recall(["d1"], ["d2"], 5) == 0.0 < supporting_recall(["d1"], ["d2"], 5, aliases) == 1.0
-    assert supporting_recall(["d3#2"], ["d3", "d2"], 5, aliases) == 0.5, "a chunk counts as its document"
-    assert supporting_recall(["d1", "d3#2"], ["d3"], 1, aliases) == 0.0
+
+    def recall(collected: list[str], gold: list[str], k: int, aliases: Aliases = aliases) -> float:
+        row = SavedRow.without_answer(Question("1", "Who?", supporting=tuple(gold)))
+        found = find_gold(replace(row, answer=SavedAnswer("", tuple(collected), 1, "")), aliases)
+        assert found is not None
+        return found.share(k)
+
+    assert recall(["d1"], ["d2"], 5, Aliases()) == 0.0 < recall(["d1"], ["d2"], 5) == 1.0
+    assert recall(["d3#2"], ["d3", "d2"], 5) == 0.5, "a chunk counts as its document"
+    assert recall(["d1", "d3#2"], ["d3"], 1) == 0.0
 
 
 def test_stray_bytes_of_a_corpus_are_marked_and_counted(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 const CHIPS = 3;
 
-// Passages of one run's trace: names, which of them are gold, and their texts if the report has them.
-function passageView(passages, gold) {
+// Passages of one run's trace: names, which of them are gold if any can be, and their texts if the report has
+// them.
+function passageView(passages, gold, hasGold = true) {
   return {
     passages,
     gold,
+    hasGold,
     title: (place) => passages.get(place)?.title || passages.get(place)?.id || `passage ${place}`,
   };
 }
@@ -36,7 +38,7 @@ function drawHits(hits, view) {
         "span",
         {class: "hit-count"},
         counted(hits.length, "passage"),
-        view.gold.size
+        view.hasGold
           ? h(
               "span",
               {class: goldRanks.length ? "gold-ranks" : "muted"},

@@ -46,7 +46,7 @@ async function showTrace(position, {focus = true} = {}) {
       h(
         "div",
         {class: `columns columns-${shown.length}`},
-        shown.map((run, place) => column(run, position, traces[place], about)),
+        shown.map((run, place) => column(run, position, traces[place])),
       ),
     );
   } catch (error) {
@@ -111,22 +111,26 @@ function traceHead(position) {
   );
 }
 
-// The dataset's passages, or pages, and decomposition, and which run collected what.
+// Gold passages, or pages, and decomposition, and which run collected what. A run counts those that it has
+// places of: another index may call them otherwise.
 function goldCard({item, passages}, traces, shown) {
-  const supporting = item.supporting ?? [];
+  const places = traces.map((each) => new Map(each.item.places));
+  const supporting = (item.supporting ?? []).filter((place) => places.some((each) => each.has(place)));
   const decomposition = item.decomposition ?? [];
   if (!supporting.length && !decomposition.length) return null;
   const view = passageView(passages, new Set(supporting));
-  const rows = supporting.map((place, nth) =>
+  const rows = supporting.map((place) =>
     h(
       "li",
       {},
-      item.by_page ? h("div", {class: "passage"}, chip(place, view)) : passageItem(place, null, view, false),
+      item.by_page || item.by_name
+        ? h("div", {class: "passage"}, chip(place, view))
+        : passageItem(place, null, view, false),
       h(
         "span",
         {class: "found"},
         shown.map((run, which) =>
-          asked(run, shownQuestion) ? foundTag(run, traces[which].item, place, nth) : null,
+          places[which].has(place) ? foundTag(run, places[which].get(place), item.by_page) : null,
         ),
       ),
     ),
@@ -149,11 +153,9 @@ function goldCard({item, passages}, traces, shown) {
   );
 }
 
-// A trace has places of its own for the nth gold page; a gold passage stands among those collected.
-function foundTag(run, {places, collected = []}, place, nth) {
-  const rank = places ? places[nth] : collected.indexOf(place) + 1;
+function foundTag(run, rank, byPage) {
   const within = rank && rank <= overview.recall_at;
-  const text = rank ? `found, ${places ? "page" : "place"} ${rank}` : "missed";
+  const text = rank ? `found, ${byPage ? "page" : "place"} ${rank}` : "missed";
   return h(
     "span",
     {class: within ? "tag hit" : "tag miss"},
@@ -163,7 +165,7 @@ function foundTag(run, {places, collected = []}, place, nth) {
   );
 }
 
-function column(run, position, {item, passages}, about) {
+function column(run, position, {item, passages}) {
   if (!asked(run, position)) {
     return h(
       "section",
@@ -172,8 +174,7 @@ function column(run, position, {item, passages}, about) {
       h("p", {class: "note"}, "This run was not asked this question."),
     );
   }
-  const gold = new Set([...(about.item.supporting ?? []), ...(item.gold ?? [])]);
-  const view = passageView(passages, gold);
+  const view = passageView(passages, new Set(item.gold), Boolean(item.places));
   const {em, f1, recall} = index.runs[run];
   const figures =
     em[position] === null
