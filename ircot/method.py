@@ -12,7 +12,6 @@ collects
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +24,11 @@ from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
 from corag.core.option_names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy, PassagePool
-from corag.core.prompting.demonstrations import Demonstration, add_prefix, fit_demonstrations
+from corag.core.prompting.demonstrations import BESIDE, Demonstration, add_prefix, fit_demonstrations
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
-from corag.core.reader import ReaderConfig, read
+from corag.core.reader import ANSWER, REASON, ReaderConfig, read
 from corag.core.sentences import Splitter, first_sentence
 from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
@@ -43,10 +42,6 @@ BM25 = (1.2, 0.75, ("title", "text"))
 
 _FEW_SHOT = {"stop_rule": "strict", "reader": "cot", "max_thought_tokens": 300, "max_answer_tokens": 300}
 
-# What Flan-T5 is told before each question (released code: question_prefix in base_configs/*flan_t5*).
-_REASON = "Answer the following question by reasoning step-by-step."
-_ANSWER = "Answer the following question."
-
 _STOP_SEQUENCE = "answer is:"
 
 
@@ -57,8 +52,9 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
     Attributes:
         preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give
             ``demonstrations``), "paper_code" (the same with the released code's 10 steps, and as many
-            demonstrations as it takes), "paper_flan" (as "paper", but as it asks Flan-T5: a line before each
-            question, a direct reader, 200 tokens) or "zero_shot" (chat models, lenient exit rule).
+            demonstrations as it takes; a direct reader's from the file "beside"), "paper_flan" (as "paper",
+            but as the code asks Flan-T5: a line before each question, a direct reader with the file "beside",
+            200 tokens) or "zero_shot" (chat models, lenient exit rule).
         k_per_step: passages per search (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
         max_steps: maximum number of thoughts; the last one is not searched with.
         paragraph_budget: maximum number of passages collected over all steps.
@@ -115,10 +111,12 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": _FEW_SHOT,
-        "paper_code": _FEW_SHOT | {"max_steps": 10, "demonstration_window": 8000},
+        "paper_code": _FEW_SHOT | {
+            "max_steps": 10, "demonstration_window": 8000, "reader_demonstrations": BESIDE,
+        },
         "paper_flan": _FEW_SHOT | {
             "reader": "direct", "max_thought_tokens": 200, "max_answer_tokens": 200,
-            "question_prefix": _REASON, "reader_question_prefix": _ANSWER,
+            "question_prefix": REASON, "reader_question_prefix": ANSWER, "reader_demonstrations": BESIDE,
         },
         "zero_shot": {},
     }  # fmt: skip
@@ -145,19 +143,7 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
 
     def prefixes(self) -> tuple[str, ...]:
         """Lines that demonstrations may have before their questions already, for thinking or reading."""
-        return (self.question_prefix, self.reader_question_prefix)
-
-    def reader_file(self) -> str:
-        """The file of the reader's own demonstrations, "" if they are made of the others.
-
-        A direct reader's lie beside those with chains of thought and are named after them, as in the released
-        code: they have other distractors.
-        """
-        folder, name = os.path.split(self.demonstrations)
-        if self.reader_demonstrations or self.reader != "direct" or "_cot_qa_" not in name:
-            return self.reader_demonstrations
-        direct = os.path.join(folder, name.replace("_cot_qa_", "_direct_qa_"))
-        return direct if os.path.isfile(direct) else ""
+        return (self.question_prefix, *super().prefixes())
 
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""

@@ -34,7 +34,7 @@ class ClosedBookConfig(ReaderConfig, section="closed_book"):
 
     def qa_template(self) -> Template:
         """Load the prompt; "auto" without demonstrations asks without mentioning passages."""
-        if self.qa_prompt == "auto" and not self.demonstrations and not self.reader_demonstrations:
+        if self.qa_prompt == "auto" and not self.demonstrations and not self.reader_file():
             return load_layout(f"chat_closed_book_{self.reader}")
         return super().qa_template()
 

@@ -5,15 +5,17 @@ Shared by every method that ends in one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
-from corag.core.errors import BudgetExhaustedError
+from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import (
+    BESIDE,
     Demonstration,
     DemonstrationConfig,
     add_prefix,
@@ -28,6 +30,11 @@ from corag.core.text import extract_answer, stated_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 
+# What IRCoT's authors tell Flan-T5 before each question; it stands in their files of worked examples, too
+# (released code: question_prefix in base_configs/*flan_t5*).
+REASON = "Answer the following question by reasoning step-by-step."
+ANSWER = "Answer the following question."
+
 
 @dataclass(frozen=True)
 class ReaderConfig(DemonstrationConfig):
@@ -39,8 +46,11 @@ class ReaderConfig(DemonstrationConfig):
         qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``),
             the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
         reader_demonstrations: few-shot demonstrations of the reader, in the same format; "" derives them from
-            ``demonstrations`` (for a direct reader: without chains of thought).
-        reader_question_prefix: a line before the reader's question and before those of its demonstrations.
+            ``demonstrations`` (for a direct reader: without chains of thought). "beside" is, for a direct
+            reader, the file of bare answers that IRCoT's authors name after ``demonstrations``, with
+            ``_direct_qa_`` for ``_cot_qa_``; it has to be there. For other names and readers it is "".
+        reader_question_prefix: a line before the reader's question and before those of its demonstrations, in
+            place of a line of IRCoT's authors that they have already.
         demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
             three sets of 15).
         max_answer_tokens: token limit of the reader's answer.
@@ -66,17 +76,24 @@ class ReaderConfig(DemonstrationConfig):
 
     def qa_template(self) -> Template:
         """Load the reader's prompt."""
-        few_shot = self.demonstrations or self.reader_demonstrations
+        few_shot = self.demonstrations or self.reader_file()
         auto = "layout" if few_shot else f"chat_{self.reader}"
         return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt, needs=self.qa_fields())
 
     def reader_file(self) -> str:
-        """The file of the reader's own demonstrations, "" if they are made of the others."""
-        return self.reader_demonstrations
+        """The file of the reader's own demonstrations, "" if they are made of the others.
 
-    def prefixes(self) -> Sequence[str]:
+        IRCoT's authors name a direct reader's after that with chains of thought: it has other distractors.
+        """
+        if self.reader_demonstrations != BESIDE:
+            return self.reader_demonstrations
+        folder, name = os.path.split(self.demonstrations)
+        direct = os.path.join(folder, name.replace("_cot_qa_", "_direct_qa_"))
+        return direct if self.reader == "direct" and "_cot_qa_" in name else ""
+
+    def prefixes(self) -> tuple[str, ...]:
         """Lines that demonstrations may have before their questions already."""
-        return (self.reader_question_prefix,)
+        return (self.reader_question_prefix, REASON, ANSWER)
 
     def reader_examples(self) -> tuple[Demonstration, ...]:
         """Load the reader's demonstrations, with bare answers for a direct one."""
@@ -103,6 +120,12 @@ class ReaderConfig(DemonstrationConfig):
     def check_files(self) -> None:
         """Load prompts and demonstrations."""
         super().check_files()
+        file = self.reader_file()
+        if self.reader_demonstrations == BESIDE and file and not os.path.isfile(file):
+            raise ConfigError(
+                f"{self.SECTION}'s reader_demonstrations is '{BESIDE}', but there is no file '{file}': put "
+                'it there (it is the authors\'), or write "" for bare answers from the chains of thought.'
+            )
         self.reader_examples()
 
 

@@ -88,7 +88,7 @@ def pages_note(manifests: Iterable[Manifest]) -> str:
 def _demonstrations(manifest: Manifest) -> str:
     """Return the files of a run's worked examples with hashes, and how many were chosen; "" for none."""
     options = manifest.settings.get("options", {})
-    if not options.get("demonstrations"):
+    if not (options.get("demonstrations") or options.get("reader_demonstrations")):
         return ""
     files = manifest.settings["demonstrations"].items()
     ids = options.get("demonstration_ids")

@@ -1,8 +1,9 @@
 """Scripts on which IRCoT's authors' code was run as well: a model, an index and worked examples.
 
-What their code did stands in ``released_code.json``: thoughts, queries, the answer and a hash of every prompt
-in order. The examples are ours, in the layouts of the authors' files, of which there are four: with chains of
-thought or bare answers, for Codex or, with an instruction in each question, for Flan-T5.
+What their code did stands in ``released_code.json`` (IRCoT) and ``released_readers.json`` (their one-step and
+no-retrieval baselines): thoughts, queries, the answer and a hash of every prompt in order. The examples are
+ours, in the layouts of the authors' files, of which there are four: with chains of thought or bare answers,
+for Codex or, with an instruction in each question, for Flan-T5.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ PREFIXES = {
 ANSWERS = ("Beta", "the U.S.", "12 May 1902", "no", "St. Ives, Inc.", '"Quoted"')
 
 
-def examples(kind: str, flan: bool, count: int) -> str:
-    """Write a file of worked examples of rising and falling lengths. ``kind``: "cot" or "direct"."""
+def examples(kind: str, flan: bool, count: int, paragraphs: str = "alike") -> str:
+    """Write a file of worked examples of rising and falling lengths. ``kind``: "cot" or "direct".
+
+    ``paragraphs``: "alike" for both kinds, each its "own", as the authors' files have them, or "none".
+    """
     blocks = []
     for at in range(count):
         text = " ".join(f"fact{at}x{word}" for word in range(5 + 7 * (at % 4)))
         answer = ANSWERS[at % len(ANSWERS)]
         reply = f"Alpha {at} is by {answer} So the answer is: {answer}." if kind == "cot" else answer
         question = (PREFIXES[kind] if flan else "") + f"Who made Alpha {at}?"
-        paragraph = f"Wikipedia Title: Alpha {at}\n{text}\n\nWikipedia Title: Beta {at}\nBeta {at} is here."
-        blocks.append(f'# METADATA: {{"qid": "d{at}"}}\n{paragraph}\n\nQ: {question}\nA: {reply}')
+        other = "Beta" if paragraphs == "alike" else kind.title()
+        paragraph = (
+            f"Wikipedia Title: Alpha {at}\n{text}\n\nWikipedia Title: {other} {at}\n{other} {at} is here.\n\n"
+        )
+        shown = "" if paragraphs == "none" else paragraph
+        blocks.append(f'# METADATA: {{"qid": "d{at}"}}\n{shown}Q: {question}\nA: {reply}')
     return "\n\n\n".join(blocks) + "\n"
 
 

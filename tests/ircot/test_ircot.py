@@ -1,7 +1,11 @@
 """IRCoT replayed by hand: two hops, the cap, the early stop, and every rule that ports lose."""
 
+from dataclasses import replace
+
 import pytest
 
+from corag.baselines.closed_book import ClosedBookConfig
+from corag.baselines.one_step import OneStepConfig
 from corag.core.errors import ConfigError
 from corag.core.text import strip_question_words
 from corag.core.tools import SearchStep, Tools
@@ -234,20 +238,26 @@ async def test_the_last_demonstrations_go_until_the_rest_fit_with_room_for_the_l
     assert sum(lengths) + max(lengths) + 50 == 686
 
 
-def test_a_direct_readers_examples_lie_beside_those_with_chains_of_thought(tmp_path):
+@pytest.mark.parametrize("method", [IRCoTConfig, OneStepConfig, ClosedBookConfig])
+def test_a_direct_readers_file_counts_where_it_is_asked_for_and_nowhere_else(method, tmp_path):
     thinking, reading = (tmp_path / f"gold_{kind}_qa_x.txt" for kind in ("cot", "direct"))
     thinking.write_text(DEMONSTRATIONS)
-    alone = IRCoTConfig(demonstrations=str(thinking), reader="direct")
-    assert [shown.answer for shown in alone.reader_examples()] == ["Beta"]
-    assert set(alone.files()) == {str(thinking)}
+    plain = method(demonstrations=str(thinking), reader="direct")
+    beside = replace(plain, reader_demonstrations="beside")
+    with raises_message(ConfigError):
+        beside.check_files()
+    assert [shown.answer for shown in plain.reader_examples()] == ["Beta"]
     reading.write_text("Wikipedia Title: Other\nOther text.\n\nQ: Who founded Alpha?\nA: Beta Inc.")
-    (shown,) = alone.reader_examples()
-    assert (shown.answer, shown.titles) == ("Beta Inc.", ("Other",)), "as it stands, and its own paragraphs"
-    assert set(alone.files()) == {str(thinking), str(reading)}, "the run's manifest has both"
-    cot = IRCoTConfig(demonstrations=str(thinking), reader="cot")
-    assert [shown.titles for shown in cot.reader_examples()] == [("Alpha",)]
-    own = IRCoTConfig(demonstrations=str(thinking), reader="direct", reader_demonstrations=str(thinking))
+    assert [shown.answer for shown in plain.reader_examples()] == ["Beta"], "with a neighbour as without"
+    assert set(plain.files()) == {str(thinking)}
+    (shown,) = beside.reader_examples()
+    assert shown.answer == "Beta Inc." and shown.titles in [("Other",), ()], "its own passages, as it stands"
+    assert set(beside.files()) == {str(thinking), str(reading)}, "the run's manifest has both"
+    thinks = replace(beside, reader="cot")
+    assert [shown.answer for shown in thinks.reader_examples()] != ["Beta Inc."]
+    own = replace(plain, reader_demonstrations=str(thinking))
     assert [shown.answer for shown in own.reader_examples()] == ["Beta"]
+    thinks.check_files()
 
 
 def test_a_prefix_of_a_file_is_not_written_twice_and_gives_way_to_the_readers(tmp_path):
@@ -256,8 +266,10 @@ def test_a_prefix_of_a_file_is_not_written_twice_and_gives_way_to_the_readers(tm
     file.write_text(DEMONSTRATIONS.replace("Q: ", f"Q: {prefix}"))
     config = IRCoTConfig(preset="paper_flan", demonstrations=str(file))
     assert [shown.question for shown in config.examples()] == [f"{prefix}Who founded Alpha?"]
-    read = [shown.question for shown in config.reader_examples()]
-    assert read == ["Answer the following question.\nWho founded Alpha?"]
+    line = "Answer the following question."
+    one_step = OneStepConfig(demonstrations=str(file), reader_question_prefix=line)
+    for each in (config, one_step):
+        assert [shown.question for shown in each.reader_examples()] == [f"{line}\nWho founded Alpha?"]
 
 
 async def test_a_stop_sequence_is_heard_or_refused():

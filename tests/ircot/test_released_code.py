@@ -1,19 +1,23 @@
-"""IRCoT against what the authors' code did on the same scripted model, index and worked examples."""
+"""IRCoT and its baselines against what the authors' code did on the same script and worked examples."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from corag.baselines.closed_book import ClosedBookConfig, closed_book
+from corag.baselines.one_step import OneStepConfig, one_step
 from corag.core.protocols import Completion, GenerateRequest, Generation
 from corag.core.text import extract_answer
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question, TokenUsage
 from ircot.method import IRCoTConfig, ircot
 from tests.fakes import before_stop
-from tests.ircot.released import count, digest, examples, found, reply
+from tests.ircot.released import PREFIXES, count, digest, examples, found, reply
 
-RUNS = json.loads((Path(__file__).parent / "released_code.json").read_text(encoding="utf-8"))
+FOLDER = Path(__file__).parent
+RUNS = json.loads((FOLDER / "released_code.json").read_text(encoding="utf-8"))
+READERS = json.loads((FOLDER / "released_readers.json").read_text(encoding="utf-8"))
 
 
 class Scripted:
@@ -69,6 +73,37 @@ async def test_the_presets_ask_what_the_authors_code_asked(run, tmp_path):
     assert digest(model.prompts) == did["prompts"]
     assert sorted(model.limits) == did["limits"]
     # Their direct reader's reply is the answer as it stands; ours is read as every reader's.
+    assert answer.text == (extract_answer(did["answer"]) if case["reader"] == "direct" else did["answer"])
+
+
+def reader_options(case, folder):
+    """A reader's options as paper_ircot.yaml has them; a direct one's own file lies beside the other."""
+    flan = case["flan"]
+    paragraphs = "own" if case["method"] == "one_step" else "none"
+    for kind in ("cot", "direct"):
+        (folder / f"context_{kind}_qa_x.txt").write_text(examples(kind, flan, case["examples"], paragraphs))
+    return {
+        "demonstrations": str(folder / "context_cot_qa_x.txt"),
+        "reader_demonstrations": "beside",
+        "reader_question_prefix": PREFIXES["direct"].strip() if flan else "",
+        "reader": case["reader"],
+        "max_answer_tokens": 200 if flan else 300,
+    }
+
+
+@pytest.mark.parametrize("run", READERS, ids=lambda run: f"{run['case']['method']}-{run['case']['seed']}")
+async def test_the_baselines_ask_what_the_authors_code_asked(run, tmp_path):
+    case, did = run["case"], run["did"]
+    model = Scripted(case["seed"])
+    question = Question("q", f"Which river is of book {case['seed']}?", ())
+    tools, options = Tools(question, model, model), reader_options(case, tmp_path)
+    if case["method"] == "one_step":
+        answer = await one_step(question, tools, OneStepConfig(k=case["k"], **options))
+    else:
+        answer = await closed_book(question, tools, ClosedBookConfig(**options))
+    assert [step.query for step in tools.steps if isinstance(step, SearchStep)] == did["queries"]
+    assert digest(model.prompts) == did["prompts"]
+    assert sorted(model.limits) == did["limits"]
     assert answer.text == (extract_answer(did["answer"]) if case["reader"] == "direct" else did["answer"])
 
 

@@ -23,6 +23,7 @@ from corag.core.text import extract_answer
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
 DEFAULT = "default"  # names the shipped demonstrations in place of a file
+BESIDE = "beside"  # names the file of bare answers that lies beside the one with chains of thought
 CHAIN_OF_THOUGHT = Path(__file__).parent / "shipped/demonstrations/chain_of_thought.txt"
 
 
