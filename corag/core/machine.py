@@ -142,14 +142,23 @@ def free_gpu_memory(gpus: Sequence[str]) -> float | None:
     ``gpus``: entries as :func:`visible_gpus` returns them. An instance of a GPU has memory of its own, of
     which the driver's program tells nothing.
     """
-    shares = []
+    memory = gpu_memory(gpus)
+    return min(free / total for free, total in memory) if memory else None
+
+
+def gpu_memory(gpus: Sequence[str]) -> list[tuple[float, float]]:
+    """Return (free, total) MiB of memory of each of some GPUs; nothing if that of one is not known.
+
+    ``gpus``: entries as :func:`visible_gpus` returns them.
+    """
+    memory = []
     query = "--query-gpu=index,uuid,memory.free,memory.total"
     for line in run_nvidia_smi(query, "--format=csv,noheader,nounits"):
-        with suppress(ValueError, ZeroDivisionError):
+        with suppress(ValueError):
             number, name, free, total = (each.strip() for each in line.split(","))
             if any(each == number or ("-" in each and name.startswith(each)) for each in gpus):
-                shares.append(float(free) / float(total))
-    return min(shares) if shares and len(shares) == len(gpus) else None
+                memory.append((float(free), float(total)))
+    return memory if len(memory) == len(gpus) else []
 
 
 def run_nvidia_smi(*arguments: str) -> list[str]:

@@ -184,6 +184,14 @@ def tensors_in(files: Sequence[Path]) -> list[tuple[str, Path, int, int]] | None
     return sorted(tensors)
 
 
+def weight_bytes(folder: str | Path, dtype: str) -> int:
+    """Return how much memory a model's safetensors take when they are loaded, 0 if there are none."""
+    folder = Path(folder)
+    files = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("*.safetensors"))
+    halved = ":F32:" if dtype != "float32" else "\0"
+    return sum(size // 2 if halved in name else size for name, _, _, size in tensors_in(files) or ())
+
+
 def name_ends(model: Any, ends: Iterable[int]) -> None:
     """Name tokens, too, as those that end a reply in the configuration that is saved with a model.
 

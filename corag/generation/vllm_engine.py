@@ -24,13 +24,15 @@ from corag.generation.config import ModelConfig
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
-from corag.generation.gpu_memory import choose_share
-from corag.generation.models import folder_digest, model_folder
+from corag.generation.gpu_memory import card_bytes, choose_share, refuse_too_large
+from corag.generation.models import folder_digest, model_folder, weight_bytes
 from corag.generation.rendering import Renderer, RenderingEngine
 from corag.generation.vllm_processes import refuse_unguarded_main
 from corag.generation.vllm_start import dtype_of, known_arguments, lora_rank, on_cpu, start
 
 _SHUTDOWN_S = 10.0
+# Engine arguments by which less lies on a GPU than the files have.
+_MADE_SMALLER = {"quantization", "cpu_offload_gb", "hf_overrides", "load_format"}
 
 
 class VllmGenerator(RenderingEngine):
@@ -88,6 +90,10 @@ class VllmGenerator(RenderingEngine):
         gpus = 0 if on_cpu() else config.engine_kind.count_gpus(config)
         share, note = choose_share(config.gpu_memory_utilization, gpus)
         config = replace(config, gpu_memory_utilization=share)
+        if gpus and not _MADE_SMALLER & config.engine.keys():
+            cards = gpus // int(config.engine.get("data_parallel_size", 1))
+            size = weight_bytes(folder, dtype_of(config))
+            refuse_too_large(config.name, size, cards, card_bytes(gpus), share)
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
         return cls(

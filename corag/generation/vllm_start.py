@@ -97,6 +97,8 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         "kv_cache_memory_bytes": int(kv_cache_gb * 2**30) or None,
         "gpu_memory_utilization": config.gpu_memory_utilization,
         "tensor_parallel_size": config.tensor_parallel,
+        # Of a model that also sees, the part that does takes GiBs, and no picture ever comes.
+        "language_model_only": True,
         "enforce_eager": config.enforce_eager == "yes" or (config.enforce_eager == "auto" and cpu),
         "enable_prefix_caching": config.prefix_cache,
         # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a
