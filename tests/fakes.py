@@ -184,7 +184,6 @@ PROMPTS = {
     "sub_answer_prompt": "ANSWER {sub_query}\n{passages}",
     "final_answer_prompt": "FINAL {query}\n{passages}{hops}",
     "stop_check_prompt": "ENOUGH {query}\n{hops}",
-    "verify_prompt": "VERIFY {query}\n{passages}{hops}\njudged: {answer}",
 }
 
 

@@ -162,9 +162,6 @@ class Description:
         lengths: kept chains by hops.
         stopped: kept chains by what ended them.
         reasons: why questions failed, and how many.
-        answers: chains whose answer to the question was noted.
-        right: those of them that are right.
-        contested: questions that some chains answer right and some wrong: what a verifier learns from.
         thoughts: sentences of gold reasoning, where these were collected in place of chains.
         reasoned: questions with some.
     """
@@ -182,9 +179,6 @@ class Description:
     lengths: dict[str, int]
     stopped: dict[str, int]
     reasons: dict[str, int] = field(default_factory=dict)
-    answers: int = 0
-    right: int = 0
-    contested: int = 0
     thoughts: int = 0
     reasoned: int = 0
 
@@ -207,11 +201,6 @@ class Description:
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
         yield f"  a sub-answer holds the answer: {holding:.1%}; is the answer: {match_share:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
-        if self.answers:
-            yield (
-                f"answers noted: {self.answers}, right: {self.right / self.answers:.1%}; "
-                f"questions with right and wrong ones: {self.contested}"
-            )
         width = max(self.score_histogram.values(), default=1)
         for bin_, count in self.score_histogram.items():
             yield f"  {bin_:>14} {count:>6} {'#' * round(40 * count / max(width, 1))}"
@@ -223,10 +212,6 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     hops = [hop for _, chain in kept_chains for hop in chain.hops]
     scores = [chain.means[-1] for _, chain in kept_chains]
     bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
-    matches = [
-        [exact_match(chain.answer, row.question.answers) for chain in row.chains if chain.answer is not None]
-        for row in rows
-    ]
     ends = [chain.stopped for _, chain in kept_chains]
     # Gold reasoning ends in the answer, or where the paragraphs do not hold its next step.
     last = [row.thoughts[-1].sentence for row in rows if row.thoughts]
@@ -255,11 +240,8 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         },
         stopped=dict(sorted(Counter(ends).items())),
         reasons=dict(Failures.count(row.error for row in rows).reasons),
-        answers=sum(map(len, matches)),
-        right=sum(map(sum, matches)),
         thoughts=sum(len(row.thoughts) for row in rows),
         reasoned=sum(bool(row.thoughts) for row in rows),
-        contested=sum(len(set(each)) == 2 for each in matches),
     )
 
 

@@ -35,9 +35,7 @@ class RowsConfig(Options):
         tasks: of sub_query, sub_answer, refusal (an annotated sub-query with its search results, without the
             passages that contain the answer), final_answer, stop, draft (answer from question and chain,
             without passages, in a quarter of the tokens), no_chain (answer from question and passages: the
-            baseline) and verify (is an answer right: equally many right and wrong candidates per question,
-            recorded by 'corag sample'). From folders of --sample.source thoughts alone, thought: IRCoT's next
-            sentence.
+            baseline). From folders of --sample.source thoughts alone, thought: IRCoT's next sentence.
         ratio: share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is
             kept; rows that answer the question are always kept.
         ratios: shares of single tasks that differ from ratio: rows of sub-queries are short, so a small model
@@ -48,12 +46,6 @@ class RowsConfig(Options):
             passages as in decoding, completions are never cut.
         validation: share of the questions held out for the evaluation loss.
         seed: decides which rows are kept and which questions are held out.
-        verify_pairs: maximum number of right answers, and of wrong answers, per question for verify.
-        verify_passages: passages shown in verify rows, as --corag.verify_passages in decoding; unset, as many
-            as the chains were sampled with.
-        verify_uncontested: verify also uses one candidate of each question whose candidates are all right or
-            all wrong. This teaches calibration, which stopping and adaptive sampling need, more than choosing
-            between answers.
         per_length: maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for
             all. Short chains are usually the most frequent.
         recovery_copies: oversampling of sub-queries that were answered right after an unanswered one: such
@@ -67,9 +59,6 @@ class RowsConfig(Options):
     max_length: int = 3072
     validation: float = 0.05
     seed: int = 0
-    verify_pairs: int = 2
-    verify_passages: int | None = None
-    verify_uncontested: bool = False
     per_length: int = 0
     recovery_copies: int = 1
 
@@ -80,12 +69,10 @@ class RowsConfig(Options):
             raise ConfigError(
                 f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}."
             )
-        least_0 = (self.per_length, self.verify_passages or 0)
-        if min(self.verify_pairs, self.recovery_copies) < 1 or min(least_0) < 0:
+        if self.recovery_copies < 1 or self.per_length < 0:
             raise ConfigError(
-                "rows need verify_pairs and recovery_copies of at least 1, per_length and verify_passages "
-                f"not below 0, but got {self.verify_pairs}, {self.recovery_copies}, {self.per_length} and "
-                f"{self.verify_passages}."
+                "rows need recovery_copies of at least 1 and per_length not below 0, but got "
+                f"{self.recovery_copies} and {self.per_length}."
             )
         shares = (self.ratio, *self.ratios.values())
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:

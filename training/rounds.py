@@ -133,15 +133,6 @@ class RoundsConfig(QuestionFile):
             not self.model.engine_kind.loads_adapters,
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
-        shown_by_decoding, shown_by_rows = self.corag.verify_passages, self.rows.verify_passages
-        yield (
-            "verify" in self.rows.tasks
-            and self.corag.uses("verify")
-            and shown_by_rows not in (None, shown_by_decoding),
-            f"rows.verify_passages is {shown_by_rows}, but decoding would show the verifier "
-            f"{shown_by_decoding}: give both --rows.verify_passages and --corag.verify_passages the same "
-            "number",
-        )
         yield (
             bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
             "a learner other than the model that samples cannot sample the next round, and has no "
@@ -155,11 +146,6 @@ class RoundsConfig(QuestionFile):
             0 < longest < self.rows.max_length,
             f"rows may have rows.max_length {self.rows.max_length} tokens, but training refuses more than "
             f"sft.max_length {longest}: give both the same",
-        )
-        yield (
-            "verify" in tasks and self.sample.answers == "none",
-            "rows of verify are made of chains whose answers are noted: add --sample.answers final or "
-            "--sample.answers draft",
         )
         yield (
             all(ROW_TASKS[task].of_thoughts for task in tasks),

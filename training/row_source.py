@@ -27,7 +27,7 @@ class TrainingExample:
     """A request of decoding and what should be replied.
 
     Attributes:
-        hop: counted from 1; 0 for tasks asked once per question. Of verify the candidate's number.
+        hop: counted from 1; 0 for tasks asked once per question.
         prompt: as decoding writes it.
         reply: what the model should say.
         is_cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at
@@ -51,8 +51,7 @@ class TrainingExample:
     @property
     def name(self) -> str:
         """What to call the row in a message."""
-        part = "candidate" if self.task == "verify" else "hop"
-        return f"{self.task} of question '{self.question_id}'" + (f", {part} {self.hop}" if self.hop else "")
+        return f"{self.task} of question '{self.question_id}'" + (f", hop {self.hop}" if self.hop else "")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class RowSource:
         config: which rows are made.
         corag: prompts, passages and limits, as in decoding.
         ircot: the same for thoughts; None without them.
-        is_taught: whether the kept chain is taught, not its candidates' answers alone.
+        is_taught: whether the kept chain is taught.
     """
 
     row: ChainRow

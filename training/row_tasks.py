@@ -8,7 +8,7 @@ an entry of ``ROW_TASKS``: options, help, stamps and reports read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from corag.baselines.closed_book import ClosedBookConfig
@@ -23,16 +23,14 @@ from corag.chains.prompting import (
     sub_answer_prompt,
     sub_query_prompt,
 )
-from corag.chains.verifier import verify_request
 from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.seeds import derive_seed
-from corag.core.text import exact_match, mentions, normalize_answer
+from corag.core.text import mentions
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
 from training.row_source import RowSource, TrainingExample
-from training.sampling import SampledChain
 
 if TYPE_CHECKING:
     from training.data import RowsConfig
@@ -48,7 +46,6 @@ class RowTask:
         examples: yields what is asked at such a place, with the reply.
         prompt: the prompt of CoRAG that sampling does not use, so that the chains' manifest does not say
             which it was; None if it does.
-        reads_candidates: it shows the passages of all candidates, not of the kept chain alone.
         of_thoughts: it is made of folders of IRCoT's thoughts, which hold no chains.
         method: the method that asks it, and so is trained for.
         template: returns its prompt, of the options of CoRAG and IRCoT.
@@ -59,7 +56,6 @@ class RowTask:
     hop_numbers: Callable[[RowSource], Sequence[int]]
     examples: Callable[[RowSource, int], Iterator[TrainingExample]]
     prompt: PromptName | None = None
-    reads_candidates: bool = False
     of_thoughts: bool = False
     method: str = "corag"
     template: Callable[[CoRAGConfig, IRCoTConfig], Template] | None = None
@@ -165,31 +161,6 @@ def _no_chain(source: RowSource, number: int) -> Iterator[TrainingExample]:
     yield TrainingExample(question.id, "no_chain", number, prompt, question.answers[0])
 
 
-def _verify(source: RowSource, number: int) -> Iterator[TrainingExample]:
-    """Yield what the verifier would be asked of a question's candidates, as many right ones as wrong ones.
-
-    A question whose candidates are all right or all wrong yields nothing, or one of them if the uncontested
-    are wanted: what is learned of it is how hard the question is, not how good an answer.
-    """
-    question, corag = source.row.question, source.corag
-    if source.config.verify_passages is not None:
-        corag = replace(corag, verify_passages=source.config.verify_passages)
-    for candidate_number, candidate, is_right in contested_candidates(source.row, source.config):
-        assert candidate.answer is not None
-        chain = source.rebuild(candidate)
-        prompt = verify_request(question.text, chain, candidate.answer, source.count, corag)
-        reply = "Yes" if is_right else "No"
-        yield TrainingExample(question.id, "verify", candidate_number, prompt, reply)
-
-
-def _check_candidate_answers(rows: Sequence[ChainRow]) -> None:
-    if not any(chain.answer for row in rows for chain in row.chains):
-        raise ConfigError(
-            "the row task verify wants the chains' answers, which these were sampled without: sample with "
-            "--sample.answers final, or leave verify out of --rows.tasks."
-        )
-
-
 def _check_annotated(rows: Sequence[ChainRow]) -> None:
     if not any(row.is_annotated for row in rows):
         raise ConfigError(
@@ -259,16 +230,6 @@ ROW_TASKS: Mapping[str, RowTask] = {
         RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
         RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),
         RowTask("no_chain", _once, _no_chain, template=_of_corag("final_answer")),
-        RowTask(
-            "verify",
-            # Of every question with candidates, whether one of them was kept or not.
-            lambda source: (0,),
-            _verify,
-            prompt="verify",
-            reads_candidates=True,
-            template=_of_corag("verify"),
-            check=_check_candidate_answers,
-        ),
         RowTask(
             "thought",
             _each_thought,
@@ -363,41 +324,3 @@ def best_stop_hop(row: ChainRow) -> int:
     means = row.chain.means
     # Chains from decompositions are scored at their end only, so they should go on to their end.
     return len(row.chain.hops) if len(means) < len(row.chain.hops) else 1 + means.index(max(means))
-
-
-def contested_candidates(row: ChainRow, config: RowsConfig) -> list[tuple[int, SampledChain, bool]]:
-    """Return the candidates that verify takes, in order: their numbers from 1 on, and whether each is right.
-
-    Right is what the datasets' scorers count as an exact match. Different answers come before further chains
-    to the same answer, else by the seed; candidates that say the same word by word are taken once.
-    """
-    by_content = {
-        (chain.hops, chain.answer): number
-        for number, chain in reversed(list(enumerate(row.chains, 1)))
-        if chain.hops and chain.answer and normalize_answer(chain.answer)
-    }
-    numbers = sorted(
-        by_content.values(),
-        key=lambda number: derive_seed(config.seed, "verify", row.question.id, str(number)),
-    )
-    right, wrong = list[int](), list[int]()
-    for number in numbers:
-        side = right if exact_match(row.chains[number - 1].answer or "", row.question.answers) else wrong
-        side.append(number)
-    pairs = min(len(right), len(wrong), config.verify_pairs)
-    if not pairs and config.verify_uncontested:
-        pairs = 1  # of the one kind that there is
-    is_right = dict.fromkeys(_vary_answers(right, row.chains)[:pairs], True)
-    is_right |= dict.fromkeys(_vary_answers(wrong, row.chains)[:pairs], False)
-    return [(number, row.chains[number - 1], is_right[number]) for number in sorted(is_right)]
-
-
-def _vary_answers(numbers: Sequence[int], chains: Sequence[SampledChain]) -> list[int]:
-    """Put the first candidate of every answer before the second of any."""
-    counts: dict[str, int] = {}
-    ranks = []
-    for number in numbers:
-        answer = normalize_answer(chains[number - 1].answer or "")
-        ranks.append(counts.get(answer, 0))
-        counts[answer] = ranks[-1] + 1
-    return [number for _, number in sorted(zip(ranks, numbers, strict=True), key=lambda each: each[0])]

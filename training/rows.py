@@ -217,11 +217,10 @@ async def _make_splits(
     """Return tables of rows by split, and count in the report what became of every question."""
     config = maker.config
     taught_ids = balance_by_length(chain_rows, config)
-    candidates = any(ROW_TASKS[task].reads_candidates for task in config.tasks)
     splits: dict[str, list[Any]] = {"train": [], "validation": []}
     for start in range(0, len(chain_rows), _QUESTIONS_AT_ONCE):
         chunk = chain_rows[start : start + _QUESTIONS_AT_ONCE]
-        passages = await load_passages(chunk, retriever, candidates=candidates)
+        passages = await load_passages(chunk, retriever)
         rows: dict[str, list[TrainingRow]] = {split: [] for split in splits}
         for row in chunk:
             is_taught = row.question.id in taught_ids
@@ -291,15 +290,12 @@ def read_report(folder: Path) -> RowsReport | None:
     return tables.read_report(folder / REPORT, RowsReport, RowLengths)
 
 
-async def load_passages(
-    rows: Sequence[ChainRow], retriever: Retriever, *, candidates: bool = False
-) -> dict[str, Passage]:
-    """Fetch every passage that the kept chains and their questions read; with ``candidates`` all chains."""
+async def load_passages(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
+    """Fetch every passage that the kept chains and their questions read."""
     ids: dict[str, None] = {}
     for row in rows:
-        kept_chain = () if row.chain is None else (row.chain,)
-        for chain in row.chains if candidates else kept_chain:
-            hops = itertools.chain.from_iterable(hop.passage_ids for hop in chain.hops)
+        if row.chain is not None:
+            hops = itertools.chain.from_iterable(hop.passage_ids for hop in row.chain.hops)
             ids |= dict.fromkeys([*row.context_ids, *hops])
         ids |= dict.fromkeys(itertools.chain.from_iterable(each.passage_ids for each in row.thoughts))
     return {passage.id: passage for passage in await retriever.passages(list(ids))}

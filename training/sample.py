@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from corag.chains.config import CoRAGConfig
-from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
@@ -54,8 +53,8 @@ class SampleRunConfig(QuestionFile):
 
     Attributes:
         sample: how many chains, how long, and which are kept.
-        corag: prompts, passages and token limits, as in decoding; its strategy is ignored, its stop rule
-            applies only with sample.answers.
+        corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are
+            ignored.
         ircot: the same for the source thoughts, which uses nothing of corag.
         model: the language model and its engine.
         retriever: the index or server to search.
@@ -85,12 +84,6 @@ class SampleRunConfig(QuestionFile):
         chains = self.sample.chains if self.sample.source == "model" else 1
         in_flight = questions_in_flight(self.batch_size, self.model, chains)
         object.__setattr__(self, "batch_size", in_flight)
-        notes_answers = self.sample.source == "model" and self.sample.answers != "none"
-        if notes_answers and self.sample.max_hops > self.corag.max_hops:
-            raise ConfigError(
-                f"chains whose answers are noted end as in decoding, after corag.max_hops "
-                f"{self.corag.max_hops}, but sample.max_hops is {self.sample.max_hops}: give both the same."
-            )
 
     @property
     def folder(self) -> Path:

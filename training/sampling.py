@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from corag.chains.asking import draft_answer
 from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
-from corag.chains.decode import apply_stop_rule, decode_chain, search_hop
-from corag.chains.final_answer import Context, final_answer, retrieve_context
+from corag.chains.decode import decode_chain, search_hop
+from corag.chains.final_answer import retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
 from corag.core.errors import ConfigError, DataError
 from corag.core.options import Options
@@ -44,9 +43,6 @@ class SampleConfig(Options):
             is.
         rank_by: score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper
             does not specify; they differ only between aliases of different length).
-        answers: "final" or "draft" (without passages) also records the answer of every chain, kept or not,
-            for the row task verify. Such chains end as in decoding, by the stop rule of the section corag or
-            after max_hops: stopping at the gold answer would leak the label through the length.
     """
 
     source: Literal["model", "decomposition", "given", "thoughts"] = "model"
@@ -56,7 +52,6 @@ class SampleConfig(Options):
     sure_above: float = -0.05
     reject_below: float | None = None
     rank_by: Literal["mean", "sum"] = "mean"
-    answers: Literal["none", "final", "draft"] = "none"
 
     def __post_init__(self) -> None:
         if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
@@ -78,8 +73,7 @@ class SampledChain:
     ``means`` and ``sums``: log-likelihood of the gold answer after each hop, per token and whole. ``drawn``:
     the length that was drawn for it. ``stopped``: "length", "match" (a sub-answer is the gold answer), "sure"
     (the gold answer became likely enough), "repeats" (no new sub-query came), "unsupported" (an annotated
-    sub-answer is not in the passages) or, of judged chains, the stop rule of decoding. ``answer``: what the
-    chain answers to the question; None if it was not asked.
+    sub-answer is not in the passages).
     """
 
     hops: tuple[Hop, ...]
@@ -88,7 +82,6 @@ class SampledChain:
     drawn: int
     stopped: str
     repeats: int = 0
-    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +128,11 @@ async def sample_chains(
     context = await retrieve_context(tools, corag)
     if config.source in ("decomposition", "given"):
         follow = follow_decomposition if config.source == "decomposition" else follow_given_chain
-        chains = [await follow(question, context, tools, config, corag)]
+        chains = [await follow(question, tools, corag)]
     else:
         chains = await tools.fan_out(
             range(1, config.chains + 1),
-            lambda number, branch: sample_chain(number, question, context, branch, config, corag),
+            lambda number, branch: sample_chain(number, question, branch, config, corag),
         )
     best, reason = choose(chains, config)
     return SampledChains(
@@ -155,23 +148,20 @@ async def sample_chains(
 
 
 async def sample_chain(
-    number: int, question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
+    number: int, question: Question, tools: Tools, config: SampleConfig, corag: CoRAGConfig
 ) -> SampledChain:
     """Sample one chain, the gold answer scored after each hop (section 3.1).
 
     Its length is drawn from [1, max_hops], so that the candidates of a question differ in length too. It ends
     before that once a sub-answer is the gold answer, or makes it likely enough: further hops would only teach
-    the model to ask on. A chain whose answer is noted, for a verifier to judge, ends as in decoding instead.
+    the model to ask on.
     """
-    path, notes_answers = f"chain {number}", config.answers != "none"
+    path = f"chain {number}"
     length = 1 + derive_seed(tools.seed, question.id, "length", path) % config.max_hops
-    length = config.max_hops if notes_answers else length
     scores = list[AnswerScore]()
 
     async def score_hop(chain: Chain, hop_path: str) -> Chain:
         scores.append(await answer_log_likelihood(chain, question.answers, tools, corag, path=hop_path))
-        if notes_answers:
-            return await apply_stop_rule(chain, tools, corag, path=hop_path)
         if exact_match(chain.hops[-1].sub_answer, question.answers):
             return replace(chain, stopped="match")
         return replace(chain, stopped="sure" if scores[-1].mean > config.sure_above else "")
@@ -179,24 +169,10 @@ async def sample_chain(
     chain = await decode_chain(
         Chain(), length, tools, corag, temperature=config.temperature, path=path, after_hop=score_hop
     )
-    answer = await answer_from_chain(chain, context, tools, config, corag, path=path)
-    return _record_chain(chain, scores, length, chain.stopped or "length", chain.repeats, answer)
+    return _record_chain(chain, scores, length, chain.stopped or "length", chain.repeats)
 
 
-async def answer_from_chain(
-    chain: Chain, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig, *, path: str = ""
-) -> str | None:
-    """Return what a chain answers to the question, as decoding would ask; None if nobody wants to know."""
-    if config.answers == "draft":
-        return await draft_answer(chain, tools, corag, path=path)
-    if config.answers == "final":
-        return (await final_answer(chain, context, tools, corag, path=path)).text
-    return None
-
-
-async def follow_decomposition(
-    question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
-) -> SampledChain:
+async def follow_decomposition(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
     """Make the chain of a question's annotated sub-questions and answers.
 
     It ends where no hit of the search holds an answer.
@@ -211,12 +187,10 @@ async def follow_decomposition(
             return _record_chain(chain, [], len(question.decomposition), "unsupported")
         chain = chain.then(Hop(sub_query, step.answer, False, tuple(hit.id for hit in hits)), tuple(hits))
         answers.append(step.answer)
-    return await _score_at_end(chain, question, context, tools, config, corag)
+    return await _score_at_end(chain, question, tools, corag)
 
 
-async def follow_given_chain(
-    question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
-) -> SampledChain:
+async def follow_given_chain(question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
     """Take over the chain that the dataset brings, with what is found here for each of its sub-queries.
 
     Somebody's model sampled it, so nothing is asked of its sub-answers: wrong and refused ones stay, as in
@@ -236,16 +210,13 @@ async def follow_given_chain(
             answer_cut=tools.count_tokens(sub_answer) > corag.max_sub_answer_tokens,
         )
         chain = chain.then(hop, tuple(hits))
-    return await _score_at_end(chain, question, context, tools, config, corag)
+    return await _score_at_end(chain, question, tools, corag)
 
 
-async def _score_at_end(
-    chain: Chain, question: Question, context: Context, tools: Tools, config: SampleConfig, corag: CoRAGConfig
-) -> SampledChain:
+async def _score_at_end(chain: Chain, question: Question, tools: Tools, corag: CoRAGConfig) -> SampledChain:
     # Once, not after each hop: the hops are given, so there is no best place to stop.
     score = await answer_log_likelihood(chain, question.answers, tools, corag)
-    answer = await answer_from_chain(chain, context, tools, config, corag)
-    return _record_chain(chain, [score], len(chain), "length", answer=answer)
+    return _record_chain(chain, [score], len(chain), "length")
 
 
 def lift_evidence(hits: Sequence[Hit], answer: str, count: int) -> tuple[Hit, ...]:
@@ -310,8 +281,7 @@ def _record_chain(
     length: int,
     stop_reason: str,
     repeats: int = 0,
-    answer: str | None = None,
 ) -> SampledChain:
     means = tuple(score.mean for score in scores)
     sums = tuple(score.sum for score in scores)
-    return SampledChain(chain.hops, means, sums, length, stop_reason, repeats, answer)
+    return SampledChain(chain.hops, means, sums, length, stop_reason, repeats)

@@ -20,7 +20,6 @@ class ChainCandidates(Candidates):
         "answer with --corag.strategy best_of_n (or adaptive) and --corag.measure refusal, or "
         "--corag.rank_by vote."
     )
-    log_odds: tuple[str, ...] = tuple(name for name, signal in SIGNALS.items() if signal.log_odds)
 
     def load(self, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the chains that were answered from, with their scores: higher is better.

@@ -48,7 +48,7 @@ class Hop:
 class Chain:
     """A chain so far.
 
-    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned", "verifier",
+    ``stopped``: why it ended: "" (it goes on), "length", "check", "settled", "learned",
     "compared" (a rule has the answer), "repeats" (no new sub-query came) or "budget". ``repeats``:
     sub-queries thrown away because they were blank or had been asked. ``draft``: the answer drafted after
     the newest hop, for the stop rules that want one. ``hits``: of each hop's search, best first.

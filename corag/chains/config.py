@@ -62,25 +62,22 @@ class CoRAGConfig(MethodConfig, section="corag"):
             chain is not scored; false recomputes all of it.
         rank_by: ranking of candidate chains: "refusal" (mean log-likelihood of the refusal sentence given the
             chain, lower is better), "refusals" (fewest unanswered hops), "vote" (most frequent answer),
-            "verifier" (experimental: log P(Yes) - log P(No) that the answer is right, trained by the row task
-            verify) or "probability" (sequence log-probability of the chain, not normalised for length; costs
-            no tokens; in a tree it prefers states that stopped early). Join several by a plus, such as
-            "vote+verifier": the product of their probabilities. refusals and vote need no log-probabilities.
-        judged: the answer that is voted on, verified and scored: the "final" one, or the "draft" from the
-            chain alone, without passages, at a quarter of the tokens.
+            or "probability" (sequence log-probability of the chain, not normalised for length; costs no
+            tokens; in a tree it prefers states that stopped early). Join several by a plus, such as
+            "vote+probability": the product of their probabilities. refusals and vote need no
+            log-probabilities.
+        judged: the answer that is voted on: the "final" one, or the "draft" from the chain alone, without
+            passages, at a quarter of the tokens.
         vote_sure: adaptive sampling ends when the leading answer wins against the runner-up with this
             probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
-        verify_passages: maximum passages shown to the verifier, from those that the sub-answers were read
-            from, each hop's best first; 0 for none.
         measure: signals to compute for every finished candidate even if the ranking does not need them, such
-            as "refusal,verifier"; each candidate is also answered from, for 'corag ceiling'. "refusals" alone
-            computes only the answers. Answers do not change. These tokens are excluded from budgets and
+            as "refusal,probability"; each candidate is also answered from, for 'corag ceiling'. "refusals"
+            alone computes only the answers. Answers do not change. These tokens are excluded from budgets and
             tables; the ledger lists them as "measure". A question's seconds include them.
         stop: when a chain ends: "length" always runs to max_hops; "check" asks the model after every hop;
             "settled" ends when the answer drafted from the chain is the same after two hops; "learned"
-            compares the likelihoods of Yes and No; "verifier" does so for whether the drafted answer is
-            right.
-        yes_bias: added to the log-likelihood of Yes by "learned" and "verifier": above 0 stops earlier.
+            compares the likelihoods of Yes and No.
+        yes_bias: added to the log-likelihood of Yes by "learned": above 0 stops earlier.
         tries: retry limit: a chain ends after ``tries`` x hops sub-queries that only repeat earlier ones; a
             tree state after ``tries`` requests for children that only repeat.
         passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
@@ -118,7 +115,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
         sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
         final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
         stop_check_prompt: the same with {query}, {task} and {hops}.
-        verify_prompt: the same with {query}, {hops}, {passages} and {answer}.
     """
 
     preset: Literal["paper", "released_code", "small_model", "lean"] = "paper"
@@ -136,7 +132,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
     rank_by: str = "refusal"
     judged: Literal["final", "draft"] = "final"
     vote_sure: Annotated[float, Gt(0.5), Lt(1)] = 0.95
-    verify_passages: Annotated[int, Ge(0)] = 5
     measure: tuple[Measurable, ...] = ()
     stop: StopName = "length"
     yes_bias: float = 0.0
@@ -161,7 +156,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
     sub_answer_prompt: NameOrPath = "sub_answer"
     final_answer_prompt: NameOrPath = "final_answer"
     stop_check_prompt: NameOrPath = "stop_check"
-    verify_prompt: NameOrPath = "verify"
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",
@@ -205,7 +199,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
             raise ConfigError(
                 "corag needs a refusal sentence: what a sub-answer says when the passages do not tell."
             )
-        one_spelling = "+".join(self.signals)  # "vote + verifier" is no other
+        one_spelling = "+".join(self.signals)  # "vote + refusals" is no other
         object.__setattr__(self, "rank_by", one_spelling)
         self._check_ranking()
         self._check_vote()
@@ -222,7 +216,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if "vote" in self.signals and self.strategy == "tree":
             raise ConfigError(
                 f"rank_by '{self.rank_by}' compares final answers, which strategy 'tree' does not have on "
-                "the way: use 'refusal', 'refusals' or 'verifier', or strategy 'best_of_n'."
+                "the way: use 'refusal', 'refusals' or 'probability', or strategy 'best_of_n'."
             )
 
     def _check_vote(self) -> None:
@@ -284,11 +278,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
         """Load one of the prompts; what it does not say about writing lists is as in the shipped one."""
         return load_prompt(getattr(self, f"{name}_prompt"), name, PROMPTS)
 
-    def uses(self, prompt: PromptName) -> bool:
-        """Return whether signals or the stop rule need this prompt."""
-        signals = (SIGNALS[name] for name in self.used_signals)
-        return prompt in STOP_RULES[self.stop].prompts or any(prompt in each.prompts for each in signals)
-
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
         if not self.max_hops:
@@ -296,8 +285,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         templates: tuple[Template, ...] = (
             self.prompt("sub_query"), self.prompt("sub_answer"), self.prompt("final_answer"),
         )  # fmt: skip
-        further: tuple[PromptName, ...] = ("stop_check", "verify")
-        return (*templates, *(self.prompt(name) for name in further if self.uses(name)))
+        return (*templates, *map(self.prompt, STOP_RULES[self.stop].prompts))
 
     def needs(self) -> Mapping[Ability, str]:
         """Return what ranking, the stop rule and samples ask of the model, and the ways out."""

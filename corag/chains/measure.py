@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from corag.chains.config import CoRAGConfig
 from corag.chains.final_answer import Context, FinalAnswer, final_answer
 from corag.chains.rank import Candidate, Outcome, measure_signal
-from corag.chains.signals import SIGNALS
 from corag.core.tools import Tools
 
 
@@ -21,7 +20,7 @@ from corag.core.tools import Tools
 class Measurement:
     """What a candidate would have answered, and its signals: those that ranking had measured and the others.
 
-    Each is in its own unit, and of the final answer. What is no finite number is left out.
+    Each is in its own unit. What is no finite number is left out.
     """
 
     answer: str
@@ -44,13 +43,11 @@ async def measure_all(
         answer = final if candidate is winner else candidate.final
         if answer is None:
             answer = await final_answer(chain, context, branch, config, path=path)
-        # What ranking measured of a draft is not of this answer.
-        stale = {name for name in names if SIGNALS[name].of_answer and config.judged == "draft"}
-        signals = {name: value for name, value in candidate.signals.items() if name not in stale}
+        signals = dict(candidate.signals)
         # As in ranking, what has found nothing has no score.
         for name in names if len(chain) else ():
-            if name not in candidate.signals or name in stale:
-                value = await measure_signal(name, chain, answer.text, branch, config, path)
+            if name not in signals:
+                value = await measure_signal(name, chain, branch, config, path)
                 if value is not None and math.isfinite(value):
                     signals[name] = value
         return Measurement(answer.text, signals)

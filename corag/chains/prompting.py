@@ -17,7 +17,7 @@ from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template
 from corag.core.types import Passage
 
-PromptName = Literal["sub_query", "sub_answer", "final_answer", "stop_check", "verify"]
+PromptName = Literal["sub_query", "sub_answer", "final_answer", "stop_check"]
 
 
 class ChainOptions(Protocol):
@@ -58,11 +58,6 @@ class ChainOptions(Protocol):
     @property
     def context_order(self) -> str:
         """Order of the final answer's passages."""
-        ...
-
-    @property
-    def verify_passages(self) -> int:
-        """Passages shown to the verifier."""
         ...
 
     @property
@@ -110,7 +105,9 @@ def final_answer_prompt(
 ) -> Prompt:
     """Ask for the answer: P(A | Q, Q_1:L, A_1:L, D). ``passages`` are best first."""
     template = config.prompt("final_answer")
-    passages = excerpts(passages, _selection_text(query, chain), config.prune)
+    # Sentences are chosen by the question, its hops and their answers.
+    hops_text = (f"{hop.sub_query} {hop.sub_answer}" for hop in chain.hops if not hop.refused)
+    passages = excerpts(passages, " ".join([query, *hops_text]), config.prune)
     segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
     hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": segments})
@@ -124,33 +121,11 @@ def stop_check_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
     )
 
 
-def verify_prompt(
-    query: str, chain: Chain, passages: Sequence[Passage], answer: str, config: ChainOptions
-) -> Prompt:
-    """Ask whether an answer to the main question is right. ``passages`` are best first.
-
-    The answer stands last, so that a chain's answers share the rest.
-    """
-    template = config.prompt("verify")
-    passages = excerpts(passages, _selection_text(query, chain), config.prune)
-    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
-    hops = hop_segments(chain, template, config)
-    return template.render(
-        {"query": query, "task": config.task, "hops": hops, "passages": segments, "answer": answer}
-    )
-
-
 def refusal_prompt(query: str, chain: Chain, config: ChainOptions) -> Prompt:
     """Ask for the sub-answer to the main question, with the chain in the place of passages (section 3.3)."""
     template = config.prompt("sub_answer")
     hops = hop_segments(chain, template, config)
     return template.render({"sub_query": query, "passages": hops, "refusal": config.refusal})
-
-
-def _selection_text(query: str, chain: Chain) -> str:
-    """Return what sentences are chosen by once there is a chain: the question, its hops and their answers."""
-    hops = (f"{hop.sub_query} {hop.sub_answer}" for hop in chain.hops if not hop.refused)
-    return " ".join([query, *hops])
 
 
 def continuation(prompt: Prompt, text: str) -> str:

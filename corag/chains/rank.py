@@ -81,8 +81,8 @@ def rank(candidates: Sequence[Candidate]) -> Outcome:
 async def measure(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, context: Context) -> Candidate:
     """Take a chain's answer, if answers are judged, and measure what ranking wants to know of the two.
 
-    A chain without hops has not found anything: all it has is a vote. What the budget does not allow, or a
-    blank answer does not have, is missing.
+    A chain without hops has not found anything: all it has is a vote. What the budget does not allow is
+    missing.
     """
     candidate, signals = Candidate(chain, path), dict[str, float]()
     if not len(chain) and "vote" not in config.signals:
@@ -94,7 +94,7 @@ async def measure(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, co
         elif config.judges_answers:
             candidate = replace(candidate, answer=await draft_answer(chain, tools, config, path=path))
         for name in config.chain_signals if len(chain) else ():
-            value = await measure_signal(name, chain, candidate.answer or "", tools, config, path)
+            value = await measure_signal(name, chain, tools, config, path)
             if value is not None:
                 signals[name] = value
     except BudgetExhaustedError:
@@ -103,13 +103,11 @@ async def measure(chain: Chain, path: str, tools: Tools, config: CoRAGConfig, co
 
 
 async def measure_signal(
-    name: str, chain: Chain, answer: str, tools: Tools, config: CoRAGConfig, path: str
+    name: str, chain: Chain, tools: Tools, config: CoRAGConfig, path: str
 ) -> float | None:
-    """Measure one signal of a chain and its answer, in its own unit; None where there is none."""
-    signal = SIGNALS[name]
-    if signal.measure is None or (signal.of_answer and not answer.strip()):
-        return None
-    return await signal.measure(chain, answer, tools, config, path)
+    """Measure one signal of a chain, in its own unit; None where there is none."""
+    take = SIGNALS[name].measure
+    return None if take is None else await take(chain, tools, config, path)
 
 
 def combine_scores(candidates: Sequence[Candidate], config: CoRAGConfig) -> list[Candidate]:

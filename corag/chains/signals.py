@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from corag.chains.chain import Chain
-from corag.chains.prompting import ChainOptions, PromptName, continuation, refusal_prompt
-from corag.chains.verifier import verdict_cost, verifier_score
+from corag.chains.prompting import ChainOptions, continuation, refusal_prompt
 from corag.core.protocols import Ability
 from corag.core.tools import Tools
 from corag.core.types import Hit
@@ -44,24 +43,20 @@ class Signal:
         name: as options and traces spell it.
         log_probability: turns its value into the logarithm of something like a probability that the chain is
             right, so that signals of different units may be multiplied.
-        measure: returns its value for a chain and its answer, in its own unit, None where there is none. A
+        measure: returns its value for a chain, in its own unit, None where there is none. A
             signal without it is counted among all chains of a question.
         cost: what ``measure`` may cost. Searches find passages like the hits.
         lower_is_better: of its value.
-        of_answer: it is of the chain's answer, not of the chain alone; a blank answer has none.
-        log_odds: its value is log P(right) - log P(wrong), so that its calibration can be measured.
-        prompts: the prompts that it needs beside those of every chain.
+        of_answer: it is of the chain's answer, not of the chain alone.
         needs: what the model must be able to do.
     """
 
     name: str
     log_probability: Callable[[float], float]
-    measure: Callable[[Chain, str, Tools, ChainOptions, str], Awaitable[float | None]] | None = None
+    measure: Callable[[Chain, Tools, ChainOptions, str], Awaitable[float | None]] | None = None
     cost: Callable[[Chain, Sequence[Hit], Tools, ChainOptions], Cost] = _free
     lower_is_better: bool = False
     of_answer: bool = False
-    log_odds: bool = False
-    prompts: tuple[PromptName, ...] = ()
     needs: frozenset[Ability] = frozenset()
 
     def to_score(self, value: float) -> float:
@@ -83,7 +78,7 @@ async def refusal_log_likelihood(
     return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
 
 
-async def _measure_refusal(chain: Chain, answer: str, tools: Tools, config: ChainOptions, path: str) -> float:
+async def _measure_refusal(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> float:
     return await refusal_log_likelihood(chain, tools, config, path=path)
 
 
@@ -97,7 +92,7 @@ def _not_refused(value: float) -> float:
     return math.log1p(-min(math.exp(value), 1 - 1e-12))
 
 
-async def _count_refusals(chain: Chain, answer: str, tools: Tools, config: ChainOptions, path: str) -> float:
+async def _count_refusals(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> float:
     return float(chain.refusals)
 
 
@@ -111,22 +106,7 @@ def _share_of_votes(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-async def _ask_verifier(chain: Chain, answer: str, tools: Tools, config: ChainOptions, path: str) -> float:
-    return await verifier_score(chain, answer, tools, config, path=path)
-
-
-def _verifier_cost(chain: Chain, hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> Cost:
-    return Cost(verdict_cost(hits, tools, config), prompts=2)
-
-
-def _yes(value: float) -> float:
-    """Return log P(Yes) of Yes and No."""
-    return min(value, 0.0) - math.log1p(math.exp(-abs(value)))
-
-
-async def _read_probability(
-    chain: Chain, answer: str, tools: Tools, config: ChainOptions, path: str
-) -> float | None:
+async def _read_probability(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> float | None:
     return chain.log_probability
 
 
@@ -145,11 +125,6 @@ SIGNALS: Mapping[str, Signal] = {
         Signal("refusals", _few_refusals, _count_refusals, lower_is_better=True),
         # Self-consistency (Wang et al. 2023): of all chains, so no single one has it.
         Signal("vote", _share_of_votes, of_answer=True),
-        # Experimental: means little before the row task verify has taught it.
-        Signal(
-            "verifier", _yes, _ask_verifier, _verifier_cost, of_answer=True, log_odds=True,
-            prompts=("verify",), needs=_SCORES,
-        ),
         Signal("probability", _itself, _read_probability, needs=frozenset({Ability.LOGPROBS})),
     )
 }  # fmt: skip

@@ -5,14 +5,12 @@ A new rule is one :class:`StopRule` here and its test; ``--corag.stop`` and its 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corag.chains.asking import draft_answer, yes_over_no
 from corag.chains.chain import Chain
 from corag.chains.prompting import ChainOptions, PromptName, final_answer_prompt, stop_check_prompt
-from corag.chains.verifier import verdict_cost, verifier_score
 from corag.core.protocols import Ability
 from corag.core.text import exact_match, normalize_answer
 from corag.core.tools import Tools
@@ -70,13 +68,6 @@ async def _compare(chain: Chain, tools: Tools, config: ChainOptions, path: str) 
     return replace(chain, stopped="learned" if enough else "")
 
 
-async def _verify(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> Chain:
-    """Draft an answer and have the model judge it; a blank one is not judged (experimental)."""
-    draft = await draft_answer(chain, tools, config, path=path)
-    odds = await verifier_score(chain, draft, tools, config, path=path) if draft else -math.inf
-    return replace(chain, draft=draft, stopped="verifier" if odds + config.yes_bias > 0 else "")
-
-
 def _check_cost(hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> int:
     return tools.cost(stop_check_prompt(tools.question.text, Chain(), config), STOP_CHECK_TOKENS)
 
@@ -90,10 +81,6 @@ def _draft_cost(hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> int:
     return tools.cost(prompt, config.max_answer_tokens)
 
 
-def _verification_cost(hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> int:
-    return _draft_cost(hits, tools, config) + verdict_cost(hits, tools, config)
-
-
 _SCORES = frozenset({Ability.SCORES})
 
 STOP_RULES: Mapping[str, StopRule] = {
@@ -103,6 +90,5 @@ STOP_RULES: Mapping[str, StopRule] = {
         StopRule("check", _check, _check_cost, prompts=("stop_check",)),
         StopRule("settled", _settle, _draft_cost),
         StopRule("learned", _compare, _comparison_cost, prompts=("stop_check",), needs=_SCORES),
-        StopRule("verifier", _verify, _verification_cost, prompts=("verify",), needs=_SCORES),
     )
 }

@@ -65,11 +65,9 @@ class Candidates:
 
     Attributes:
         advice: how its runs come to keep the answers of all candidates, as a sentence; "" if they cannot.
-        log_odds: of its rankers those whose scores are log odds of being right.
     """
 
     advice: str = ""
-    log_odds: tuple[str, ...] = ()
 
     def load(self, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:
         """Return the candidates of a question in a fixed order, as far as its trace has them.

@@ -34,8 +34,8 @@ def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
 def join_prompts(parts: Sequence[Prompts]) -> dict[str, list[str]]:
     """Return what several trainings taught together.
 
-    >>> join_prompts([{"corag": ["stop_check v1"]}, {"corag": ["stop_check v1", "verify v1"]}])
-    {'corag': ['stop_check v1', 'verify v1']}
+    >>> join_prompts([{"corag": ["stop_check v1"]}, {"corag": ["stop_check v1", "sub_query v1"]}])
+    {'corag': ['stop_check v1', 'sub_query v1']}
     """
     methods = dict.fromkeys(method for part in parts for method in part)
     return {

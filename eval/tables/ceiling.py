@@ -223,7 +223,7 @@ def _ceiling(
     sizes = subset_sizes(sets, exchangeable=_exchangeable(run.manifest))
     base = baseline or {each.question: pass_at(each.values, 1) for each in sets}
     best = {each.question: pass_at(each.values, sizes[-1]) for each in sets}
-    maker = RankerFiguresMaker(sets, sizes, base, best, candidates_kind(run.manifest).log_odds)
+    maker = RankerFiguresMaker(sets, sizes, base, best)
     names = dict.fromkeys(name for each in sets for name in each.scores)
     rankers = [maker.run_choice(), *(maker.figures(name) for name in (VOTE, *names))]
     p_values: Sequence[float | None] = holm([each.gain.p_value for each in rankers])

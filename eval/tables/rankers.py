@@ -76,14 +76,12 @@ class RankerFiguresMaker:
         sizes: the numbers of candidates that figures are given at; the last is all.
         base: by question, what gains are over.
         best: by question, the value of the best candidate.
-        log_odds: rankers whose scores are log odds of being right.
     """
 
     sets: Sequence[CandidateSet]
     sizes: Sequence[int]
     base: Mapping[str, float]
     best: Mapping[str, float]
-    log_odds: Sequence[str]
 
     def run_choice(self) -> RankerFigures:
         """Return the figures of what the run chose itself."""
@@ -149,8 +147,6 @@ class RankerFiguresMaker:
     def _chances(self, ranker: str, scores: Floats) -> tuple[Floats, str]:
         if ranker == VOTE:
             return scores, "its share of the votes"
-        if ranker in self.log_odds:
-            return 1 / (1 + np.exp(-np.nan_to_num(scores, nan=-np.inf))), "by its log odds"
         # Halves by the question's id, so that the same questions fall into the same half in every run.
         halves = np.array([derive_seed("half", each.question) % 2 == 0 for each in self.sets])
         return calibrate(

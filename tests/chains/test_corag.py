@@ -434,7 +434,7 @@ def test_a_model_that_says_nothing_still_ends():
         ({"strategy": "adaptive", "rank_by": "vote+refusals"}, "counts votes to know when to stop"),
         ({"strategy": "adaptive"}, "but rank_by is 'refusal': add --corag.rank_by vote"),
         ({"stop": "setled"}, "did you mean 'settled'?"),
-        ({"measure": ("refusal", "verifer")}, "each one of refusal, refusals, verifier, probability"),
+        ({"measure": ("refusal", "probabilty")}, "each one of refusal, refusals, probability"),
         ({"vote_sure": 0.5}, "option 'corag.vote_sure': expected a number above 0.5 and below 1"),
         ({"sub_query_prompt": "nowhere.txt"}, "there is no prompt 'nowhere.txt'"),
     ],

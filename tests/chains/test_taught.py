@@ -82,7 +82,7 @@ def test_how_chains_are_chosen_and_how_long_they_are_is_free() -> None:
 
 def test_a_stop_that_nothing_taught_is_told_unless_an_earlier_training_may_have() -> None:
     assert "stop learned" in TUNED.training_difference(training(TUNED, "sub_query"))
-    assert not TUNED.training_difference(training(TUNED, "verify", adapter={"name": "before"}))
+    assert not TUNED.training_difference(training(TUNED, "draft", adapter={"name": "before"}))
 
 
 def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() -> None:

@@ -248,7 +248,6 @@ def test_unknown_and_missing_fields_of_a_question(capsys, tmp_path):
 USED_WITH = {
     "question_prompt": {"query": "questions"},
     "stop_check_prompt": {"stop": "check"},
-    "verify_prompt": {"strategy": "best_of_n", "rank_by": "verifier"},
     "relevance_prompt": {"w_rel": 1.0},
     "support_prompt": {"w_sup": 1.0},
     "utility_prompt": {"w_use": 1.0},

@@ -108,7 +108,6 @@ def read(words: Sequence[str]) -> Any:
 
 RECIPES = [
     ("train_loop", ["40"], ["world", "rounds", "table"]),
-    ("joint_adapter", ["300", "train.json"], ["world", "sample", "rows", "train", "run", "ceiling"]),
     ("four_methods", ["200"], ["world", "index", "sample", "rows", "train", "run", "table"]),
     (
         "another_model",

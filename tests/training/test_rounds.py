@@ -140,15 +140,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
         ("no index was given", {"retriever": RetrieverConfig()}),
         ("rounds are not sharded", {"shard": "1/2"}),
         ("has no previous adapter", {"learner": "larger", "start_from": "previous"}),
-        (
-            "decoding would show the verifier 5",
-            {
-                "rows": RowsConfig(tasks=("final_answer", "verify"), verify_passages=0),
-                "corag": CoRAGConfig(stop="verifier"),
-            },
-        ),
         ("training refuses more than", {"sft": TuningOptions(max_length=512)}),
-        ("whose answers are noted: add --sample.answers", {"rows": RowsConfig(tasks=("verify",))}),
         ("of which thought gives no rows", {"rows": RowsConfig(tasks=("thought",))}),
         (
             "nothing teaches it: add stop to --rows.tasks",

@@ -236,14 +236,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_judged_chains_that_decoding_would_cut_are_refused(questions, capsys, tmp_path):
-    """Such a chain ends as in decoding, so it would silently be shorter than was asked for."""
-    words = ["--corag.max_hops", 2, "--retriever.index", "x"]
-    assert sample(questions, tmp_path / "chains", *words, "--sample.answers", "final") == 2
-    said = capsys.readouterr().err
-    assert "corag.max_hops 2, but sample.max_hops is 3: give both the same" in said
-
-
 @pytest.mark.slow
 def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questions, tmp_path):
     out = tmp_path / "killed"

@@ -149,29 +149,6 @@ def test_a_chain_ends_once_the_answer_is_likely_enough():
     assert (answer.stopped, answer.steps) == ("sure", 2)
 
 
-def test_a_chain_that_a_verifier_will_judge_ends_as_in_decoding():
-    # If the gold answer ended it, right chains would be known by their length.
-    chain = ["orchard", "velden", "hollow"]
-    config = SampleConfig(chains=1, max_hops=3, answers="draft")
-    seed = next(seed for seed in range(99) if drawn(SampleConfig(chains=1, max_hops=3), seed) == (1,))
-
-    def likelihood(request):
-        enough = len(asked_in(request)) >= 2
-        return (
-            -0.01
-            if request.target.strip() not in ("Yes", "No")
-            else -float(enough == ("No" in request.target))
-        )
-
-    def judged(corag):
-        reply = script(chain, answers={"orchard": "The Issel!"}, seed=seed)
-        answer, _, _ = sample(config, corag, reply, likelihood=likelihood, seed=seed)
-        return len(answer.chains[0].hops), answer.chains[0].stopped
-
-    assert judged(CORAG) == (3, "length")
-    assert judged(replace(CORAG, stop="learned")) == (2, "learned")
-
-
 def test_a_chain_ends_when_nothing_new_is_asked_and_repeats_are_counted():
     again = ["velden", "", "orchard", "the velden"] * 3
     answer, generator, _ = run(["orchard", ["Orchard!", "velden"], again], lengths=(3,))
