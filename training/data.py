@@ -7,15 +7,15 @@ engines use, so rows and requests are the same to the byte.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import continuation
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
 from corag.core.options import Options
-from corag.core.prompting.prompt import Shortening
-from corag.core.prompting.shorten import texts_left
+from corag.core.prompting.prompt import Prompt, Shortening
+from corag.core.prompting.shorten import cut_best_passage, text_left, texts_left
 from corag.core.protocols import ScoreRequest
 from corag.core.seeds import derive_seed
 from corag.core.text import mentions
@@ -43,7 +43,8 @@ class RowsConfig(Options):
         ratio_per: unit of the share, which the paper does not specify: each "hop" separately, or each
             "question" with all hops.
         max_length: maximum tokens of prompt and completion, at most the model's context; longer prompts lose
-            passages as in decoding, completions are never cut.
+            passages as in decoding, the worst first, and the best one its last sentences. Rows that lose what
+            their completion rests on are left out. Completions are never cut.
         validation: share of the questions held out for the evaluation loss.
         seed: decides which rows are kept and which questions are held out.
         per_length: maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for
@@ -84,7 +85,10 @@ class RowsConfig(Options):
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """A row of the dataset: ``completion_mask`` is 1 on the tokens that the loss is of."""
+    """A row of the dataset: ``completion_mask`` is 1 on the tokens that the loss is of.
+
+    ``prompt``: as it was left when it was shortened, without the chat template.
+    """
 
     question_id: str
     task: str
@@ -103,13 +107,15 @@ class MadeRow:
         name: of the example, for messages.
         row: None if it is not taught.
         shortening: what its prompt lost to fit.
-        left_out: why it is not taught: "cut" (decoding would not give the reply whole), "lost" (the passage
+        is_passage_cut: its best passage alone was longer than the room, and lost its last sentences.
+        left_out: why it is not taught: "cut" (decoding would not give the reply whole), "lost" (the passages
             that it rests on found no room), or "".
     """
 
     name: str
     row: TrainingRow | None = None
     shortening: Shortening = field(default_factory=Shortening)
+    is_passage_cut: bool = False
     left_out: Literal["", "cut", "lost"] = ""
 
 
@@ -137,11 +143,27 @@ class RowMaker:
         if example.is_cut:
             return MadeRow(example.name, left_out="cut")
         row, shortening = tokenise(example, self.renderer, self.config)
-        if example.rests_on and not mentions(
-            texts_left(example.prompt, "passage", shortening), [example.rests_on]
-        ):
+        fitting, left_out = example, shortening
+        if 0 < shortening.count("passage") == len(texts_left(example.prompt, "passage", Shortening())):
+            room = self.config.max_length - sum(row.completion_mask)
+            if (prompt := cut_best_passage(example.prompt, room, self.renderer.size)) is None:
+                return MadeRow(example.name, left_out="lost")
+            fitting, left_out = replace(example, prompt=prompt), Shortening()
+            row, _ = tokenise(fitting, self.renderer, self.config)
+        if not _shows_its_reply(example, fitting.prompt, left_out):
             return MadeRow(example.name, left_out="lost")
-        return MadeRow(example.name, row, shortening)
+        return MadeRow(example.name, row, shortening, is_passage_cut=fitting is not example)
+
+
+def _shows_its_reply(example: TrainingExample, prompt: Prompt, left_out: Shortening) -> bool:
+    """Whether ``prompt``, the example's as it was shortened, still shows what the reply was read from."""
+    passages = texts_left(prompt, "passage", left_out)
+    if example.rests_on:
+        return mentions(passages, [example.rests_on])
+    # What the whole prompt did not show either, such as a refusal, was not lost here.
+    whole = texts_left(example.prompt, "passage", Shortening())
+    left = [*passages, *texts_left(prompt, "hop", left_out)]
+    return mentions(left, [example.reply]) or not mentions(whole, [example.reply])
 
 
 def tokenise(
@@ -174,7 +196,7 @@ def tokenise(
         example.question_id,
         example.task,
         example.hop,
-        example.prompt.text,
+        text_left(example.prompt, shortening, renderer.count),
         completion,
         [*ids, *target],
         [0] * len(ids) + [1] * len(target),

@@ -6,7 +6,8 @@ What a row holds is decided in ``data.py``, which knows no files.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -98,10 +99,11 @@ class RowsReport:
         questions: those with a kept chain, or with thoughts.
         left_out: questions without one, by reason.
         lengths: by "split/task".
-        shortened: how many of what a prompt lost to fit, by row.
+        shortened: how many of what a prompt lost to fit, by row; "cut_passage": its best passage, alone too
+            long, lost its last sentences.
         cut: names of replies that are not taught, since they were cut off at their limit of tokens, or are
             annotated ones that would be.
-        lost: names of rows that are left out, since the passage that they rest on found no room.
+        lost: names of rows that are left out, since the passages that they rest on found no room.
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
@@ -137,20 +139,31 @@ class RowsReport:
         self.tokens += len(outcome.row.input_ids)
         if shortening := outcome.shortening:
             cut_tokens = {"token": shortening.cut_tokens} if shortening.cut_tokens else {}
-            self.shortened[outcome.name] = dict(shortening.dropped) | cut_tokens
+            cut_passage = {"cut_passage": 1} if outcome.is_passage_cut else {}
+            self.shortened[outcome.name] = dict(shortening.dropped) | cut_passage | cut_tokens
 
     def lines(self) -> Iterator[str]:
         """Write it for a reader."""
         yield (
             f"questions {self.questions}, left out {self.left_out or 0}; rows whose prompt was shortened: "
-            f"{len(self.shortened)}; replies that reached their limit of tokens, left out: {len(self.cut)}"
-            + (f"; rows that lost what they rest on, left out: {len(self.lost)}" if self.lost else "")
+            f"{_by_task(self.shortened)}; replies that reached their limit of tokens, left out: "
+            + str(len(self.cut))
+            + (f"; rows that lost what they rest on, left out: {_by_task(self.lost)}" if self.lost else "")
         )
+        if cut := [name for name, losses in self.shortened.items() if "cut_passage" in losses]:
+            yield f"rows whose best passage alone was too long, and lost its last sentences: {_by_task(cut)}"
         heads = f"{'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}"
         yield f"{'split/task':<26} {heads}   (mean tokens)"
         for name, each in sorted(self.lengths.items()):
             prompt, completion = each.prompt_tokens / each.rows, each.completion_tokens / each.rows
             yield f"{name:<26} {each.rows:>7} {prompt:>9.1f} {completion:>11.1f} {each.longest:>8}"
+
+
+def _by_task(names: Collection[str]) -> str:
+    """Return how many rows there are, and of which tasks."""
+    tasks = Counter(name.partition(" of question ")[0] for name in names)
+    parts = ", ".join(f"{task} {number}" for task, number in sorted(tasks.items()))
+    return f"{len(names)} ({parts})" if names else "0"
 
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import orjson
 import pytest
@@ -13,9 +14,12 @@ from datasets import load_from_disk
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.runs.folder import TRACES
+from corag.core.text import mentions
+from corag.generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
 from tests.training import toy
+from tests.training.conftest import PASSAGES, TOWNS, make_rows
 from tests.training.toy import ALL, QUESTION, SAMPLE, WORLD, examples_of, many, write_chains
 from training.chains import read_chains
 from training.data import is_validation, tokenise
@@ -99,6 +103,38 @@ def test_shortened_rows_are_reported(chains, tmp_path, renderer):
     assert report.shortened and all(lost["passage"] > 0 for lost in report.shortened.values())
     assert all(each.longest <= longest - 5 for each in report.lengths.values())
     assert f"rows whose prompt was shortened: {len(report.shortened)}" in next(report.lines())
+
+
+def test_no_answer_is_taught_whose_passages_found_no_room(tiny_model, tmp_path, capsys):
+    """Of four towns: the answer is in the long passage's first sentence, in its last, in one that is too long
+    to be cut, and nothing is long.
+    """
+    filler = "Its streets are old and its river is wide. " * 60
+    mayors = [each.text for each in PASSAGES[::2]]
+    endless = filler.replace(".", ",")
+    texts = [mayors[0] + filler, filler + mayors[1], endless + mayors[2]]
+    long = [passage(f"Mayor of {town}", text) for town, text in zip(TOWNS, texts, strict=False)]
+    third = passage(PASSAGES[5].title, endless + PASSAGES[5].text)
+    world = [*long, PASSAGES[1], PASSAGES[3], third, *PASSAGES[6:]]
+    out = Path(make_rows(tmp_path, tiny_model, world, max_length=400, validation=0.0))
+    report, renderer = read_report(out), Renderer.load(tiny_model)
+    assert sorted(report.lost) == [
+        "final_answer of question 'q2'",
+        "sub_answer of question 'q1', hop 1",
+        "sub_answer of question 'q2', hop 1",
+        "sub_answer of question 'q2', hop 2",
+    ]
+    cut = [name for name, losses in report.shortened.items() if "cut_passage" in losses]
+    assert "sub_answer of question 'q0', hop 1" in cut
+    said = " ".join(report.lines())
+    assert "(final_answer 1, sub_answer 3)" in said and "lost its last sentences" in said
+    for row in load_from_disk(str(out))["train"]:
+        ids = row["input_ids"][: row["completion_mask"].index(1)]
+        read, prompt = renderer.continuation((), ids), row["prompt"]
+        assert len(row["input_ids"]) <= 400
+        assert read.count("streets") == prompt.count("streets"), "the column shows what the model reads"
+        if row["task"] == "sub_answer":
+            assert mentions([read.split("Question:")[0]], [row["completion"]]), row
 
 
 def test_rows_are_no_longer_than_the_model_can_read(options, tiny_model, tmp_path, capsys):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from corag.core.prompting.prompt import Item, Message, Prompt, Segment, Shortening
+from corag.core.sentences import sentence_spans
 
 # Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
 # further message; and for what a tokenizer puts around a plain text.
@@ -67,6 +68,34 @@ def longest_beginning(text: str, ends: Sequence[int], limit: int, count: Callabl
     # Bisection: a tokenizer takes milliseconds, and a longer beginning has hardly ever fewer tokens.
     number = bisect_right(ends, limit, key=lambda end: count(text[:end]))
     return text[: ends[number - 1]] if number else ""
+
+
+def cut_best_passage(prompt: Prompt, room: int, size: Callable[[Prompt], int]) -> Prompt | None:
+    """Return a prompt of at most ``room`` tokens with its best passage alone, cut behind a sentence.
+
+    None if there is no passage, or no sentence of it fits. ``size``: tokens of a whole prompt.
+    """
+    order = _droppable(prompt)
+    passages = [(m, s) for m, s in order if prompt.messages[m].segments[s].kind == "passage"]
+    if not passages:
+        return None
+    m, s = best = passages[-1]
+    segment = prompt.messages[m].segments[s]
+    text = segment.text.rstrip()
+    title_end = text.find("\n", len(text) - len(text.lstrip()))  # a title alone says nothing
+
+    def cut(beginning: str) -> Prompt:
+        wording = tuple((a, min(b, len(beginning))) for a, b in segment.wording if a < len(beginning))
+        shorter = replace(segment, text=beginning + segment.text[len(text) :], wording=wording)
+        segments = list(prompt.messages[m].segments)
+        segments[s] = shorter
+        messages = list(prompt.messages)
+        messages[m] = replace(messages[m], segments=tuple(segments))
+        return _without(replace(prompt, messages=tuple(messages)), order[: order.index(best)])
+
+    ends = [end for _, end in sentence_spans(text) if end > title_end]
+    beginning = longest_beginning(text, ends, room, lambda beginning: size(cut(beginning)))
+    return cut(beginning) if beginning else None
 
 
 def texts_left(prompt: Prompt, kind: Item, shortening: Shortening) -> list[str]:
