@@ -96,6 +96,9 @@ class CoRAGConfig(MethodConfig, section="corag"):
         context: passages of the final prompt: those of the "question" (paper), of the "chain", both "fused"
             as set by ``merge``, or only the "evidence": one passage per hop that contains its sub-answer; if
             no passage contains one, those of both.
+        given_context: whether passages that a question brings (``context_ids``) stand for its own search:
+            "ignore" searches (the paper's text; needed for an index other than theirs), "use" reads them
+            (released code).
         context_passages: number of passages in the final prompt.
         context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
         max_passage_tokens: passages of the final prompt are truncated to this many tokens, at a word
@@ -142,6 +145,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
     search_text: SearchText = "sub_query"
     merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
     context: Literal["question", "chain", "fused", "evidence"] = "question"
+    given_context: Literal["use", "ignore"] = "ignore"
     context_passages: Annotated[int, Ge(1)] = 20
     context_order: Literal["best_last", "best_first"] = "best_last"
     max_passage_tokens: Annotated[int, Ge(0)] = 0
@@ -190,7 +194,8 @@ class CoRAGConfig(MethodConfig, section="corag"):
         },
         # The rest of what that code does otherwise is no option: see released_code.py.
         "released_code": {
-            "first_chain_greedy": True, "reuse": False, "max_passage_tokens": 183, "max_prompt_tokens": 3072,
+            "first_chain_greedy": True, "reuse": False, "given_context": "use", "max_passage_tokens": 183,
+            "max_prompt_tokens": 3072,
         },
     }  # fmt: skip
 

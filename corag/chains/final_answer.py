@@ -90,11 +90,11 @@ class FinalAnswer:
 
 
 async def retrieve_context(tools: Tools, config: CoRAGConfig) -> Context:
-    """Retrieve for the question itself, or take the passages that it brings.
+    """Retrieve for the question itself, or take the passages that it brings, as ``given_context`` says.
 
     Raises :class:`DataError` if the index lacks one of these.
     """
-    if tools.question.context_ids:
+    if config.given_context == "use" and tools.question.context_ids:
         hits = await context_of_question(tools)
     else:
         depth = max(config.search_depth, config.context_passages)
@@ -114,8 +114,8 @@ async def context_of_question(tools: Tools) -> tuple[Hit, ...]:
         raise DataError(
             f"question '{tools.question.id}' brings the passage '{missing[0]}' among its context_ids, but "
             f"the index has no such passage ({len(missing)} of {len(ids)} are missing): give the index of "
-            "the corpus that they were retrieved from, or remove context_ids from the question file, and "
-            "the question is searched for."
+            "the corpus that they were retrieved from, or --corag.given_context ignore, and the question is "
+            "searched for."
         )
     return tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(passages, 1))
 

@@ -31,7 +31,8 @@ def run(
     engine = {name: options.pop(name) for name in ("pause", "cuts", "probability") if name in options}
     generator = ScriptedGenerator(reply, log_likelihood=score, **engine)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
-    settings = config or CoRAGConfig(**(PROMPTS | options))
+    # A question that brings passages (GIVEN) is asked with them.
+    settings = config or CoRAGConfig(**({"given_context": "use"} | PROMPTS | options))
     return asyncio.run(corag(question, tools, settings)), generator, tools
 
 

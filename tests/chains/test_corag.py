@@ -6,6 +6,7 @@ Two hops and more.
 import asyncio
 import random
 import re
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 
 import pytest
@@ -403,6 +404,20 @@ def test_a_passage_that_a_question_brings_and_the_index_lacks_is_named(lost):
         seeded, max_hops=2, context_passages=4, question=replace(GIVEN, context_ids=tuple(ids))
     )
     assert answer.context_ids == tuple(ids)
+
+
+def test_an_index_with_other_ids_is_searched_for_the_question_but_with_the_released_code():
+    """The papers' rows with another retriever (table 3): the authors' file brings E5's passages."""
+    other = WordRetriever([replace(each, id=f"bm25 {at}") for at, each in enumerate(WORLD)])
+    for preset, given_context in (("paper", "ignore"), ("small_model", "ignore"), ("released_code", "use")):
+        config = CoRAGConfig(preset=preset, **PROMPTS, max_hops=1, context_passages=2)
+        assert config.given_context == given_context
+        with raises_message(DataError) if given_context == "use" else nullcontext():
+            answer, _, tools = run(seeded, config, question=GIVEN, retriever=other)
+            assert searches(tools)[0] == GIVEN.text
+            assert set(answer.context_ids) <= {f"bm25 {at}" for at in range(len(WORLD))}
+    config = CoRAGConfig(preset="released_code", given_context="ignore", **PROMPTS, max_hops=1)
+    assert searches(run(seeded, config, question=GIVEN, retriever=other)[2])[0] == GIVEN.text
 
 
 # ---- what a user would hope

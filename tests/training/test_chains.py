@@ -22,7 +22,7 @@ from tests.training.toy import QUESTION, REFUSAL, many, write_chains
 from training.chains import ChainRow, describe, load_corag_options, read_chains
 from training.sampling import SampleConfig, SampledChain
 
-CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3)
+CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=2, search_depth=3, context_passages=3, given_context="use")
 SAMPLE = SampleConfig(chains=3, max_hops=3)
 
 

@@ -168,7 +168,7 @@ def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
 @pytest.mark.parametrize("options", [*CONFIGS.values()][:5], ids=[*CONFIGS][:5])
 @pytest.mark.parametrize("given", [(), ("mara velden", "glassware")])
 def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(renderer, options, given):
-    config = replace(CORAG, **options)
+    config = replace(CORAG, **options, given_context="use")
     question = replace(QUESTION, context_ids=given)
     _, row, _ = decode(replace(config, max_hops=3), renderer, replies(), question)
     _, _, [(task, _, prompt)] = decode(replace(config, max_hops=0), renderer, ["Issel"], question)
