@@ -46,7 +46,8 @@ class SweepResults:
         folder: the folder of the sweep, with sweep.json, sweep.csv, its pictures and a run folder per cell.
         picture: sweep.png, scores against tokens; None if every cell failed.
         pareto: names of the cells than which no other is as good for as few tokens.
-        fits: the curve through the "pareto" set and through "all" cells; a sentence where there is none.
+        fits: of each method with several cells the curve through its "pareto" set and through "all" its
+            cells; a sentence where there is none.
         choices: the best cell under each budget.
     """
 
@@ -54,7 +55,7 @@ class SweepResults:
         self.folder = folder
         self.picture = next((file for file in files if file.suffix == ".png"), None)
         self.pareto: Sequence[str] = sweep.findings.pareto
-        self.fits: Mapping[str, Fit | str] = sweep.findings.fits
+        self.fits: Mapping[str, Mapping[str, Fit | str]] = sweep.findings.fits
         self.choices: Sequence[Choice] = sweep.findings.choices
         self._sweep = sweep
 

@@ -62,7 +62,5 @@ def draw_figure(table: ResultsTable, file: str | Path) -> str:
         f"{title} over tokens per question, n = {max(each.n for each in scored_summaries):,}, 95% intervals"
     )
     with atomic_replace(file) as temporary:
-        draw_scaling(
-            points, [temporary], measure=title, title=heading, line=None, form=Path(file).suffix[1:].lower()
-        )
+        draw_scaling(points, [temporary], measure=title, title=heading, form=Path(file).suffix[1:].lower())
     return title

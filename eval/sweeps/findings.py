@@ -20,7 +20,7 @@ from eval.scoring.rows import MEASURES, score_row, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
 from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, informative_budgets, pareto_set
-from eval.sweeps.cells import Cell, varying
+from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value, varying
 from eval.tables.candidates import candidate_set, oracle_values, subset_sizes
 from eval.tables.columns import Summary, summarise
 from eval.tables.ledger import Spending, spending_by_role
@@ -104,12 +104,13 @@ class Choice:
 class Findings:
     """What the cells say together.
 
-    ``fits``: through the "pareto" set and through "all" cells; a sentence where there is
-    none. ``failed_cells``: cells in which every question failed; they have no part in the rest.
+    ``fits``: of each method with several cells, by :func:`curve_name`, the curve through "all" of its cells
+    and through its own "pareto" set; a sentence where there is none. ``failed_cells``: cells in which every
+    question failed; they have no part in the rest.
     """
 
     pareto: list[str]
-    fits: dict[str, Fit | str]
+    fits: dict[str, dict[str, Fit | str]]
     choices: list[Choice]
     failed_cells: list[str]
 
@@ -222,14 +223,39 @@ def weigh_cells(
     scores, dev_scores = (
         [each.scores for each in cells if each.name not in failed_cells] for cells in (test_cells, dev_cells)
     )
-    frontier = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
-    through = {"pareto": [scores[index] for index in frontier], "all": scores}
+    curves: dict[str, list[CellScores]] = {}
+    for each in test_cells:
+        if each.name not in failed_cells:
+            curves.setdefault(curve_name(each), []).append(each.scores)
     return Findings(
-        [scores[index].name for index in frontier],
-        {name: _fit_or_reason(points, options.resamples) for name, points in through.items()},
+        [each.name for each in frontier(scores)],
+        {
+            name: {
+                through: _fit_or_reason(points, options.resamples)
+                for through, points in (("pareto", frontier(cells)), ("all", cells))
+            }
+            for name, cells in curves.items()
+            if len(cells) > 1
+        },
         choose_cells(scores, dev_scores or scores, options.budgets) if scores else [],
         list(dict.fromkeys(failed_cells)),
     )
+
+
+def curve_name(each: FinishedCell) -> str:
+    """Return what the cells have in common that a curve goes through: method, model and index."""
+    opened = [
+        f"{option}={short_value(value)}"
+        for option, value in each.options.items()
+        if value and option.split(".")[0] in OPENED_SECTIONS
+    ]
+    return " ".join([each.cell.method, *opened])
+
+
+def frontier(scores: Sequence[CellScores]) -> list[CellScores]:
+    """Return the cells that no other of these beats, by rising tokens."""
+    places = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
+    return [scores[place] for place in places]
 
 
 def choose_cells(

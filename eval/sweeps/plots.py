@@ -1,4 +1,4 @@
-"""The picture of a sweep: scores against tokens per question, with error bars, frontier and fitted curve."""
+"""The picture of a sweep: scores against tokens per question, with error bars, frontier and fitted curves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from eval.statistics.scaling import Curve, Fit, pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value
-from eval.sweeps.findings import METRICS, Findings, FinishedCell
+from eval.sweeps.findings import METRICS, Findings, FinishedCell, curve_name, frontier
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,8 +66,9 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class DrawnCurve:
-    """A fitted curve, drawn from ``start`` to ``end`` tokens, and what stands under the title of it."""
+    """A method's fitted curve from ``start`` to ``end`` tokens, and what stands under the title of it."""
 
+    name: str
     curve: Curve
     start: float
     end: float
@@ -87,7 +88,7 @@ def plot(
     groups = name_groups([each.cell for each in cells], [each.options for each in cells])
     points = [_point(each, group, findings, metric) for each, group in zip(cells, groups, strict=True)]
     measure = METRICS[metric]
-    draw_scaling(points, files, measure=measure, title=title, line=_curve(points, findings, measure))
+    draw_scaling(points, files, measure=measure, title=title, lines=find_curves(cells, findings, measure))
     return True
 
 
@@ -109,18 +110,21 @@ def _point(each: FinishedCell, group: str, findings: Findings, metric: str) -> P
     )
 
 
-def _curve(points: Sequence[Point], findings: Findings, measure: str) -> DrawnCurve | None:
-    """Return the curve through the Pareto set, or else the one through all cells, if there is any."""
-    for name, title in (("pareto", "frontier"), ("all", "all cells")):
-        fit = findings.fits[name]
-        if isinstance(fit, Fit):
-            costs = [point.tokens for point in points if point.on_frontier or name == "all"]
-            remarks = [title, f"{fit.points} points"]
-            remarks += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
-            remarks += [f"b at its {fit.at_limit} limit"] if fit.at_limit else []
-            label = f"{fit.curve.formula(measure)}  ({', '.join(remarks)})"
-            return DrawnCurve(fit.curve, min(costs), max(costs), label)
-    return None
+def find_curves(cells: Sequence[FinishedCell], findings: Findings, measure: str) -> list[DrawnCurve]:
+    """Return each method's curve through its Pareto set, or else all its cells, where these tell one."""
+    curves = []
+    for name, fits in findings.fits.items():
+        scores = [each.scores for each in cells if curve_name(each) == name]
+        for through, points in (("pareto", frontier(scores)), ("all", scores)):
+            fit = fits[through]
+            if isinstance(fit, Fit) and not fit.at_limit:
+                costs = [each.mean_tokens for each in points]
+                remarks = [through.replace("pareto", "frontier"), f"{fit.points} points"]
+                remarks += [] if fit.r_squared is None else [f"R² {fit.r_squared:.2f}"]
+                label = f"{name}: {fit.curve.formula(measure)}  ({', '.join(remarks)})"
+                curves.append(DrawnCurve(name, fit.curve, min(costs), max(costs), label))
+                break
+    return curves
 
 
 def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -171,7 +175,7 @@ def draw_scaling(
     *,
     measure: str,
     title: str,
-    line: DrawnCurve | None,
+    lines: Sequence[DrawnCurve] = (),
     form: str = "",
 ) -> None:
     """Draw the points to files in the format ``form``, by default that of their endings. Needs matplotlib."""
@@ -184,39 +188,41 @@ def draw_scaling(
         groups = len({point.group for point in points})
         columns = 2 if groups <= 10 else 3
         oracle = any(point.oracle is not None for point in points)
-        legend_rows = math.ceil((groups + 1 + (line is not None) + oracle) / columns)
-        figure = Figure(figsize=(8.4, 4.7 + 0.2 * legend_rows), dpi=160, layout="constrained")
+        legend_rows = math.ceil((groups + 1 + len(lines) + oracle) / columns)
+        figure = Figure(figsize=(8.4, 4.7 + 0.2 * (legend_rows + len(lines))), dpi=160, layout="constrained")
         axes = figure.add_subplot()
         spends_nothing = any(not point.tokens for point in points)
         ticks = tick_places([point.tokens for point in points])
         # On a log scale what spends nothing has no place: it is drawn on the left edge, whose tick says 0.
         points = [replace(point, tokens=point.tokens or ticks[0]) for point in points]
-        frontier = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
-        _draw_lines(axes, frontier, ticks[-1], line)
+        best = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
+        _draw_lines(axes, best, ticks[-1], lines)
         _draw_oracle(axes, points)
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)", from_zero=spends_nothing)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)
-        if line:
-            axes.set_title(f"fitted curve: {line.label}", loc="left", fontsize=8.5, color=_INK)
+        if lines:
+            labels = "\n".join(each.label for each in lines)
+            axes.set_title(labels, loc="left", fontsize=8.5, color=_INK)
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
         rest = [point for point in points if not point.on_frontier]
-        _draw_labels(figure, axes, [*frontier, *rest], points)
+        _draw_labels(figure, axes, [*best, *rest], points)
         for file in files:
             file_format = form or file.suffix[1:]
             figure.savefig(file, format=file_format, metadata=_WITHOUT_DATE.get(file_format))
 
 
-def _draw_lines(axes: Axes, frontier: Sequence[Point], most: float, line: DrawnCurve | None) -> None:
-    """Draw the Pareto frontier up to ``most`` tokens, and the fitted curve."""
+def _draw_lines(axes: Axes, best: Sequence[Point], most: float, lines: Sequence[DrawnCurve]) -> None:
+    """Draw the Pareto frontier up to ``most`` tokens, and the fitted curves."""
     # What is the best under each budget; the last point is for all larger ones.
-    steps = [(point.tokens, point.score) for point in frontier] + [(most, frontier[-1].score)]
+    steps = [(point.tokens, point.score) for point in best] + [(most, best[-1].score)]
     tokens, scores = zip(*steps, strict=True)
     axes.step(tokens, scores, where="post", color="#999999", linewidth=1.4, zorder=1, label="Pareto frontier")
-    if line:
+    for number, line in enumerate(lines):
         x_values = np.geomspace(line.start, line.end, 300)
-        along, dashes = line.curve.at(x_values), (0, (5, 2))
-        axes.plot(x_values, along, color=_INK, linewidth=1.6, linestyle=dashes, label="fitted curve")
+        dashes = (0, (5, 2) + (1, 2) * number)
+        along = line.curve.at(x_values)
+        axes.plot(x_values, along, color=_INK, linewidth=1.6, linestyle=dashes, label=f"curve: {line.name}")
 
 
 def _draw_oracle(axes: Axes, points: Sequence[Point]) -> None:

@@ -27,13 +27,16 @@ def print_findings(console: Console, sweep: Sweep) -> None:
     for cell in (scores[name] for name in findings.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True)
-    console.print(
-        f"Curves (x: tokens per question, {measure} in percent, natural logarithm, 95% bootstrap intervals):"
-    )
-    for name, title in (("pareto", "through the Pareto set"), ("all", "through all cells")):
-        fit = findings.fits[name]
-        line = fit if isinstance(fit, str) else fit_line(fit, measure)
-        console.print(f"  {title}: {line}", soft_wrap=True)
+    if findings.fits:
+        console.print(
+            f"Curves (x: tokens per question, {measure} in percent, natural logarithm, "
+            "95% bootstrap intervals):"
+        )
+    for name, fits in findings.fits.items():
+        for through, title in (("pareto", "its Pareto set"), ("all", "all its cells")):
+            fit = fits[through]
+            line = fit if isinstance(fit, str) else fit_line(fit, measure)
+            console.print(f"  {name}, through {title}: {line}", soft_wrap=True)
     print_choices(console, sweep)
 
 
@@ -62,7 +65,9 @@ def print_choices(console: Console, sweep: Sweep) -> None:
 
 
 def fit_line(fit: Fit, measure: str) -> str:
-    """Write a curve with its intervals on one line."""
+    """Write a curve with its intervals on one line; of one that its points do not tell, only that."""
+    if fit.at_limit:
+        return f"none: b is at its {fit.at_limit} limit, so these {fit.points} points do not tell a curve."
     parts = [fit.curve.formula(measure)]
     for name, estimate, digits in (("a", fit.a, 2), ("b", fit.b, 0), ("c", fit.c, 1)):
         if estimate.low is not None and estimate.high is not None:
@@ -70,8 +75,6 @@ def fit_line(fit: Fit, measure: str) -> str:
     if fit.r_squared is not None:
         parts.append(f"R² {fit.r_squared:.3f}")
     parts.append(f"{fit.points} points, {fit.questions} questions")
-    if fit.at_limit:
-        parts.append(f"b is at its {fit.at_limit} limit, so these points do not tell it")
     return "; ".join(parts)
 
 

@@ -10,7 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
+from corag.core.seeds import stable_hash
+from corag.core.types import Question
 from eval.scoring.rows import MEASURES
 from eval.scoring.scorers import choose_scorer, scorer_title
 from eval.sweeps.cells import Cell
@@ -74,6 +77,27 @@ def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
     return record, files + (pictures if has_pictures else [])
 
 
+def refuse_other_questions(out: Path, questions: Sequence[Question]) -> None:
+    """Raise :class:`ConfigError` where a sweep of other questions, or of more, has left its figures.
+
+    More questions that begin with those of before may go on with them.
+    """
+    file = out / "sweep.json"
+    if not file.is_file():
+        return
+    before = json.loads(file.read_bytes())["questions"]
+    if _digest(questions[: before["n"]]) != before["digest"]:
+        raise ConfigError(
+            f"'{out}' holds a finished sweep of {before['n']:,} questions of {before['file']}, whose figures "
+            f"those of these {len(questions):,} would replace: give another --out, or the options of before "
+            "(--limit, --skip, --strict)."
+        )
+
+
+def _digest(questions: Sequence[Question]) -> str:
+    return stable_hash("\n".join(question.id for question in questions))
+
+
 @dataclass(frozen=True)
 class ReadingNotes:
     """What a reader must know beside the figures of some cells.
@@ -116,6 +140,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
             "file": config.questions,
             "dataset": config.dataset,
             "n": len(test_cells[0].cell.questions),
+            "digest": _digest(test_cells[0].cell.questions),
         },
         "metric": sweep.options.metric,
         "scorer_title": notes.scorer,
@@ -123,8 +148,12 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
     }
     if dev_notes:
         record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.conditions.common_lines}
-    fits = {
-        name: {"refused": fit} if isinstance(fit, str) else asdict(fit) for name, fit in findings.fits.items()
+    curves = {
+        name: {
+            through: {"refused": fit} if isinstance(fit, str) else asdict(fit)
+            for through, fit in fits.items()
+        }
+        for name, fits in findings.fits.items()
     }
     chosen_on = dev_cells[0].cell.config.questions if dev_cells else "the same questions: optimistic"
     return record | {
@@ -140,7 +169,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
             "x": "tokens per question",
             "y": f"{sweep.measure} in percent",
             "log": "natural",
-            **fits,
+            "curves": curves,
         },
         "best_under_budget": {
             "chosen_on": chosen_on,

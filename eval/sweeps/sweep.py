@@ -38,6 +38,7 @@ from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
 from eval.sweeps.cells import Cell, read_cells, settings_digest
 from eval.sweeps.findings import Reporting, check_metric
+from eval.sweeps.record import refuse_other_questions
 from retrieval.config import RetrieverConfig
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
@@ -124,6 +125,8 @@ def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Ce
     Raises :class:`ConfigError` as :func:`plan_cells` does.
     """
     questions, out = _scorable(config), str(config.folder)
+    if not config.overwrite:
+        refuse_other_questions(config.folder, questions)
     test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
     dev_cells = apply_dev_questions(config, test_cells)
     check_metric([*test_cells, *dev_cells], config.metric)

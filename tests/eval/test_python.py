@@ -371,12 +371,12 @@ def test_a_sweep_weighs_settings_on_the_model_that_is_open(
     names = ["closed", "mine", "two", "one_step max_answer_tokens=2 k=1", "one_step max_answer_tokens=2 k=3"]
     frame = found.to_pandas()
     assert list(frame.cell) == names * 2 and list(frame.questions) == ["test"] * 5 + ["dev"] * 5
-    assert set(found.pareto) <= set(names) and found.choices and set(found.fits) == {"pareto", "all"}
+    assert set(found.pareto) <= set(names) and found.choices and set(found.fits) == {"one_step"}
     assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
     shown = str(found)
     for part in (
         "Pareto set",
-        "through all cells",
+        "one_step, through all its cells",
         "Best under each budget",
         "3 dev questions",
         "mine",

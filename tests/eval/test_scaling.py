@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from corag.core.errors import DataError
 from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, informative_budgets, pareto_set
-from eval.sweeps.plots import DrawnCurve, Point, draw_scaling
+from eval.sweeps.findings import Findings
+from eval.sweeps.plots import DrawnCurve, Point, draw_scaling, find_curves
+from eval.sweeps.printing import fit_line
 from tests.messages import raises_message
 
 
@@ -115,6 +117,9 @@ def test_points_that_do_not_tell_b_say_so():
     straight = [cell(str(x), [x, x], [x / 1e5, x / 1e5]) for x in TOKENS]
     fit = fit_curve(straight, resamples=5)
     assert fit.at_limit == "upper" and fit.r_squared > 0.99
+    assert "log" not in fit_line(fit, "F1") and "do not tell" in fit_line(fit, "F1")
+    findings = Findings([], {"corag": {"pareto": fit, "all": fit}}, [], [])
+    assert find_curves([], findings, "F1") == [], "no picture shows what the text does not"
     level = fit_curve([cell(str(x), [x, x], [0.2, 0.4]) for x in TOKENS], resamples=5)
     assert level.a.value == pytest.approx(0, abs=1e-6) and level.r_squared is None
     assert level.curve.at(np.array([1000.0])) == pytest.approx([30.0])
@@ -164,14 +169,14 @@ def test_a_plot_is_written_in_both_formats(tmp_path):
         Point("L=<4>", "corag greedy", 4000.0, 18.0, None, None, False),
         Point("N=8", "corag best_of_n & more", 25_000.0, 33.0, 20.0, 45.0, True),
     ]
-    line = DrawnCurve(Curve(3.5, -200.0, -2.2), 600, 25_000, "F1 = ...")
+    line = DrawnCurve("corag", Curve(3.5, -200.0, -2.2), 600, 25_000, "F1 = ...")
     files = [tmp_path / "sweep.png", tmp_path / "sweep.svg"]
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", line=line)
+    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", lines=[line])
     assert files[0].read_bytes().startswith(b"\x89PNG") and files[0].stat().st_size > 20_000
     assert ElementTree.fromstring(files[1].read_text()).tag.endswith("svg")
     first = files[1].read_bytes()
-    draw_scaling(points[:1], files, measure="EM", title="one cell", line=None)
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", line=line)
+    draw_scaling(points[:1], files, measure="EM", title="one cell")
+    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", lines=[line])
     assert files[1].read_bytes() == first, "the same sweep gives the same file"
 
 
@@ -182,7 +187,7 @@ def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
         points = [
             Point("", f"method {i} bm25+dense", 500.0 + i, 20.0, 10.0, 30.0, i == 0) for i in range(groups)
         ]
-        draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100", line=None)
+        draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100")
         return imread(tmp_path / "sweep.png").shape[0]
 
     entries = 28  # more in each of two columns, 9 points high with some room, 160 pixels to the inch
@@ -196,7 +201,7 @@ def test_what_spends_nothing_has_a_place_and_every_point_its_name(tmp_path):
         Point("untuned", "untuned", 1700.0, 18.0, 11.0, 25.0, False),
     ]
     file = tmp_path / "sweep.svg"
-    draw_scaling(points, [file], measure="F1", title="n = 40", line=None)
+    draw_scaling(points, [file], measure="F1", title="n = 40")
     texts = re.findall(r"<!-- (.+?) -->", file.read_text())  # beside the outlines of their letters
     assert texts[:3] == ["0", "1k", "2k"] and texts[3].startswith("tokens per question")
     assert {"closed", "tuned", "untuned"} <= set(texts), "in the legend"

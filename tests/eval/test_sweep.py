@@ -211,7 +211,7 @@ def test_a_cell_that_failed_altogether_is_left_out_of_what_cells_say_together(
     printed = capsys.readouterr().out
     record = json.loads(Path("out/sweep.json").read_text())
     assert record["failed"] == ["closed"] and record["cells"]["closed"]["failed"] == 4
-    assert "closed" not in record["pareto"] and record["fit"]["all"]["points"] == 4
+    assert "closed" not in record["pareto"] and record["fit"]["curves"]["corag"]["all"]["points"] == 4
     assert "closed" not in [choice["cell"] for choice in record["best_under_budget"]["choices"]]
     assert "Left out of all that follows, for every question failed: closed." in printed
 
@@ -263,7 +263,7 @@ def test_a_sweep_leaves_tables_plots_and_choices(
     last = json.loads(printed.splitlines()[-1])
     assert list(last["runs"]) == names and last["pareto"] == record["pareto"] != []
     assert last["runs"]["closed"]["folder"] == "out/closed" and record["dev_cells"]["closed"]["n"] == 3
-    for fit in (record["fit"]["pareto"], record["fit"]["all"]):
+    for fit in record["fit"]["curves"]["corag"].values():
         assert "refused" in fit or fit["a"]["low"] <= fit["a"]["high"]
     chosen = record["best_under_budget"]
     assert chosen["chosen_on"] == "dev.jsonl" and chosen["choices"]
@@ -282,7 +282,7 @@ def test_a_sweep_leaves_tables_plots_and_choices(
         assert cell["conditions"].startswith("prompts: ")
     for said in (
         "Pareto set",
-        "through all cells",
+        "corag, through all its cells",
         "Best under each budget",
         "3 dev questions: dev.jsonl",
         "Shared work",
@@ -355,6 +355,36 @@ def test_a_half_done_sweep_ends_in_the_same_report(backends: Backends) -> None:
     Path("out/dev/closed/stamp.json").unlink()
     assert swept(*few) == whole
     assert backends.opened == ["index words", "model "]
+
+
+def test_a_finished_sweep_is_not_replaced_by_that_of_other_questions(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--grid", "{corag.L: 1}", "--resamples", "3")
+    files = [Path("out/sweep.csv"), Path("out/sweep.json"), Path("out/sweep.png")]
+    swept(*few, "--limit", "3")
+    before = [file.read_bytes() for file in files]
+    backends.opened.clear()
+    for fewer in (("--limit", "2"), ("--skip", "1", "--limit", "3")):
+        assert main([*COMMAND, *few, *fewer]) == 2
+        assert "'out' holds a finished sweep of 3 questions of test.jsonl" in capsys.readouterr().err
+    assert [file.read_bytes() for file in files] == before and backends.opened == []
+    assert swept(*few)["questions"]["n"] == 4, "more questions go on with those of before"
+
+
+def test_no_curve_goes_through_cells_of_unlike_methods(
+    backends: Backends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = {f"step {k}": {"method": "one_step", "one_step.k": k} for k in (1, 2)}
+    backends.reply = lambda request: "Oslo"
+    grid = "[{corag.L: [1, 2, 3]}, {corag.strategy: best_of_n, corag.N: 2, corag.L: 2}]"
+    record = swept("--cells", json.dumps(cells), "--grid", grid, "--resamples", "3")
+    curves = record["fit"]["curves"]
+    assert set(curves) == {"one_step", "corag"} and set(record["cells"]) >= {"step 1", "step 2"}
+    assert [len(each) for each in curves.values()] == [2, 2] and "refused" in curves["one_step"]["all"]
+    assert curves["corag"]["all"]["points"] == 4, "of the six cells"
+    printed, picture = capsys.readouterr().out, Path("out/sweep.svg").read_text()
+    assert ("curve: corag" in picture) == ("F1 = " in picture) == ("F1 = " in printed)
 
 
 def test_without_dev_questions_the_choice_is_called_optimistic(
