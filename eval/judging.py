@@ -1,4 +1,4 @@
-"""A language model's verdicts on the answers of finished runs (on their thoughts: ``judging_thoughts``).
+"""A language model's verdicts on the answers of finished runs.
 
 They lie in a folder of each run, one per judge, which is a run folder like any other: the same call goes on
 where it was.
@@ -49,7 +49,7 @@ class JudgingConfig(Runs):
         """The command line to write."""
         return "corag judge RUN RUN ..."
 
-    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name", "what": "judge.what"}
+    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -57,9 +57,6 @@ COMMANDS = {
     "sample": Command(
         "corag.cli.commands.sample", "sample chains for training and keep the best one per question"
     ),
-    "questions": Command(
-        "corag.cli.commands.questions", "make multi-hop questions from an index of your documents", "index"
-    ),
     "rows": Command("corag.cli.commands.rows", "convert sampled chains to training rows", "chains"),
     "pairs --for retriever": Command(
         "corag.cli.commands.retriever_pairs",

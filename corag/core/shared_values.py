@@ -13,7 +13,7 @@ from pathlib import Path, PureWindowsPath
 from types import MappingProxyType
 from typing import Any, cast
 
-from corag.core.hub_files import PREFIX, is_repository_name
+from corag.core.hub_files import is_repository_name
 from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marked_options, marks_of
 
 _WITHHELD_PREFIX = "not-shared:"
@@ -203,12 +203,6 @@ def shared_origin(text: str) -> str:
     """
     is_public = all(_ON_HUB.fullmatch(word) or not re.search(r"[/\\:@~]", word) for word in text.split())
     return text if is_public else "made by a program"
-
-
-def origin_name(text: str, on_hub: Collection[str]) -> str:
-    """Return what others may read of a model's name within a text: "hub:OWNER/NAME" or a last part."""
-    name = shared_name(text, on_hub)
-    return PREFIX + name if is_repository_name(name) else withheld_name(name) or name
 
 
 def shared_text(text: str) -> str:

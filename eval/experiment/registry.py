@@ -14,7 +14,7 @@ from corag.core.method import Method, MethodConfig
 from corag.core.option_names import choices_of, respell
 from corag.core.options import Options
 from corag.core.runner import BoundMethod
-from corag.core.runs.manifest import CHAINS, MADE_QUESTIONS, VERDICTS
+from corag.core.runs.manifest import CHAINS, VERDICTS
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is
 from eval.experiment.own_methods import PAGE, is_own, load_method, short_name
 
@@ -107,7 +107,7 @@ def with_method(options: type[_MethodOptions], name: str, method: Method) -> typ
         return options
     if (
         name in methods
-        or name in (CHAINS, VERDICTS, MADE_QUESTIONS)
+        or name in (CHAINS, VERDICTS)
         or hasattr(options, name)
         or name in {section.name for section in fields(options)}
     ):

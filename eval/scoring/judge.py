@@ -30,14 +30,10 @@ class JudgeConfig(MethodConfig):
     """Options of the judge.
 
     Attributes:
-        what: whether "answers" are judged by the gold answers, or the "thoughts" that led to them by the gold
-            paragraphs and by what was retrieved.
-        prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}; for thoughts with
-            {query}, {paragraphs}, {before} and {statement}.
+        prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}.
         max_reply_tokens: most tokens of its reply; a chat model may write a word or two before yes or no.
     """
 
-    what: Literal["answers", "thoughts"] = "answers"
     prompt: NameOrPath = JUDGE
     max_reply_tokens: int = 8
 
@@ -47,12 +43,9 @@ class JudgeConfig(MethodConfig):
                 f"a judge needs max_reply_tokens of at least 1, but it is {self.max_reply_tokens}."
             )
 
-        if self.what == "thoughts" and self.prompt == JUDGE:
-            object.__setattr__(self, "prompt", self.what)
-
     def templates(self) -> tuple[Template, ...]:
         """The judge's prompt."""
-        return (load_prompt(self.prompt, JUDGE if self.what == "answers" else self.what, PROMPTS),)
+        return (load_prompt(self.prompt, JUDGE, PROMPTS),)
 
 
 async def judge(

@@ -15,7 +15,7 @@ from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_user_object
 from corag.core.runs.folder import read_rows
-from corag.core.runs.manifest import CHAINS, MADE_QUESTIONS, VERDICTS, Manifest
+from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
 from corag.core.runs.rows import SavedRow
 from corag.core.runs.stamp import differences
 from corag.core.types import Question
@@ -206,8 +206,6 @@ def read_answers_manifest(run: Path) -> Manifest:
     manifest = Manifest.read(run)
     if manifest.method == CHAINS:
         raise ConfigError(f"'{run}' holds sampled chains, which have no answers: give runs of 'corag run'.")
-    if manifest.method == MADE_QUESTIONS:
-        raise ConfigError(f"'{run}' holds pairs that questions were made of: give runs of 'corag run'.")
     if manifest.method == VERDICTS:
         raise ConfigError(f"'{run}' holds a judge's verdicts on the run '{run.parent}': give that one.")
     return manifest

@@ -106,7 +106,7 @@ def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path, capsys):
     assert one.right is None and one.judged_nothing and one.to_json()["right"] is None
     config = JudgingConfig([str(run)])
     known = [read_run("mine", run)]
-    assert _report({"mine": one}, print_verdicts, known, config).status == 1
+    assert _report({"mine": one}, known, config).status == 1
     captured = capsys.readouterr()
     (line,) = [line for line in captured.out.splitlines() if line.startswith("│ mine")]
     assert [cell.strip() for cell in line.split("│")][2:4] == ["5", "-"], "no share of zero"

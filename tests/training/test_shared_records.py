@@ -17,12 +17,11 @@ from corag.core.errors import ConfigError
 from corag.core.help import descriptions
 from corag.core.option_names import Mark, kinds_of, marks_of
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import names_on_hub, shared_options, shared_origin, shared_value
+from corag.core.shared_values import names_on_hub, shared_options, shared_value
 from corag.core.types import Question
 from corag.generation.adapters import SHIPPED_ADAPTERS
 from corag.generation.config import ModelConfig
 from eval.experiment.run import RunConfig
-from eval.making.run import MakingConfig
 from retrieval.config import RetrieverConfig
 from tests.eval.runs import make_run, row
 from tests.messages import raises_message
@@ -189,22 +188,10 @@ def test_a_failure_that_was_answered_later_is_not_shared(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("model", [HOME, "models/maria/tuned", "maria@gpu7:8000"])
 def test_what_made_questions_is_shared_without_the_models_folder(model: str, tmp_path: Path) -> None:
-    origin = f"made by corag questions with {model} with adapter default"
+    origin = f"made with {model} with adapter default"
     rows = [row(replace(ADA, synthetic=origin), "Orvale", ["p1"])]
     text = uploaded(make_run(tmp_path / "run", rows, synthetic=origin))
     assert "maria" not in text and text.count("made by a program") >= 2
-
-
-def test_questions_that_are_made_name_no_folder_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "models/tuned").mkdir(parents=True)
-    files = {"index": "idx", "out": "q.jsonl"}
-    made = MakingConfig(**files, model=ModelConfig(name="models/tuned", adapter="/home/maria/towns"))
-    assert made.origin == "made by corag questions with tuned with adapter towns"
-    made = MakingConfig(**files, model=ModelConfig(name="Qwen/Qwen3-8B"))
-    assert shared_origin(made.origin) == "made by corag questions with hub:Qwen/Qwen3-8B"
 
 
 def test_relative_folders_are_withheld_wherever_the_push_is_made(tmp_path: Path) -> None:

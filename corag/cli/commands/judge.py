@@ -1,11 +1,6 @@
-"""Let a language model say which answers of some runs are right, or which thoughts are borne out.
+"""Let a language model say which answers of some runs are right.
 
     corag judge runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --model.name Qwen/Qwen3-8B
-
-    corag judge runs/test/one_step-1a2b3c4d runs/test/ircot-9e8f7a6b --what thoughts --model.name NAME
-
-With "--what thoughts" it is each statement of a chain of thought that is judged, by the texts of the gold
-paragraphs and again by those of what was retrieved: IRCoT's count of factual errors (section 5).
 
 The verdicts lie in a folder of each run, one per judge, so the same command again goes on where it was. A
 question that failed counts as wrong without being asked about; so does a verdict that cannot be read, and the
@@ -16,39 +11,28 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from corag.cli.result import CommandResult
 from corag.core.runs.failures import Failures
 from eval.judging import JudgedRun, JudgingConfig, judge_runs
-from eval.judging_thoughts import JudgedChains, judge_all_chains
 from eval.statistics.intervals import INTERVALS
 from eval.tables.columns import percent
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.printing import figures_table, wide_console
 from eval.tables.runs import Run, read_run
 
-_AnyJudged = TypeVar("_AnyJudged", JudgedRun, JudgedChains)
-
 
 def main(config: JudgingConfig) -> CommandResult:
     """Judge the runs and print a table. The status is 1 if none was judged, or the judge failed too often."""
     runs = [read_run(name, folder) for name, folder in config.by_name().items()]
-    if config.judge.what == "thoughts":
-        return _report(asyncio.run(judge_all_chains(runs, config)), print_chains, runs, config)
-    return _report(asyncio.run(judge_runs(runs, config)), print_verdicts, runs, config)
+    return _report(asyncio.run(judge_runs(runs, config)), runs, config)
 
 
-def _report(
-    results: Mapping[str, _AnyJudged],
-    print_table: Callable[[Mapping[str, _AnyJudged], str, Conditions], None],
-    runs: Sequence[Run],
-    config: JudgingConfig,
-) -> CommandResult:
+def _report(results: Mapping[str, JudgedRun], runs: Sequence[Run], config: JudgingConfig) -> CommandResult:
     (prompt,) = config.judge.templates()
     conditions = describe_conditions({run.name: run.manifest for run in runs})
-    print_table(results, f"{config.model.name}, prompt {prompt.identity}", conditions)
+    print_verdicts(results, f"{config.model.name}, prompt {prompt.identity}", conditions)
     print(f"Verdicts: {', '.join(one.folder for one in results.values())}")
     records = {name: one.to_json() for name, one in results.items()}
     for name, one in results.items():
@@ -63,32 +47,6 @@ def _report(
     failures = sum((one.failures for one in results.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
     return CommandResult(int(has_empty), [record], failures, config.max_failed)
-
-
-def print_chains(results: Mapping[str, JudgedChains], who: str, conditions: Conditions) -> None:
-    """Print two lines per run, by gold paragraphs and by what was retrieved, and what is counted."""
-    table = figures_table(
-        "method",
-        right=("judged by", "n", "with an error", "borne out", "unreadable", "no chain", "judge failed"),
-    )
-    for name, one in results.items():
-        for what, borne in (("gold", one.by_gold), ("retrieved", one.by_retrieved)):
-            out = f"{borne.out} of {borne.statements}"
-            counts = str(borne.unreadable), str(one.without), str(one.judge_failed)
-            table.add_row(name, what, str(borne.n), percent(borne.faulty), out, *counts)
-    console = wide_console()
-    console.print(table)
-    console.print(
-        "With an error: questions with at least one statement that the paragraphs do not bear out, in "
-        f"percent with 95% intervals: {INTERVALS}. A true statement of which they say nothing counts as an "
-        f"error, and so does a verdict that cannot be read. Judge: {who}. A judge is a model: look at some "
-        "of its verdicts before you believe it.",
-        soft_wrap=True,
-    )
-    for line in conditions.common_lines:
-        console.print(line, soft_wrap=True)
-    for name in results:
-        console.print(f"{name}: {conditions.lines_by_run[name]}", soft_wrap=True)
 
 
 def print_verdicts(results: Mapping[str, JudgedRun], who: str, conditions: Conditions) -> None:

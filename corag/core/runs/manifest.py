@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 """The format of a manifest and of the rows beside it. No other is read."""
 # What a folder that holds no answers names where a run names its method; no method may be called so.
-CHAINS, VERDICTS, MADE_QUESTIONS = "sample", "judge", "questions"
+CHAINS, VERDICTS = "sample", "judge"
 SERVICE_SOURCE = "(served)"
 """What a run of served questions has where others name their question file."""
 

@@ -14,7 +14,7 @@ names passages of the index that were retrieved for the question beforehand, bes
 search for it. Passages themselves belong in an index. ``supporting_titles`` has the titles of the gold
 passages: they count by these where the ids are not those of what is searched. ``wikipedia_ids`` is a list of
 lists of page ids, for gold passages that are known by their page only (:mod:`eval.datasets.sets.kilt`).
-``synthetic`` says what made a question that nobody asked, such as "made by corag questions with NAME": runs
+``synthetic`` says what made a question that nobody asked, such as "made by NAME": runs
 and tables repeat it.
 
 Files of others are read by the names that their fields usually have (:data:`NAMES`), and any other by

@@ -1,1 +1,0 @@
-"""Multi-hop questions made from linked passages of a user's own documents: ``corag questions``."""
