@@ -131,6 +131,8 @@ def ircot_stages() -> Iterator[PricedStage]:
     yield PricedStage("choose: 12 cells of IRCoT, 18 of one step", choosing, FLAN, 1, TRANSFORMERS)
     testing = IRCOT_SETS * 500 * 3 * (STEPS + 1 + 1) * PROMPT
     yield PricedStage("test: 500 questions, 3 sets, 3 methods", testing, FLAN, 1, TRANSFORMERS)
+    recall = IRCOT_SETS * (100 * 12 + 500 * 3) * (STEPS - 1) * PROMPT
+    yield PricedStage("recall: both again without a reader", recall, FLAN, 1, TRANSFORMERS)
 
 
 def searches() -> int:

@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 
-from corag.core.errors import ConfigError
 from corag.core.method import Method
 from corag.core.passage_pool import PassagePool
 from corag.core.reader import ReaderConfig, read_once
@@ -25,6 +24,7 @@ class OneStepConfig(ReaderConfig, section="one_step"):
     """Options of one-step retrieval.
 
     Attributes:
+        reader: as for IRCoT; "none" leaves the answer empty, to measure recall alone.
         k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
         strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
         max_collected_words: longer passages are not collected (IRCoT's released code: 600).
@@ -41,18 +41,20 @@ class OneStepConfig(ReaderConfig, section="one_step"):
         "max_passage_words": "max_collected_words",
     }
 
-    def __post_init__(self) -> None:
-        if self.reader == "none":
-            raise ConfigError("one_step needs a reader: set reader to 'direct' or 'cot'.")
-
 
 async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> Answer:
-    """Retrieve k passages with the whole question and read them; a small token budget leaves some out."""
+    """Retrieve k passages with the whole question and read them; a small token budget leaves some out.
+
+    ``stopped``: as of :func:`read_once`, or "searched" without a reader, which is how recall is measured
+    (IRCoT's released code: ``oner``).
+    """
     pool = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
     query, note = question.text, ""
     if config.strip_question_words:
         query, note = strip_question_words(query), question_words_note(query)
     pool.add(await tools.search(query, k=config.k, note=note))
+    if config.reader == "none":
+        return Answer("", pool.ids, stopped="searched")
     return await read_once(question, pool.passages, tools, config)
 
 

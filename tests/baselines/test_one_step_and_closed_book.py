@@ -87,7 +87,9 @@ async def test_searching_without_a_retriever_is_a_sentence():
         )
 
 
-def test_baselines_need_a_reader():
-    for config in (OneStepConfig, ClosedBookConfig):
-        with raises_message(ConfigError):
-            config(reader="none")
+async def test_without_a_reader_one_step_is_its_search_and_closed_book_is_nothing():
+    answer, generator, _ = await replay(one_step, OneStepConfig(k=2, reader="none"), [])
+    assert (answer.text, answer.steps, answer.stopped) == ("", 0, "searched")
+    assert len(answer.passage_ids) == 2 and not generator.requests
+    with raises_message(ConfigError):
+        ClosedBookConfig(reader="none")

@@ -164,6 +164,28 @@ def test_the_papers_recipes_rehearse_their_own_commands(root: Path, monkeypatch:
     assert not any(getattr(read(each), "split", "") for each in rehearsed), "nothing is of the hub"
 
 
+def test_ircots_recall_has_runs_of_its_own_and_every_choice_shows_the_first_set(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["2wikimultihopqa", "dev.json", "train.json"]
+    stages = "index choose test recall table"
+    called = commands_of(root, "paper_ircot", *words, STAGES=stages, ALIASES="id_aliases.json")
+    monkeypatch.chdir(root)
+    configs = [read(each) for each in called if each[1] == "sweep"]
+    choosing, test, recall_choosing, recall = (
+        read_cells(config, config.cells, config.grid) for config in configs
+    )
+    first = next(each for each in test if each.name.endswith("set 1")).options.demonstration_ids
+    assert all(each.options.demonstration_ids == first for each in (*choosing, *recall_choosing))
+    assert first[0] == "228546780bdd11eba7f7acde48001122", "of this dataset"
+    assert [config.metric for config in configs] == ["f1", "f1", "recall", "recall"]
+    assert all(config.aliases == "id_aliases.json" for config in configs)
+    assert {each.options.reader for each in (*choosing, *test)} == {"direct"}
+    assert {each.options.reader for each in (*recall_choosing, *recall)} == {"none"}
+    assert {each.method for each in recall} == {"ircot", "one_step"}
+    assert {each.options.k for each in recall if each.method == "one_step"} == {15}
+
+
 def run_recipe(
     recipe: str, folder: Path, environment: dict[str, str], timeout: float | None = None, words: str = ""
 ) -> subprocess.CompletedProcess[str]:
