@@ -214,8 +214,6 @@ def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Argum
     data = _load_file(file)
     if not isinstance(data, dict):
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
-    if explanation := cast("type[Options]", config).explain_file(data):
-        raise ConfigError(f"'{file}' {explanation}")
     try:
         stated_values = full_names(config, data.items(), left_out=left_out)
     except ConfigError as error:

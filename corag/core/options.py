@@ -83,11 +83,6 @@ class Options(metaclass=_OptionsType):
         return _NOTHING
 
     @classmethod
-    def explain_file(cls, data: Mapping[str, Any]) -> str:
-        """Return what to write instead of a configuration file of another toolkit, "" if it is none."""
-        return ""
-
-    @classmethod
     def section_choice(cls) -> str:
         """Return the name of the option whose values choose among the sections, "" if there is no choice."""
         return ""

@@ -27,7 +27,6 @@ from corag.core.types import Question
 from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file
 from eval.datasets.corpora import describe_corpora
-from eval.experiment import other_toolkits
 from eval.experiment.backends import (
     OPENED_ALIASES,
     Setup,
@@ -44,7 +43,7 @@ from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.questions import QuestionFile, question_notes
-from eval.experiment.registry import bind, methods_of
+from eval.experiment.registry import bind
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 
 
@@ -70,7 +69,6 @@ class RunConfig(Setup, QuestionFile):
     """
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
-    POINTERS: ClassVar[dict[str, str]] = other_toolkits.POINTERS
 
     scorer: str = "auto"
     recall_at: int = 15
@@ -92,11 +90,6 @@ class RunConfig(Setup, QuestionFile):
         questions_in_flight(self.batch_size, self.model)  # refuses a negative number
         if self.recall_at < 1:
             raise ConfigError(f"recall_at must be at least 1, but it is {self.recall_at}.")
-
-    @classmethod
-    def explain_file(cls, data: Mapping[str, Any]) -> str:
-        """Return the file of 'corag run' that says the same as a pipeline of AutoRAG-Research."""
-        return other_toolkits.explain_pipeline(data, methods_of(cls))
 
     def in_flight(self, name: str) -> int:
         """Return how many questions of a method each engine has at once."""

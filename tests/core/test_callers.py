@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import training.retriever_config
 import training.rounds
 from corag import (
     CoRAGConfig,
@@ -34,7 +35,7 @@ from tests.eval.runs import make_run, row
 from tests.messages import messages, raises_message
 
 ASKED = [("Who wrote Emma?", "Jane Austen")]
-LOADED = (ExportConfig, SweepConfig, training.rounds)  # options of the messages
+LOADED = (ExportConfig, SweepConfig, training.retriever_config, training.rounds)  # options of the messages
 
 
 @pytest.mark.parametrize(
