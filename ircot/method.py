@@ -145,11 +145,16 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
         """Lines that demonstrations may have before their questions already, for thinking or reading."""
         return (self.question_prefix, *super().prefixes())
 
+    def thought_fields(self) -> tuple[str, ...]:
+        """The fields that the prompt of thoughts must have."""
+        own = ("demonstrations",) if self.demonstrations else ()
+        return ("query", "paragraphs", "cot_history", *own)
+
     def reasoning_template(self) -> Template:
         """Load the prompt that asks for the next thought."""
         auto = "layout" if self.demonstrations else "chat_reason"
         source = auto if self.reasoning_prompt == "auto" else self.reasoning_prompt
-        return load_layout(source, PROMPTS, needs=("query", "paragraphs", "cot_history"))
+        return load_layout(source, PROMPTS, needs=self.thought_fields())
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that IRCoT may use."""

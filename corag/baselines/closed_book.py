@@ -30,11 +30,11 @@ class ClosedBookConfig(ReaderConfig, section="closed_book"):
 
     def qa_fields(self) -> tuple[str, ...]:
         """The question alone."""
-        return ("query",)
+        return ("query", *self.few_shot_fields())
 
     def qa_template(self) -> Template:
         """Load the prompt; "auto" without demonstrations asks without mentioning passages."""
-        if self.qa_prompt == "auto" and not self.demonstrations and not self.reader_file():
+        if self.qa_prompt == "auto" and not self.few_shot_fields():
             return load_layout(f"chat_closed_book_{self.reader}")
         return super().qa_template()
 

@@ -75,9 +75,13 @@ class DRAGConfig(DemonstrationConfig, section="drag"):
         "max_document_words": "max_shown_words",
     }
 
+    def few_shot_fields(self) -> tuple[str, ...]:
+        """The field of demonstrations, unless m is 0."""
+        return super().few_shot_fields() if self.demonstration_count or self.demonstration_ids else ()
+
     def template(self) -> Template:
         """Load the prompt."""
-        return load_prompt(self.prompt, self.SECTION, PROMPTS)
+        return load_prompt(self.prompt, self.SECTION, PROMPTS, needs=self.few_shot_fields())
 
     def templates(self) -> tuple[Template, ...]:
         """The one prompt."""

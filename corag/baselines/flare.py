@@ -117,7 +117,9 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
         """Load the prompt that asks for the next sentence."""
         auto = "layout" if self.demonstrations else "flare"
         source = auto if self.prompt == "auto" else self.prompt
-        return load_layout(source, PROMPTS, needs=("query", "paragraphs", "cot_history"))
+        return load_layout(
+            source, PROMPTS, needs=("query", "paragraphs", "cot_history", *self.few_shot_fields())
+        )
 
     def question_template(self) -> Template:
         """Load the prompt that asks for an explicit query."""

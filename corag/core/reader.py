@@ -19,6 +19,7 @@ from corag.core.prompting.demonstrations import (
     Demonstration,
     DemonstrationConfig,
     add_prefix,
+    bare_answers,
     demonstration_file,
     read_demonstrations,
 )
@@ -26,7 +27,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
 from corag.core.protocols import Generation
-from corag.core.text import extract_answer, stated_answer
+from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 
@@ -72,12 +73,15 @@ class ReaderConfig(DemonstrationConfig):
 
     def qa_fields(self) -> tuple[str, ...]:
         """The fields that the prompt must have."""
-        return ("query", "paragraphs")
+        return ("query", "paragraphs", *self.few_shot_fields())
+
+    def few_shot_fields(self) -> tuple[str, ...]:
+        """The field of demonstrations, also if the reader alone has some."""
+        return ("demonstrations",) if self.demonstrations or self.reader_file() else ()
 
     def qa_template(self) -> Template:
         """Load the reader's prompt."""
-        few_shot = self.demonstrations or self.reader_file()
-        auto = "layout" if few_shot else f"chat_{self.reader}"
+        auto = "layout" if self.few_shot_fields() else f"chat_{self.reader}"
         return load_layout(auto if self.qa_prompt == "auto" else self.qa_prompt, needs=self.qa_fields())
 
     def reader_file(self) -> str:
@@ -101,11 +105,7 @@ class ReaderConfig(DemonstrationConfig):
         file = demonstration_file(reader_file or self.demonstrations, self.shipped_examples())
         examples = read_demonstrations(file, self.demonstration_count, ids)
         if self.reader == "direct":
-            # In a file of bare answers each is whole: even its full stop may belong to it.
-            examples = tuple(
-                each if reader_file and stated_answer(each.answer) is None else each.direct()
-                for each in examples
-            )
+            examples = bare_answers(examples, file, of_thoughts=not reader_file)
         return tuple(each.with_prefix(self.reader_question_prefix, self.prefixes()) for each in examples)
 
     def templates(self) -> tuple[Template, ...]:

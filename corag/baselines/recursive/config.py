@@ -122,7 +122,7 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
     def qa_template(self) -> Template:
         """Load the reader's prompt; the one for long answers stands beside recursive RAG's own."""
         if self.answer == "whole" and self.qa_prompt == "auto":
-            return load_layout("recursive_long", PROMPTS)
+            return load_layout("recursive_long", PROMPTS, needs=self.qa_fields())
         return super().qa_template()
 
     @property

@@ -18,7 +18,7 @@ from corag.core.files import open_text
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.shorten import count_to_drop
-from corag.core.text import extract_answer
+from corag.core.text import extract_answer, stated_answer
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"
@@ -49,6 +49,11 @@ class Demonstration:
     def titles(self) -> tuple[str, ...]:
         """Titles of the paragraphs in the context."""
         return tuple(re.findall(r"^Wikipedia Title: (.*)$", self.context, re.MULTILINE))
+
+    @property
+    def states_answer(self) -> bool:
+        """Whether a line of the answer says "So the answer is: X"."""
+        return any(stated_answer(line) is not None for line in self.answer.splitlines())
 
     def direct(self) -> Demonstration:
         """The same example with the bare answer in place of the chain of thought."""
@@ -150,7 +155,7 @@ def read_demonstrations(
     if not path:
         return ()
     if direct:
-        return tuple(demonstration.direct() for demonstration in read_demonstrations(path, count, ids))
+        return bare_answers(read_demonstrations(path, count, ids), path)
     with open_text(path) as stream:
         demonstrations = parse_demonstrations(stream.read(), path)
     if not ids:
@@ -159,6 +164,27 @@ def read_demonstrations(
     if missing := [qid for qid in ids if qid not in by_id]:
         raise DataError(f"{path} has no demonstration '{missing[0]}': {nearest(missing[0], by_id)}")
     return tuple(by_id[qid] for qid in ids)
+
+
+def bare_answers(
+    demonstrations: Sequence[Demonstration], path: str, *, of_thoughts: bool = False
+) -> tuple[Demonstration, ...]:
+    """Return demonstrations with the answer that each states in place of its chain of thought.
+
+    In a file of bare answers, where none states one, each is whole: even its full stop may belong to it.
+    ``of_thoughts``: it is no such file. Raises :class:`DataError` for a chain that states no answer: it would
+    be shown as the answer.
+    """
+    if not of_thoughts and not any(each.states_answer for each in demonstrations):
+        return tuple(demonstrations)
+    for each in demonstrations:
+        if not each.states_answer:
+            raise DataError(
+                f"{path}, demonstration '{each.qid}': expected a line 'A: ...' that ends in 'So the answer "
+                "is: X.', since the answer alone is shown here: write it so (a file that has nothing but "
+                "bare answers is one for reader_demonstrations)."
+            )
+    return tuple(each.direct() for each in demonstrations)
 
 
 @dataclass(frozen=True)
@@ -186,6 +212,10 @@ class DemonstrationConfig(MethodConfig):
         """Load the demonstrations."""
         file = demonstration_file(self.demonstrations, self.shipped_examples())
         return read_demonstrations(file, self.demonstration_count, tuple(self.demonstration_ids))
+
+    def few_shot_fields(self) -> tuple[str, ...]:
+        """The field that a prompt must have if there are demonstrations: they are shown nowhere else."""
+        return ("demonstrations",) if self.demonstrations else ()
 
     def files(self) -> Mapping[str, str]:
         """The file of demonstrations."""

@@ -245,12 +245,13 @@ def _inline(text: str) -> Template:
     return parse_template(_INLINE, f"version: 0\n{user_turn}{rest}")
 
 
-def load_prompt(source: str, shipped_name: str, folder: Path) -> Template:
+def load_prompt(source: str, shipped_name: str, folder: Path, needs: Iterable[str] = ()) -> Template:
     """Load a prompt as :func:`load_template` does.
 
     What it does not say about writing lists is as in the prompt ``shipped_name``. Raises :class:`ConfigError`
-    also if it lacks a field of this one's that is not optional.
+    also if it lacks a field of this one's that is not optional, or that an option ``needs``.
     """
     prompt, instead_of = load_template(source, folder), load_template(shipped_name, folder)
     prompt.require_as(instead_of)
+    prompt.require(needs)
     return prompt.with_missing_pieces(instead_of)
