@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -151,9 +152,9 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         """Write one HTML file of the runs and return its path.
 
         With an ``index`` it has the passages' texts. It opens with the ``baseline``, by name, or the first
-        run. It shows all that the run folders hold.
+        run. It has the questions and the tests of :meth:`table`.
         """
-        return report(self.runs, out, index, baseline)
+        return report(self.runs, out, index, baseline, self._questions)
 
     def figure(self, out: str | Path = "score.pdf", **view: Any) -> Path:
         """Draw F1, or the first of ``measures``, over tokens per question; return the file.
@@ -180,6 +181,7 @@ async def report(
     out: str | Path = "report.html",
     index: Index | RetrieverConfig | Any | None = None,
     baseline: str = "",
+    questions: Sequence[Question] | None = None,
 ) -> Path:
     """Write one HTML file of finished runs: table, tests, curve and every trace.
 
@@ -189,20 +191,20 @@ async def report(
         index: what :func:`run` was given as its index, for the passages' texts. An object of your own knows
             those that it has returned since it was opened: without any the page has no texts, which is told.
         baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
+        questions: those to keep to, as in :class:`Results`; without, all that the run folders hold.
 
     Raises:
         ConfigError: for runs of different questions, or an index that has none of their passages.
     """
     folders = folders_by_name(runs, "report")
-    file = Path(out)
+    file, write = Path(out), partial(write_report, folders, baseline=baseline, questions=questions)
     if index is None:
-        await write_report(folders, file, baseline=baseline)
-        return file
-    if isinstance(index, RetrieverConfig):
+        await write(file)
+    elif isinstance(index, RetrieverConfig):
         async with lend_index(index) as retriever:
-            await write_report(folders, file, retriever, baseline=baseline, names=index.index)
+            await write(file, retriever, names=index.index)
     else:
-        await write_report(folders, file, index.engine, baseline=baseline, names=index.options.index)
+        await write(file, index.engine, names=index.options.index)
     return file
 
 

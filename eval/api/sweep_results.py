@@ -20,7 +20,7 @@ from eval.api.ask import NO_INDEX, AnyMethod, entry_of, options_of
 from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
-from eval.api.results import Results, base_of, report, with_section
+from eval.api.results import Results, base_of, with_section
 from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import without_workers
@@ -65,8 +65,7 @@ class SweepResults:
 
     def compare(self, baseline: str, **view: Any) -> Table:
         """Return the table with paired tests of every cell against the ``baseline``, by its name."""
-        questions = self._sweep.test_cells[0].cell.questions
-        return Results(self.runs, questions).compare(baseline, **view)
+        return self._results.compare(baseline, **view)
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per cell: its options, scores (fractions) and tokens."""
@@ -82,7 +81,11 @@ class SweepResults:
         baseline: str = "",
     ) -> Path:
         """Write one HTML file of the cells' runs and return its path, as :meth:`Results.report` does."""
-        return report(self.runs, out, index, baseline)
+        return self._results.report(out, index, baseline)
+
+    @property
+    def _results(self) -> Results:
+        return Results(self.runs, self._sweep.test_cells[0].cell.questions)
 
     @property
     def runs(self) -> dict[str, Path]:

@@ -50,20 +50,27 @@ class ReportRuns:
     candidates: Mapping[str, Candidates]
 
 
-def read_report_runs(folders: Mapping[str, Path], scorer: str = "auto", recall_at: int = 0) -> ReportRuns:
+def read_report_runs(
+    folders: Mapping[str, Path],
+    scorer: str = "auto",
+    recall_at: int = 0,
+    questions: Sequence[Question] | None = None,
+) -> ReportRuns:
     """Read and score runs by name, over the questions that all of them have.
 
-    ``scorer`` and ``recall_at``: "auto" and 0 take those of the first run. Raises :class:`ConfigError` for
-    runs of different question files, folders that hold no answers, or no common question.
+    ``scorer`` and ``recall_at``: "auto" and 0 take those of the first run. ``questions``: those to keep to,
+    by whose gold answers all is scored; without, the runs' own. Raises :class:`ConfigError` for runs of
+    different question files, folders that hold no answers, or no common question.
     """
     manifests = read_manifests(folders)
     runs, candidates = [], {}
     for name, folder in folders.items():
         run, answers = _read_run(name, folder, manifests[name])
-        runs.append(run)
+        runs.append(run if questions is None else run.on(questions))
         if any(len(each) > 1 for each in answers.values()):
             candidates[name] = answers
-    return ReportRuns(score_runs(runs, scorer, recall_at), candidates)
+    scored_runs = score_runs(runs, scorer, recall_at, stored_gold=questions is None)
+    return ReportRuns(scored_runs, candidates)
 
 
 def _read_run(name: str, folder: Path, manifest: Manifest) -> tuple[Run, Candidates]:

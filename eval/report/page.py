@@ -147,15 +147,16 @@ async def write_report(
     recall_at: int = 0,
     baseline: str = "",
     names: Sequence[str] = (),
+    questions: Sequence[Question] | None = None,
 ) -> tuple[Report, TextBlocks]:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
     ``baseline``: the run that it opens with as the baseline, as :func:`find_baseline` reads it; "" for the
-    first. ``names``: of what the index searches. Return what is on it. Raises :class:`ConfigError` as
-    :func:`find_baseline`, :func:`read_report_runs` and :func:`fetch_texts` do.
+    first. ``names``: of what the index searches. ``questions``: those to keep to. Return what is on it.
+    Raises :class:`ConfigError` as :func:`find_baseline`, :func:`read_report_runs` and :func:`fetch_texts` do.
     """
     base_run = find_baseline(runs, baseline)
-    report = make_report(read_report_runs(runs, scorer, recall_at))
+    report = make_report(read_report_runs(runs, scorer, recall_at, questions))
     if base_run:
         report = replace(report, overview=replace(report.overview, baseline=list(runs).index(base_run)))
     texts = await fetch_texts(report, index, names)

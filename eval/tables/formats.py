@@ -7,6 +7,7 @@ baseline, and what must be known beside these. Questions that runs disagree on a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from corag.core.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import LEVEL, Against
 from eval.statistics.intervals import Interval, Spread
+from eval.tables.adapters import MARK
 from eval.tables.columns import Summary
 from eval.tables.records import Form, check_form, to_csv
 from eval.tables.results import ResultsTable
@@ -58,13 +60,17 @@ class _Paper:
     sizes: Sequence[str]
 
 
-def _paper(table: ResultsTable) -> _Paper:
-    """Return the measures that some run has, as text."""
-    measures = [
+def _measures(table: ResultsTable) -> list[str]:
+    """Return the measures that some run has, of those that are shown."""
+    return [
         name
         for name in dict.fromkeys([*MEASURES, *(name for each in table.summaries for name in each.rankings)])
         if table.shows(name) and any(each.measures.get(name) for each in table.summaries)
     ]
+
+
+def _paper(table: ResultsTable, measures: Sequence[str]) -> _Paper:
+    """Return these measures as text."""
     tests = {(one.run, one.measure): one for one in table.against}
     lines = {
         each.method: (
@@ -123,8 +129,8 @@ def _interval(value: Interval | None) -> str:
     return f"[{100 * value.low:.1f}, {100 * value.high:.1f}]"
 
 
-def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
-    """Return the sentences below a table. ``best``, ``even``: how it marks these."""
+def _caption(table: ResultsTable, paper: _Paper, untrained_note: str) -> str:
+    """Return the sentences below a table. ``untrained_note``: on the runs with a mark."""
     n = _questions(each.n for each in table.summaries)
     titles, of, tokens = ", ".join(paper.titles), f", {n}", ""
     if len(set(paper.sizes)) > 1:
@@ -132,25 +138,20 @@ def _caption(table: ResultsTable, paper: _Paper, best: str, even: str) -> str:
         titles, of, tokens = ", ".join(f"{title} ({size})" for title, size in pairs), "", f" ({n})"
     elif paper.sizes and paper.sizes[0] != n:
         of, tokens = f", {paper.sizes[0]}", f" ({n})"
-    parts = [f"{titles} in percent with 95% intervals{of}; tokens per question{tokens}."]
+    parts = [f"{titles} in percent, 95% intervals{of}; tokens per question{tokens}."]
     if not paper.titles:
         parts = [f"Tokens per question, {n}."]
     marks = {each.mark for scores, _ in paper.lines.values() for each in scores}
     if "best" in marks:
-        parts.append(f"{best}: the highest.")
+        parts.append("Bold: the highest.")
     if "even" in marks:
-        parts.append(
-            f"{even}: not significantly below it (paired sign-flip tests, Holm's rule, level {LEVEL:g})."
-        )
+        parts.append(f"≈: not significantly lower (paired sign-flip tests, Holm, level {LEVEL:g}).")
     if paper.tested_measures:
         tests = sum(one.p_holm is not None for one in table.against)
-        parts.append(
-            f"Differences are from {table.baseline}, in points; p by Holm's rule over {tests} paired "
-            "sign-flip tests."
-        )
+        parts.append(f"Δ: points above {table.baseline}; p: paired sign-flip tests, Holm over {tests}.")
     if table.means:
         parts.append(f"±: standard deviation (n - 1) over runs that differ in their {table.over} only.")
-    return " ".join(filter(None, [*parts, *_cautions(table.summaries), table.conditions.untrained_runs.note]))
+    return " ".join(filter(None, [*parts, *_cautions(table.summaries), untrained_note]))
 
 
 def _cautions(summaries: Sequence[Summary]) -> Iterator[str]:
@@ -189,7 +190,7 @@ def to_markdown(table: ResultsTable) -> str:
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("markdown", table.disagreements)
-    paper, untrained_runs = _paper(table), table.conditions.untrained_runs
+    paper, untrained_runs = _paper(table, _measures(table)), table.conditions.untrained_runs
     heads = ["method"]
     for name, title in zip(paper.measures, paper.titles, strict=True):
         heads += [title, *([f"Δ {title}", "p"] if name in paper.tested_measures else [])]
@@ -204,7 +205,7 @@ def to_markdown(table: ResultsTable) -> str:
                 line += [between, score.p.replace("<", "&lt;")]
         lines.append([*line, f"{int(tokens):,}"])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    caption = _caption(table, paper, "Bold", "≈")
+    caption = _caption(table, paper, untrained_runs.note)
     verdict = [table.verdict] if table.verdict else []
     notes = "\n".join(f"- {_markdown(each)}" for each in _notes(table))
     return "\n\n".join([text, *map(_markdown, [caption, *verdict]), notes]) + "\n"
@@ -221,12 +222,15 @@ def to_latex(table: ResultsTable) -> str:
 
     Each score has a column of numbers (``S``) and one of intervals, and, with a baseline, one of differences
     and one of p-values; where one measure is shown there is room for the intervals of the differences, too.
-    All else that must be known stands in comments.
+    Unless measures are named there are EM and F1 alone, which fit a page. All else that must be known stands
+    in comments.
 
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("latex", table.disagreements)
-    paper, untrained_runs = _paper(table), table.conditions.untrained_runs
+    measures, untrained_runs = _measures(table), table.conditions.untrained_runs
+    answers = [name for name in measures if name in ("em", "f1")]
+    paper = _paper(table, measures if table.measures or not answers else answers)
     spec, heads, rules, below = _latex_head(paper)
     lines = []
     for run, (scores, tokens) in paper.lines.items():
@@ -237,23 +241,30 @@ def to_latex(table: ResultsTable) -> str:
             )
         # Without the {} a name in brackets, or a star, would be an argument of \midrule or \\ before it.
         lines.append(f"    {{}}{' & '.join([*cells, tokens])} \\\\")
-    caption = _tex(_caption(table, paper, "Bold", "≈")).replace("Bold:", r"\textbf{Bold}:", 1)
+    note = f"{MARK}: its model was not trained for its prompts." if untrained_runs.runs else ""
+    caption = _tex(_caption(table, paper, note)).replace("Bold:", r"\textbf{Bold}:", 1)
+    left_out = [measure_title(name, table.recall_at) for name in measures if name not in paper.measures]
+    # Across both columns of a page that has two; where it has one, the star changes nothing.
+    environment = "table*" if paper.tested_measures or len(paper.measures) > 2 else "table"
     comments = [table.verdict, table.conditions.untrained_runs.note, *_notes(table)]
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
-        r"% Too wide? Show fewer measures (--measures em; measures=['em'] in Python), use table* where there",
-        r"% are two columns, or put \resizebox{\linewidth}{!}{...} (graphicx) around the tabular.",
+        *(
+            [f"% Not shown: {', '.join(left_out)}. Name what to show: --measures em,recall."]
+            if left_out
+            else []
+        ),
         *(f"% {' '.join(printable(each).split())}" for each in comments if each),
     ]
     return "\n".join(
         [
             *head,
-            r"\begin{table}[t]",
+            f"\\begin{{{environment}}}[t]",
             r"  \centering",
-            r"  \small",
+            r"  \footnotesize",
             r"  \sisetup{detect-weight=true, mode=text, retain-explicit-plus=true, group-separator={,}, "
             r"group-minimum-digits=4}",
-            r"  \setlength{\tabcolsep}{4pt}",
+            r"  \setlength{\tabcolsep}{3pt}",
             f"  \\caption{{{caption}}}",
             r"  \label{tab:results}",
             f"  \\begin{{tabular}}{{{spec}}}",
@@ -264,7 +275,7 @@ def to_latex(table: ResultsTable) -> str:
             *lines,
             r"    \bottomrule",
             r"  \end{tabular}",
-            r"\end{table}",
+            f"\\end{{{environment}}}",
             "",
         ]
     )
@@ -314,8 +325,14 @@ def _small(interval: str) -> str:
 
 
 def _tex(text: str) -> str:
-    """Write a text so that it is no command."""
-    return "".join(_TEX.get(char, char) for char in " ".join(printable(text).split()))
+    """Write a text so that it is no command, and with the quotes of print."""
+    line = re.sub(r"""(?<!\w)(['"])([^'"]*)\1(?!\w)""", _quoted, " ".join(printable(text).split()))
+    return "".join(_TEX.get(char, char) for char in line)
+
+
+def _quoted(quotation: re.Match[str]) -> str:
+    mark = quotation[1]
+    return f"`{quotation[2]}'" if mark == "'" else f"``{quotation[2]}''"
 
 
 def to_json(table: ResultsTable) -> str:

@@ -180,10 +180,11 @@ def test_a_sweep_takes_a_method_that_may_not_search(
     def swept(limit: int) -> sweep_results.SweepResults:
         return sweep(RECORDS, {"a": plain, "b": plain}, model, out=tmp_path, limit=limit, resamples=5)
 
-    assert swept(4).table().figures.summaries[0].n == 4
-    fewer = swept(2).compare("a").figures
-    assert [each.n for each in fewer.summaries] == [2, 2]
-    page = swept(2).report(tmp_path / "report.html").read_text().replace(" ", "")
+    assert swept(2).table().figures.summaries[0].n == 2
+    assert [each.n for each in swept(4).compare("a").figures.summaries] == [4, 4]
+    with pytest.raises(ConfigError, match="finished sweep of 4 questions"):
+        swept(2)
+    page = swept(4).report(tmp_path / "report.html").read_text().replace(" ", "")
     assert '"name":"a"' in page and '"name":"b"' in page
 
 

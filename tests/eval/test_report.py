@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from corag.cli.commands.quickstart import FAIR, show
 from corag.cli.main import main
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import Manifest
@@ -76,6 +77,16 @@ def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
             (expected["p_value"], expected["p_value_holm"]), abs=1e-4
         )
         assert found["detectable"] == pytest.approx(expected["detectable"], abs=1e-4)
+
+
+def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, runs, tmp_path, capsys):
+    names = ("one_step", "greedy", "best_of_4", "tree")
+    folders = {FAIR if name == "tree" else name: runs[name] for name in names}
+    report = show(Results(folders, world.questions[:20]), tmp_path / "report.html", None)
+    printed = " ".join(capsys.readouterr().out.split())
+    said = Page(report).overview
+    assert said["verdict"].removesuffix(".") in re.sub(r" \(paired[^)]*\)", "", printed)
+    assert f"Holm's rule over {said['leading']['tests']} tests" in printed
 
 
 def test_the_table_is_there_to_be_taken_along_with_any_baseline(page, runs, capsys):

@@ -105,8 +105,7 @@ def main(config: QuickstartOptions) -> CommandResult:
         with open_model("default", adapter="one_step", backend="auto") as tuned_model:
             runs |= answer_all({FAIR: METHODS["one_step"]}, tuned_model, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
-        print(results.compare(baseline=FAIR, measures=["em"]))
-        report = results.report(out / "report.html", index, baseline=FAIR)
+        report = show(results, out / "report.html", index)
     seconds = time.time() - started_at
     print(f"Every answer with its chain, to look at in a browser: {report}")
     print("Next:")
@@ -115,6 +114,12 @@ def main(config: QuickstartOptions) -> CommandResult:
     print(describe_next(indexes))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])
+
+
+def show(results: Results, out: Path, index: Index | None) -> Path:
+    """Print the table and write the report, both with the same tests; return the report's path."""
+    print(results.compare(baseline=FAIR))
+    return results.report(out, index, baseline=FAIR)
 
 
 def describe_next(indexes: Sequence[str]) -> str:
