@@ -3,9 +3,11 @@
 "loop" is what most toolkits do: Pyserini's ``search`` for one query, then its ``doc`` for each hit. "careful
 loop" reads the documents that came with the hits instead, "own loop" awaits our retriever query after query.
 Every contender ends with the passages of all hits in hand, but for "batch_search without passages", which
-leaves them in Java: a bound, not a use. Each repeat times all of them in turn, and a ratio is the median over
-repeats of the ratio within a repeat, so that other load on the machine hits both sides alike. Nothing is
-cached between repeats.
+leaves them in Java: a bound, not a use. "chains" are 64 callers whose next query waits for the hits of the
+one before, as a method's hops do, and one query in sixteen has 300 words; "chains, a batch at a time" are the
+same with one batch under way. Each repeat times all of them in turn, and a ratio is the median over repeats
+of the ratio within a repeat, so that other load on the machine hits both sides alike. Nothing is cached
+between repeats.
 """
 
 from __future__ import annotations
@@ -26,10 +28,13 @@ import orjson
 from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage
 from retrieval.build import build_index
-from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.config import BM25_PRESETS, IndexConfig, RetrieverConfig
+from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.open import open_retriever
+from retrieval.wrappers import BatchedRetriever
 
 K = 10
+_CHAINS = 64
 _WARM_UP_ROUNDS = 3
 _STOP_WORDS = "the of and in a to was is for on as with by at from an it his that are".split()
 
@@ -48,12 +53,20 @@ async def main(
         build_index(IndexConfig(corpus=[str(corpus)], out=index, threads=threads), lambda _: None)
         retriever = await open_retriever(RetrieverConfig(index=[index], threads=threads, cache_size=0))
         batch = texts.queries(queries)
-        seconds = await _race(_contenders(retriever, index, batch, threads), repeats)
+        single = BatchedRetriever(LuceneSearcher(Path(index), BM25_PRESETS["pyserini"], threads), "single")
+        contenders = _contenders(retriever, index, batch, threads)
+        unlike = texts.unlike(queries)
+        contenders |= {
+            "chains": _chains(retriever, unlike),
+            "chains, a batch at a time": _chains(single, unlike),
+        }
+        seconds = await _race(contenders, repeats)
         await retriever.close()
-    ours = seconds["awaiting callers"]
+        await single.close()
 
-    def ratio(name: str) -> float:
-        return statistics.median(theirs / our for theirs, our in zip(seconds[name], ours, strict=True))
+    def ratio(name: str, ours: str = "awaiting callers") -> float:
+        pairs = zip(seconds[name], seconds[ours], strict=True)
+        return statistics.median(theirs / our for theirs, our in pairs)
 
     speeds = {
         f"queries per second, {name}": len(batch) / statistics.median(times)
@@ -65,7 +78,19 @@ async def main(
         "speedup_over_own_loop": ratio("own loop"),
         "ratio_to_batch_search": ratio("batch_search"),
         "ratio_to_batch_search_without_passages": ratio("batch_search without passages"),
+        "speedup_by_two_batches_under_way": ratio("chains, a batch at a time", "chains"),
     }
+
+
+def _chains(retriever: Retriever, queries: Sequence[str]) -> Callable[[], Awaitable[object]]:
+    async def chain(number: int) -> None:
+        for query in queries[number::_CHAINS]:
+            await retriever.search(query, K)
+
+    async def chains() -> object:
+        return await asyncio.gather(*map(chain, range(_CHAINS)))
+
+    return chains
 
 
 def _contenders(
@@ -157,6 +182,13 @@ class Filler:
             words = self._random.sample(text.split(), 10)
             questions.append(" ".join(["who was the", *words, title if self._random.random() < 0.5 else ""]))
         return questions
+
+    def unlike(self, count: int) -> list[str]:
+        """Return questions of unlike cost: every sixteenth, by chance, has 300 words more."""
+        return [
+            " ".join([query, *(self._sentence(300) if self._random.random() < 1 / 16 else ())])
+            for query in self.queries(count)
+        ]
 
     def _sentence(self, length: int) -> list[str]:
         content = self._random.choices(self._words, cum_weights=self._weights, k=length)

@@ -76,7 +76,8 @@ class IndexConfig(Options):
         pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
         device: Where the encoder runs, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
         encoder_dtype: Precision of the encoder: "bfloat16" is several times as fast on a GPU and moves a
-            cosine by less than 0.01; "auto" = that of its weights' files, mostly float32.
+            cosine by less than 0.01; "auto" = bfloat16 on a GPU that computes in it, else that of its
+            weights' files, mostly float32. The index records it.
         refine: The vectors by which "ivfpq" scores its ten best candidates per hit again, on disk beside it:
             "fp16" (its default; 2 bytes per number), "sq8" (1), "none".
         batch_size: Passages that the encoder takes at once; 0 = 64 on a CPU and 512 on a GPU.
@@ -236,7 +237,7 @@ class IndexConfig(Options):
     @property
     def placement(self) -> Placement:
         """How the encoder runs."""
-        return Placement(self.device, self.encoder_dtype, self.batch_size)
+        return Placement(self.device, self.encoder_dtype, self.batch_size, encodes_corpus=True)
 
     @property
     def fits_encoder(self) -> bool:

@@ -258,7 +258,8 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     # A manifest's fingerprint has its language in it.
     suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
     contents = _contents_fingerprint(folder, manifest)
-    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"))
+    # Lucene waits for the slowest query of a batch: meanwhile the cores search for those of another.
+    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"), at_once=2)
 
 
 def _choose_language(folder: Path, manifest: IndexManifest | None, config: RetrieverConfig) -> str:

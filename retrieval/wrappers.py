@@ -42,7 +42,10 @@ _MAX_RERANKED_QUERIES = 64  # each brings as many pairs as it has hits, so a bat
 
 
 class BatchSearcher(Protocol):
-    """A search over one index, called with whole batches: searches from one thread, look-ups from another."""
+    """A search over one index, called with whole batches: searches from one thread, look-ups from another.
+
+    Searches come from as many threads as ``at_once`` of :class:`BatchedRetriever` says.
+    """
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first, or the error of that query alone."""
@@ -61,16 +64,20 @@ class BatchedRetriever:
     """A :class:`corag.core.protocols.Retriever` over a :class:`BatchSearcher`, which likes batches.
 
     ``fingerprint`` identifies corpus, index settings and encoder. ``part``: which part of an index it is, if
-    it is not a whole one.
+    it is not a whole one. ``at_once``: batches that the searcher takes at the same time.
     """
 
-    def __init__(self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None = None) -> None:
+    def __init__(
+        self, searcher: BatchSearcher, fingerprint: str, part: IndexPart | None = None, at_once: int = 1
+    ) -> None:
         self.fingerprint = fingerprint
         self.part = part
         self.titles: StoredTitles | None = None  # set by who opens it, where links are followed
         self._searcher = searcher
-        # Two threads: a look-up of passages by id does not wait behind a long batch of searches.
-        self._searches = MicroBatcher(self._search_batch, max_batch=_MAX_BATCH, name="search")
+        # Threads of their own: a look-up of passages by id does not wait behind a long batch of searches.
+        self._searches = MicroBatcher(
+            self._search_batch, max_batch=_MAX_BATCH, name="search", at_once=at_once
+        )
         self._lookups = MicroBatcher(self._look_up_batch, max_batch=_MAX_BATCH, name="passages")
         self._closed = False
 

@@ -22,22 +22,32 @@ class _Waiting(Generic[In, Out]):
 class MicroBatcher(Generic[In, Out]):
     """Collect what arrives while the worker is busy and pass it on as one batch.
 
-    The worker runs in one thread of its own, so the event loop stays free and the worker need not be
-    thread-safe. There is no waiting window by default: an idle worker starts at once with what the current
-    turn of the event loop has queued, and load forms the batches. If the worker raises, every caller of that
-    batch gets the exception; later batches are tried afresh.
+    The worker runs in a thread of its own, so the event loop stays free and the worker need not be thread-
+    safe, unless several batches may be under way. There is no waiting window by default: an idle worker
+    starts at once with what the current turn of the event loop has queued, and load forms the batches. If the
+    worker raises, every caller of that batch gets the exception; later batches are tried afresh.
     """
 
     def __init__(
-        self, work: Callable[[Sequence[In]], Sequence[Out]], *, max_batch: int, name: str = "batch"
+        self,
+        work: Callable[[Sequence[In]], Sequence[Out]],
+        *,
+        max_batch: int,
+        name: str = "batch",
+        at_once: int = 1,
     ) -> None:
-        """``work`` maps a batch of up to ``max_batch`` items to as many results, in the same order."""
+        """``work`` maps a batch of up to ``max_batch`` items to as many results, in the same order.
+
+        ``at_once``: batches that are under way at the same time, each in a thread. With two, what arrives
+        does not wait for the slowest item of a batch.
+        """
         self._work = work
         self._max_batch = max_batch
         self._waiting: list[_Waiting[In, Out]] = []
         self._arrivals = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._task: asyncio.Task[None] | None = None
+        self._at_once = at_once
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def submit(self, item: In, priority: int = 0) -> Out:
         """Return the worker's result for one item.
@@ -47,8 +57,9 @@ class MicroBatcher(Generic[In, Out]):
         future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting((priority, self._arrivals), item, future))
         self._arrivals += 1
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._drain())
+        self._tasks = {task for task in self._tasks if not task.done()}
+        if len(self._tasks) < self._at_once:
+            self._tasks.add(asyncio.create_task(self._drain()))
         return await future
 
     async def _drain(self) -> None:
@@ -62,7 +73,7 @@ class MicroBatcher(Generic[In, Out]):
                 continue
             try:
                 results = await loop.run_in_executor(
-                    self._thread, self._work, [entry.item for entry in batch]
+                    self._threads, self._work, [entry.item for entry in batch]
                 )
                 if len(results) != len(batch):
                     raise RuntimeError(f"the worker returned {len(results)} results for {len(batch)} items")
@@ -76,5 +87,5 @@ class MicroBatcher(Generic[In, Out]):
                     entry.future.set_result(result)
 
     def close(self) -> None:
-        """Wait for the current batch and stop the worker thread."""
-        self._thread.shutdown(wait=True)
+        """Wait for what is under way and stop the worker threads."""
+        self._threads.shutdown(wait=True)

@@ -22,6 +22,8 @@ class Placement:
     Attributes:
         device: of torch, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
         dtype: precision of the weights; "auto" = that in which they were saved.
+        encodes_corpus: whether it is for the passages of an index, the work of hours in float32: "auto" is
+            then bfloat16 on a GPU that computes in it, for weights that were saved in float32.
         batch_size: texts at once; 0 = 64 on a CPU and 512 on a GPU.
         timeout_s: seconds to wait for a reply, where the model is a server's.
         retries: times that a request to such a server is sent again.
@@ -33,6 +35,18 @@ class Placement:
     # For an index in the making: two minutes of pauses outlive a server's restart.
     timeout_s: float = 120.0
     retries: int = 8
+    encodes_corpus: bool = False
+
+    def dtype_on(self, device: str, capability: tuple[int, int]) -> Precision:
+        """Return the precision for weights of float32. ``capability``: of the GPU in CUDA, (0, 0) without."""
+        if (
+            self.dtype == "auto"
+            and self.encodes_corpus
+            and device.startswith("cuda")
+            and capability >= (8, 0)
+        ):
+            return "bfloat16"
+        return self.dtype
 
     def load(self, open_model: Callable[[str], Any], option: str) -> PlacedModel:
         """Load a model and place it.
@@ -46,15 +60,18 @@ class Placement:
         """
         device = choose_device(self.device, option)
         # To the GPU in the precision that it will have: in float32 it may not fit.
-        model = open_model(device if self.dtype == "auto" else "cpu")
         with importing:
             import torch
+        is_cuda = device.startswith("cuda")
+        wanted = self.dtype_on(device, torch.cuda.get_device_capability(device) if is_cuda else (0, 0))
+        model = open_model(device if wanted == "auto" else "cpu")
         own_dtype = next(model.parameters()).dtype
+        if self.dtype == "auto" and own_dtype != torch.float32:
+            wanted = "auto"
         # Before the weights are rounded: the same model whatever it runs in.
         fingerprint = model_fingerprint(model)
-        dtype = own_dtype if self.dtype == "auto" else getattr(torch, self.dtype)
-        if self.dtype != "auto":
-            model = model.to(dtype).to(device)
+        dtype = own_dtype if wanted == "auto" else getattr(torch, wanted)
+        model = model.to(dtype).to(device)
         batch_size = self.batch_size or (_CPU_BATCH if device == "cpu" else _GPU_BATCH)
         rounding = "" if dtype == own_dtype else str(dtype).removeprefix("torch.")
         return PlacedModel(model, fingerprint, batch_size, rounding, dtype == torch.float32)

@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+import threading
 import unicodedata
 
 import pytest
@@ -76,6 +77,28 @@ async def test_a_batch_takes_what_waits_and_keeps_order():
     batches.clear()
     await asyncio.gather(*(batcher.submit(n, priority=-n) for n in range(10)))
     assert batches[0] == list(range(9, 1, -1))
+    batcher.close()
+
+
+async def test_what_arrives_does_not_wait_for_the_slowest_of_the_batch_before():
+    slow_may_end, running, most = threading.Event(), [], []
+
+    def work(items):
+        running.append(items)
+        most.append(len(running))
+        if "slow" in items:
+            assert slow_may_end.wait(20)
+        running.remove(items)
+        return items
+
+    batcher = MicroBatcher(work, max_batch=8, at_once=2)
+    slow = asyncio.create_task(batcher.submit("slow"))
+    while not running:
+        await asyncio.sleep(0.001)
+    assert await asyncio.gather(*map(batcher.submit, "abc")) == ["a", "b", "c"]
+    assert await batcher.submit("d") == "d" and not slow.done()
+    slow_may_end.set()
+    assert await slow == "slow" and max(most) == 2
     batcher.close()
 
 

@@ -26,6 +26,7 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX, Shards
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
+from retrieval.dense.placement import Precision
 from retrieval.dense.search import FaissIndex
 from retrieval.index_building import building_folder
 from retrieval.open import open_retriever
@@ -557,6 +558,24 @@ def test_a_reranker_is_identified_by_its_weights(tmp_path: Path, tiny_reranker: 
     model.classifier.bias.data += 1
     model.save_pretrained(place)
     assert RerankedRetriever(inner, str(place), 5).fingerprint != before
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "asked", "expected"),
+    [
+        ("cuda:0", (9, 0), "auto", "bfloat16"),
+        ("cuda:0", (8, 0), "float32", "float32"),
+        ("cuda:0", (7, 5), "auto", "auto"),  # a T4, which has no bfloat16
+        ("cpu", (0, 0), "auto", "auto"),
+    ],
+)
+def test_passages_are_encoded_in_bfloat16_on_a_gpu_and_queries_as_they_were(
+    device: str, capability: tuple[int, int], asked: Precision, expected: str
+) -> None:
+    """36M passages took a day in float32, which was the default."""
+    encoding = IndexConfig(["corpus"], "out", kind="dense", encoder_dtype=asked).placement
+    assert encoding.dtype_on(device, capability) == expected
+    assert RetrieverConfig(["index"], encoder_dtype=asked).placement.dtype_on(device, capability) == asked
 
 
 async def test_an_encoder_in_bfloat16_is_part_of_an_index_and_of_a_search(
