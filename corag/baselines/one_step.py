@@ -24,7 +24,8 @@ class OneStepConfig(ReaderConfig, section="one_step"):
     """Options of one-step retrieval.
 
     Attributes:
-        reader: as for IRCoT; "none" leaves the answer empty, to measure recall alone.
+        reader: "direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" leaves
+            the answer empty, to measure recall.
         k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
         strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
         max_collected_words: longer passages are not collected (IRCoT's released code: 600).
