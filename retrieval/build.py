@@ -19,7 +19,15 @@ from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
 from retrieval.aliases import Aliases
 from retrieval.config import GRAPHS, MAIN, IndexConfig
-from retrieval.corpora import DOCUMENTS, check_columns, check_packages, detect_format, read_corpus
+from retrieval.corpora import (
+    AUTO,
+    DOCUMENTS,
+    check_columns,
+    check_packages,
+    detect_format,
+    read_corpus,
+    refuse_other_records,
+)
 from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder, TextEncoder, load_encoder, packages_of
@@ -91,7 +99,10 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     _check_installed(config)
     config = replace(config, corpus=expand_corpus(config.corpus, report))
     check_packages(config.corpus)
-    config = replace(config, format=detect_format(config.corpus, config.format))
+    given_format = config.format
+    config = replace(config, format=detect_format(config.corpus, given_format))
+    if given_format == AUTO and config.format != DOCUMENTS and not config.columns:
+        refuse_other_records(config.corpus)
     _refuse_cutting(config)
     if config.columns:
         check_columns(config.format)

@@ -18,7 +18,9 @@ from retrieval.documents.files import ENDINGS, content_ending, is_document
 from retrieval.documents.reading import DocumentCorpus
 from retrieval.record_files import (
     CorpusItem,
+    Record,
     read_passage_records,
+    read_record_file,
     read_records_and_passages,
 )
 from retrieval.records import NO_COLUMNS, Columns
@@ -136,6 +138,8 @@ FORMATS: dict[str, CorpusReader] = {
     DOCUMENTS: lambda paths: _documents(paths, CorpusReport()),
 }
 
+_MARKS: dict[str, frozenset[str]] = {}
+
 
 def has_columns(format: str) -> bool:
     """Whether the records of a format may call their fields as they like."""
@@ -157,14 +161,31 @@ def check_columns(format: str) -> None:
         )
 
 
-def register_format(name: str, reader: CorpusReader) -> None:
+def register_format(name: str, reader: CorpusReader, marks: frozenset[str] = frozenset()) -> None:
     """Make a layout known under a name, in this process.
 
     ``reader`` streams the passages of some files. For a record that it cannot read it yields an
     :class:`retrieval.records.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty
-    passages are dropped after it.
+    passages are dropped after it. ``marks``: fields by which a record of it is known, if it has such.
     """
     FORMATS[name] = reader
+    if marks:
+        _MARKS[name] = marks
+
+
+def refuse_other_records(paths: Sequence[str | Path]) -> None:
+    """Raise :class:`ConfigError` if the first record of a file has the fields of a layout with a name.
+
+    Read as a passage, a question with ten paragraphs would be one of ten in one.
+    """
+    for path in paths:
+        record = next((each for each in read_record_file(path) if isinstance(each, Record)), None)
+        for name, marks in _MARKS.items():
+            if record is not None and marks <= record.fields.keys():
+                raise ConfigError(
+                    f"'{path}' has the fields of {name}, whose records are no passages: add --format {name}, "
+                    f"which takes the passages in them (or --format {JSONL}, for each record as one passage)."
+                )
 
 
 def check_format(name: str) -> None:

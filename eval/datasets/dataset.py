@@ -30,6 +30,7 @@ class Dataset:
         read_records: streams the raw records of a question file, counting those that it leaves out.
         question: the field that holds the question; "" where ids are made of it anyway.
         texts: fields that hold a text, for which a number may stand.
+        marks: fields that together tell a record of this dataset from others'; none if it has no such fields.
         lists: fields that hold a list of texts, for which a single one may stand.
         gold: the field of the gold answers, which strict reading insists on; "" where test splits hide them.
         optional: fields without which a record is still a question: a broken one is left out alone.
@@ -50,6 +51,7 @@ class Dataset:
     read_records: Callable[[str, QuestionReport], PlacedRecords] = read_file_records
     question: str = "question"
     texts: Sequence[str] = ("answer",)
+    marks: frozenset[str] = frozenset()
     lists: Sequence[str] = ()
     gold: str = ""
     optional: Sequence[str] = ()

@@ -17,7 +17,7 @@ from corag.core.types import Question
 from eval.datasets.dataset import Aliases, Dataset
 from eval.datasets.fields import Record, flat_texts, record_id, scalar_text
 from eval.datasets.records import PlacedRecords
-from eval.datasets.registry import find_dataset
+from eval.datasets.registry import find_dataset, recognise
 from eval.datasets.report import QuestionReport
 
 NO_GOLD = "no gold answer: answered, but not scored"
@@ -175,6 +175,8 @@ def normalise(record: Record, dataset: Dataset, remark: Remark) -> Record:
     """
     values = {str(name): value for name, value in record.items()}
     if dataset.canonical is not None:
+        if official := recognise(values):
+            remark(f"this is the format of {official}: add --dataset {official}")
         values = dict(dataset.canonical(values, remark))
     else:
         for name, value in values.items():

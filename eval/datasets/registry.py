@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from corag.core.errors import ConfigError, nearest
 from eval.datasets import sets
@@ -27,6 +29,16 @@ def find_dataset(name: str) -> Dataset:
     if name not in DATASETS:
         raise ConfigError(f"there is no dataset '{name}': {nearest(name, DATASETS)}")
     return DATASETS[name]
+
+
+def recognise(record: Mapping[str, Any]) -> str:
+    """Return the dataset whose official fields a record has; "" for none.
+
+    >>> recognise({"id": "q1", "question": "Who?", "paragraphs": [], "question_decomposition": []})
+    'musique'
+    """
+    fields = record.keys()
+    return next((each.name for each in DATASETS.values() if each.marks and each.marks <= fields), "")
 
 
 def task_description(name: str) -> str:

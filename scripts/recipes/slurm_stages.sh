@@ -15,6 +15,7 @@
 #   SOURCE=model                   --sample.source, such as decomposition
 #   GRACE=300                      seconds before its time limit at which a job's command is stopped and the job put back
 #                                  into the queue: more where writing a checkpoint of the model takes longer
+#   FORMAT=  DATASET=              of CORPUS and of QUESTIONS and TEST, if they are official files, such as hotpotqa
 #   OPTIONS="--corag.preset paper" those of sampling and decoding alike; no blanks within a value
 #   SBATCH="--partition=gpu --account=me"     further options of every job
 # Before: bash scripts/install.sh --gpu, on a file system that all nodes see; models in HF_HOME.
@@ -25,6 +26,7 @@ export PATH="$root/.venv/bin:$PATH"
 out=${OUT:-results/slurm} model=${MODEL:-meta-llama/Llama-3.1-8B-Instruct} shards=${SHARDS:-8}
 engine=${GPUS_PER_ENGINE:-1} train=${TRAIN:-$root/training/configs/1gpu_qlora.yaml} train_gpus=${TRAIN_GPUS:-1}
 options=${OPTIONS:---corag.preset paper} jobs=$out/jobs previous= grace=${GRACE:-300}
+dataset=${DATASET:+--dataset $DATASET}
 fail() { echo "slurm_stages.sh: $1" >&2; exit 2; }
 need() { [ -n "${!1:-}" ] || fail "$1 is not set: name the file, such as $1=$2."; [ -e "${!1}" ] ||
     fail "$1=${!1} is not there: name a file that all nodes see."; }
@@ -82,9 +84,9 @@ for i in $(seq "$shards"); do folders+=" $chains.shard-$i-of-$shards"; done
 for stage in "${stages[@]}"; do
     case $stage in
     index) need CORPUS corpus.jsonl
-        job index 16 64G 12 0 0 "corag index $CORPUS --out $index" ;;
+        job index 16 64G 12 0 0 "corag index $CORPUS ${FORMAT:+--format $FORMAT} --out $index" ;;
     sample) need QUESTIONS train.jsonl
-        job sample $((12 * engine)) $((96 * engine))G 24 "$engine" "$shards" "corag sample --questions $QUESTIONS \
+        job sample $((12 * engine)) $((96 * engine))G 24 "$engine" "$shards" "corag sample --questions $QUESTIONS $dataset \
 --retriever.index $index --model.name $model $parallel --sample.source ${SOURCE:-model} $options --out $chains \
 --shard \$SLURM_ARRAY_TASK_ID/$shards" ;;
     rows) job rows 4 32G 4 0 0 "corag rows$folders --retriever.index $index --model $model \
@@ -92,7 +94,7 @@ for stage in "${stages[@]}"; do
     train) job train $((8 * train_gpus)) $((64 * train_gpus))G 24 "$train_gpus" 0 "corag train ${LAUNCH:-} \
 --config $train --rows $out/rows --model $model --out $out/model" ;;
     run) need TEST test.jsonl
-        job run $((12 * engine)) $((96 * engine))G 12 "$engine" "$shards" "corag run --questions $TEST --method corag \
+        job run $((12 * engine)) $((96 * engine))G 12 "$engine" "$shards" "corag run --questions $TEST $dataset --method corag \
 --retriever.index $index $decoding $parallel $options --out $out/run --shard \$SLURM_ARRAY_TASK_ID/$shards" ;;
     table) job table 4 32G 1 0 0 "corag join $out/run/corag" ;;
     *) fail "there is no stage '$stage': give some of index sample rows train run table." ;;

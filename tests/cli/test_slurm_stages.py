@@ -55,6 +55,14 @@ def test_a_dry_run_checks_every_command_with_the_real_options(folder: Path) -> N
     assert wrong.returncode == 2 and "did you mean 'corag.max_hops'?" in wrong.stderr
 
 
+def test_official_files_are_named_in_every_command_that_reads_them(folder: Path) -> None:
+    assert stages(folder, DRY="1", FORMAT="2wikimultihopqa", DATASET="2wikimultihopqa").returncode == 0
+    commands = {line.split()[0]: line for line in (folder / "noted").read_text().splitlines()}
+    assert "corpus.jsonl --format 2wikimultihopqa --out" in commands["index"]
+    for stage, file in (("sample", "train.jsonl"), ("run", "test.jsonl")):
+        assert f"--questions {file} --dataset 2wikimultihopqa --" in commands[stage]
+
+
 def test_every_job_asks_for_what_it_needs(folder: Path) -> None:
     assert stages(folder, DRY="1", GPUS_PER_ENGINE="2").returncode == 0
     asked = {}

@@ -2,14 +2,20 @@
 
 import pytest
 
+from corag.core.errors import ConfigError
 from corag.core.files import read_records
 from corag.core.types import Passage, passage_id
 from eval.datasets import DATASETS, load_questions
+from eval.datasets.corpora import index_manifest  # registers the formats
 from eval.datasets.exports import musique_lines
 from eval.datasets.fields import record_id, unpack
 from eval.datasets.paragraphs import read_pooled, supporting_facts
+from eval.datasets.report import QuestionReport
 from eval.scoring.official_scores import hotpotqa_scores, musique_scores, two_wiki_scores
 from eval.scoring.scorers import default_scorer
+from retrieval.build import build_index
+from retrieval.config import IndexConfig
+from retrieval.corpora import refuse_other_records
 from tests.data import data_folder
 from tests.eval.runs import saved
 
@@ -79,3 +85,31 @@ def test_predictions_that_are_the_gold_answers_score_one_on_the_official_files()
     assert (scores["em"], scores["f1"]) == (1, 1)
     # A paragraph may stand twice among a question's own.
     assert scores["support_recall"] == 1 and scores["support_em"] > 0.97
+
+
+@pytest.mark.parametrize(("dataset", "file"), [each[:2] for each in FILES])
+def test_an_official_file_without_its_name_is_recognised_as_questions_and_as_a_corpus(
+    dataset, file, tmp_path
+):
+    """Scored by another rule, and ten paragraphs as one passage, both in silence."""
+    path = str(data_folder() / file)
+    report = QuestionReport(path)
+    load_questions(path, limit=3, report=report)
+    assert f"this is the format of {dataset}: add --dataset {dataset}" in report.remarks
+    named = QuestionReport(path)
+    load_questions(path, dataset, limit=3, report=named)
+    assert not named.remarks
+    config = IndexConfig(corpus=[path], out=str(tmp_path / "index"))
+    with pytest.raises(ConfigError, match=f"add --format {dataset},"):
+        build_index(config, lambda _: None)
+    assert index_manifest(config.out) is None
+
+
+def test_passages_and_questions_of_ones_own_are_no_official_files(tmp_path):
+    corpus = data_folder() / "hotpotqa/train500_corpus4968.jsonl"
+    refuse_other_records([corpus])
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"id": "1", "question": "Who?", "answers": ["Ana"], "type": "bridge", "level": "easy"}\n')
+    report = QuestionReport(str(own))
+    load_questions(own, report=report)
+    assert not any("--dataset" in text for text in report.remarks)

@@ -53,6 +53,7 @@ DATASETS = (
         "corag",
         "CoRAG's own questions and chains (corag/multihopqa on the hub)",
         parse,
+        marks=frozenset(("query", "subqueries", "subanswers")),
         question="query",
         lists=("answers",),
         gold="answers",

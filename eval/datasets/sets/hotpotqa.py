@@ -35,6 +35,7 @@ DATASETS = (
         "hotpotqa",
         "HotpotQA, official files",
         parse,
+        marks=frozenset(("question", "answer", "type", "level", "supporting_facts")),
         scorer="hotpotqa",
         paragraphs=context_paragraphs,
         optional=("context", "paragraphs", "supporting_facts"),

@@ -105,6 +105,7 @@ DATASETS = (
         "musique",
         "MuSiQue-Answerable, official files",
         parse,
+        marks=frozenset(("question", "paragraphs", "question_decomposition")),
         scorer="musique",
         paragraphs=listed_paragraphs,
         lists=("answer_aliases",),

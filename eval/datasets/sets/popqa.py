@@ -27,6 +27,7 @@ DATASETS = (
         "PopQA, official table",
         parse,
         paragraphs=listed_paragraphs,
+        marks=frozenset(("question", "possible_answers", "prop", "subj")),
         lists=("possible_answers",),
         gold="possible_answers",
         optional=("paragraphs",),

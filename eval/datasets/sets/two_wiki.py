@@ -97,6 +97,7 @@ DATASETS = (
         "2wikimultihopqa",
         "2WikiMultihopQA, official files (and --aliases)",
         parse,
+        marks=frozenset(("question", "supporting_facts", "evidences")),
         scorer="2wikimultihopqa",
         paragraphs=context_paragraphs,
         optional=("context", "paragraphs", "supporting_facts", "evidences", "qa_pairs"),
