@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from corag.chains.chain import Hop
 from corag.chains.config import CoRAGConfig
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.runs.failures import Failures
 from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import CHAINS, Manifest
@@ -272,3 +273,48 @@ def _chain_row(row: SavedRow) -> ChainRow:
         row.question, tuple(record["context_ids"]), chains, record["chosen"], record["rejected"],
         thoughts=thoughts,
     )  # fmt: skip
+
+
+def chain_lines(folder: Path, question: str) -> Iterator[str]:
+    """Yield all chains of a question with their scores and why they ended; of "" a line for each question.
+
+    Raises :class:`ConfigError` if the folder has no such question.
+    """
+    rows = {row.question.id: row for row in read_chains([folder])}
+    if not question:
+        yield from (f"{name}  {_outcome(row)}  {row.question.text}" for name, row in rows.items())
+        return
+    if question not in rows:
+        raise ConfigError(f"'{folder}' has no question '{question}': {nearest(question, rows)}")
+    row = rows[question]
+    yield row.question.text
+    yield f"gold answer: {' | '.join(row.question.answers)}; {_outcome(row)}"
+    yield from (f"  thought: {each.sentence}  ({len(each.passage_ids)} passages)" for each in row.thoughts)
+    if row.chains:
+        yield "Scores: log-likelihood of the gold answer after each hop, mean per token; 0 is certain."
+    for number, chain in enumerate(row.chains):
+        kept = "  <- kept" if number == row.best else ""
+        sums = f" (sum {chain.sums[-1]:.3f})" if chain.sums else ""
+        yield (
+            f"chain {number + 1}  score {_score(chain)}{sums}  length drawn {chain.drawn}  "
+            f"stopped: {chain.stopped}{kept}"
+        )
+        for hop, mean in zip_longest(chain.hops, chain.means):
+            if hop is not None:
+                score = "" if mean is None else f"  {mean:.3f}"
+                yield f"  {hop.sub_query} -> {hop.sub_answer}  ({len(hop.passage_ids)} passages){score}"
+
+
+def _outcome(row: ChainRow) -> str:
+    """Say what became of a question: which chain was kept and its score, or why none was."""
+    if row.best is None or row.chain is None:
+        reason = row.error.splitlines()[0] if row.error else row.rejected
+        return f"{len(row.thoughts)} thoughts" if row.thoughts else f"left out: {reason}"
+    return (
+        f"kept chain {row.best + 1} of {len(row.chains)}: score {_score(row.chain)}, "
+        f"{len(row.chain.hops)} hops, stopped: {row.chain.stopped}"
+    )
+
+
+def _score(chain: SampledChain) -> str:
+    return f"{chain.means[-1]:.3f}" if chain.means else "-"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from corag.chains.config import CoRAGConfig
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.hub_files import local_folder
 from corag.core.identity import identity_of
 from corag.core.installation import require
@@ -325,3 +325,44 @@ def rows_table(rows: Sequence[TrainingRow]) -> Any:
     texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
     features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
     return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)
+
+
+def row_lines(folder: Path, question: str, model: str) -> Iterator[str]:
+    """Yield the rows of a question as the model reads them, with [[ ]] around what is learned.
+
+    Of "" a line for each row. Raises :class:`ConfigError` if there are none, or for another ``model`` than
+    the one whose tokenizer they were written with.
+    """
+    require("reading training rows", "transformers", "datasets")
+    import datasets
+
+    splits = datasets.load_from_disk(str(folder))
+    rows = [(split, row) for split, table in splits.items() for row in table]
+    if not question:
+        yield from (f"{_row_title(split, row)}: {row['completion']}" for split, row in rows)
+        return
+    chosen = [(split, row) for split, row in rows if row["question_id"] == question]
+    if not chosen:
+        raise ConfigError(
+            f"'{folder}' has no rows of a question '{question}': "
+            + nearest(question, {row["question_id"] for _, row in rows})
+        )
+    renderer, report = Renderer.load(model_folder(model, weights=False)), read_report(folder)
+    written = report.settings["tokenizer"] if report else ""
+    if renderer.fingerprint.partition(":")[0] != written.partition(":")[0]:
+        raise ConfigError(
+            f"the rows in '{folder}' were written with another tokenizer than '{model}' has: name the model "
+            "that they are for with --model."
+        )
+    for split, row in chosen:
+        yield f"-- {_row_title(split, row)}"
+        pairs = zip(row["input_ids"], row["completion_mask"], strict=True)
+        for is_learned, part in itertools.groupby(pairs, key=lambda pair: pair[1]):
+            text = renderer.decode([token for token, _ in part])
+            yield f"[[{text}]]" if is_learned else text
+
+
+def _row_title(split: str, row: Mapping[str, Any]) -> str:
+    hop = f", hop {row['hop']}" if row["hop"] else ""
+    tokens = f"{len(row['input_ids'])} tokens, {sum(row['completion_mask'])} learned"
+    return f"{row['question_id']}  {split}/{row['task']}{hop}  {tokens}"

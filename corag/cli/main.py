@@ -77,6 +77,11 @@ COMMANDS = {
     "table": Command(
         "corag.cli.commands.table", "compare finished runs on the same questions in one table", "runs"
     ),
+    "show": Command(
+        "corag.cli.commands.show",
+        "show a question of a run, of sampled chains or of training rows",
+        "folder id",
+    ),
     "ledger": Command(
         "corag.cli.commands.ledger",
         "break down tokens and seconds of finished runs by role and stage",

@@ -199,7 +199,7 @@ class Renderer:
         # Special tokens stay in the context: were it empty, a leading space would be lost.
         context = list(prompt_ids[-_CONTEXT:])
         new_ids = [token for token in ids if special or token not in self._special_ids]
-        return self._text(context + new_ids)[len(self._text(context)) :]
+        return self.decode(context + new_ids)[len(self.decode(context)) :]
 
     def with_token_texts(
         self, completion: Completion, prompt_ids: Sequence[int], sampling: Sampling
@@ -248,7 +248,7 @@ class Renderer:
     def without_first(self, text: str, tokens: int) -> str:
         """Return a text without its first tokens."""
         # A cut may fall inside a character of several tokens: its remains are dropped too.
-        return self._text(self._literal_ids(text)[tokens:]).lstrip("\ufffd")
+        return self.decode(self._literal_ids(text)[tokens:]).lstrip("\ufffd")
 
     def text(self, prompt: Prompt) -> str:
         """Return a prompt as text, within its chat template if it has one; a reader takes names as tokens.
@@ -333,7 +333,8 @@ class Renderer:
             ids += continuation_ids(self._ids, "\n", part)
         return ids + end
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, special ones included."""
         # What "cleans up" takes away blanks that the tokens have.
         return str(self._tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 

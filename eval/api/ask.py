@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from textwrap import shorten
+from types import SimpleNamespace
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,7 +18,7 @@ from corag.core.errors import ConfigError
 from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
-from corag.core.runs.rows import Row
+from corag.core.runs.rows import Row, SavedAnswer, SavedRow
 from corag.core.support import drop_same_location
 from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
@@ -70,14 +72,14 @@ class Answered:
     def __init__(
         self,
         method: str,
-        row: Row,
+        row: Row | SavedRow,
         passages: Sequence[Passage],
         drawing: Drawing,
         read_passages: Sequence[Passage] = (),
     ) -> None:
         self.method = method
         self.question = row.question.text
-        self.answer = row.answer
+        self.answer: Answer | SavedAnswer | None = row.answer
         self.text = row.answer.text if row.answer else ""
         self.error = row.error
         self.passages = tuple(passages)
@@ -99,7 +101,9 @@ class Answered:
         """
         if self.answer is None:
             return {"error": self.error}
-        return asdict(self.answer) | {"chunk_ids": self.answer.passage_ids}
+        fields: dict[str, Any] = asdict(self.answer)
+        fields |= fields.pop("further", {})
+        return fields | {"chunk_ids": self.answer.passage_ids}
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -316,6 +320,26 @@ async def answer_and_draw(
         for ids in (row.answer.passage_ids if row.answer else (), row.read_ids)
     )
     return Answered(name, row, all_passages, drawing, read_passages)
+
+
+def answer_again(method: str, row: SavedRow, refusal: str) -> Answered:
+    """Return a row of a run as :func:`ask` returns an answer; its passages have titles but no texts.
+
+    ``refusal``: the method's option of that name, "" if it has none.
+    """
+    drawing = Drawing(row.question.text, refusal)
+    for step in row.steps:
+        drawing.add(step)
+    if chains := row.further.get("chains"):
+        records = json.loads(json.dumps(chains), object_hook=lambda fields: SimpleNamespace(**fields))
+        drawing.finish(SimpleNamespace(chains=records, chosen=row.further.get("chosen")))
+    hits = {
+        hit.passage.id: hit.passage for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
+    }
+    collected, read = (
+        [hits[name] for name in ids if name in hits] for ids in (row.passage_ids, row.read_ids)
+    )
+    return Answered(method, row, collected, drawing, read)
 
 
 async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:

@@ -22,7 +22,6 @@ from rich.tree import Tree
 
 from corag.core.text import clean_sub_answer, printable
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
-from corag.core.types import Answer
 
 REDRAWS_PER_SECOND = 10
 HOPS_SHOWN = 8
@@ -129,7 +128,7 @@ class Drawing:
         if step.shortening:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
-    def finish(self, answer: Answer | None) -> None:
+    def finish(self, answer: object) -> None:
         """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
         chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
         if not chains or index is None:  # a user's own method may choose something else

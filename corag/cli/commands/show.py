@@ -1,0 +1,92 @@
+"""Show what a folder holds of one question: an answer's chain, sampled chains, or training rows.
+
+corag show runs/mine/corag              # the questions with their scores
+corag show runs/mine/corag test-7       # one of them, drawn as 'corag ask' draws it
+corag show chains/mine train-7          # its sampled chains: scores, why each ended, which one was kept
+corag show rows/mine train-7            # its rows as text; what is learned stands between [[ and ]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError, nearest
+from corag.core.hub_files import local_folder
+from corag.core.option_names import NameOrPath
+from corag.core.options import Options
+from corag.core.runs.manifest import CHAINS, MANIFEST, Manifest
+from corag.core.text import printable
+from eval.api.ask import Answered, answer_again
+from eval.scoring.rows import measure_title
+from eval.scoring.scorers import choose_scorer
+from eval.tables.runs import read_run
+from training.chains import chain_lines
+from training.rows import REPORT, row_lines
+
+COLUMNS = 110  # where there is no terminal
+
+
+@dataclass(frozen=True)
+class ShowOptions(Options):
+    """Options of 'corag show'.
+
+    Attributes:
+        folder: a run, sampled chains or training rows, or shared ones (hub:OWNER/NAME).
+        id: the question's id; without, all questions are listed.
+        model: of rows, the model whose tokenizer they were written with.
+    """
+
+    folder: NameOrPath = ""
+    id: str = ""
+    model: NameOrPath = "default"
+
+    def __post_init__(self) -> None:
+        if not self.folder:
+            raise ConfigError("no folder was given: write corag show FOLDER, or corag show FOLDER ID.")
+
+
+def main(config: ShowOptions) -> CommandResult:
+    """Print the list or the question."""
+    console = Console(highlight=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, emoji=False, width=COLUMNS)
+    folder = local_folder(config.folder)
+    if (folder / REPORT).is_file() and not (folder / MANIFEST).is_file():
+        lines = row_lines(folder, config.id, config.model)
+    elif Manifest.read(folder).method == CHAINS:
+        lines = chain_lines(folder, config.id)
+    elif config.id:
+        console.print(_answer(folder, config.id))
+        lines = iter(())
+    else:
+        lines = _list_answers(folder)
+    for line in lines:
+        console.print(printable(line), markup=False, soft_wrap=True)
+    return CommandResult(0, [{"folder": str(folder), "id": config.id}])
+
+
+def _answer(folder: Path, question: str) -> Answered:
+    """Return a stored answer. Raises :class:`ConfigError` if the run has no such question."""
+    run = read_run(folder.name, folder)
+    if question not in run.rows:
+        raise ConfigError(f"'{folder}' has no question '{question}': {nearest(question, run.rows)}")
+    return answer_again(run.manifest.method, run.rows[question], run.manifest.options.get("refusal", ""))
+
+
+def _list_answers(folder: Path) -> Iterator[str]:
+    """Yield a line for each question of a run: its id, scores, answer and the question."""
+    run = read_run(folder.name, folder)
+    start = run.manifest.last
+    scored = run.score(choose_scorer(start.scorer, run.manifest.dataset), start.recall_at)
+    for row, scores in scored.scored_rows:
+        figures = [
+            f"{measure_title(name, start.recall_at)} {100 * value:.0f}"
+            for name, value in scores.measures.items()
+        ]
+        answer = row.text if row.answer else f"failed: {row.error.splitlines()[0]}"
+        yield f"{row.question.id}  {'  '.join(figures)}  {row.question.text} -> {' '.join(answer.split())}"
