@@ -8,6 +8,9 @@ from typing import Any
 
 from corag.core.option_names import Mark, marked_options
 
+DETERMINISTIC = ":deterministic"
+"""Part of the fingerprint of a model whose replies do not depend on what else is in flight."""
+
 
 def identity_of(config: Any) -> dict[str, Any]:
     """Return the options that results depend on, nested as ``asdict`` nests them: what identifies a result.

@@ -1,9 +1,9 @@
 """Never compute a reply twice.
 
-At temperature 0 a reply is a pure function of its request, and sub-answers repeat across chains, rollouts and
-depths. A sample with a seed is as repeatable. Seeds derive from question, role and place in the search, so
-within a run no two samples are the same request; but of a sweep's settings, best of 8 asks for every chain of
-best of 4, and chains of six hops begin with those of four.
+At temperature 0 a reply depends on its request alone, up to rounding, and sub-answers repeat across chains,
+rollouts and depths. A sample with a seed is as repeatable. Seeds derive from question, role and place in the
+search, so within a run no two samples are the same request; but of a sweep's settings, best of 8 asks for
+every chain of best of 4, and chains of six hops begin with those of four.
 """
 
 from __future__ import annotations

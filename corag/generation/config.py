@@ -69,6 +69,9 @@ class ModelConfig(Options, section="model", call="open_model"):
         timeout_s: timeout of a server request in seconds.
         retries: retries of a failed server request.
         remember: cache and deduplicate equal requests at temperature 0 or with a seed.
+        deterministic: equal requests get equal replies, whatever else is in flight, so equal runs on one
+            machine are equal: batch-invariant arithmetic in vLLM (GPUs from compute capability 8.0), one
+            sequence at a time in transformers.
 
     Raises:
         ConfigError: For values that cannot work, alone or together.
@@ -105,6 +108,7 @@ class ModelConfig(Options, section="model", call="open_model"):
     # Where one request in seven fails, three would end every fourth run of 60 questions.
     retries: Annotated[int, Mark.ENVIRONMENT] = 5
     remember: bool = True
+    deterministic: bool = False
     tokenizer: NameOrPath = ""
 
     BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
@@ -155,6 +159,11 @@ class ModelConfig(Options, section="model", call="open_model"):
             raise ConfigError(
                 f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
                 "no such arguments. A server is given them where it is started."
+            )
+        if self.deterministic and not self.engine_kind.deterministic:
+            raise ConfigError(
+                f"--model.deterministic true was given, but '{self.backend}' computes as it likes: leave it "
+                "out, or choose --model.backend vllm or transformers."
             )
         refuse_reserved(self.engine)
         # Both would stand in every run's manifest. So they are not repeated here either.

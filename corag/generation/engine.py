@@ -32,6 +32,7 @@ class Engine:
         spawns_processes: opening it starts processes that import the caller's script again.
         count_gpus: returns how many GPUs one of it takes for itself; 0 where it computes elsewhere.
         loads_adapters: it loads an adapter from a folder, so that one that has just been trained can be used.
+        deterministic: it can be asked for equal replies to equal requests, whatever else is in flight.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Engine:
     takes_tokenizer: bool = False
     spawns_processes: bool = False
     loads_adapters: bool = True
+    deterministic: bool = False
     count_gpus: Callable[[ModelConfig], int] = _no_gpus
 
     def check_installed(self) -> None:

@@ -14,6 +14,7 @@ from corag.core.batching import MicroBatcher
 from corag.core.devices import choose_device
 from corag.core.errors import BackendError
 from corag.core.hugging_face import reading_weights
+from corag.core.identity import DETERMINISTIC
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
@@ -103,8 +104,10 @@ class TransformersGenerator(RenderingEngine):
             model = with_adapter(model, adapter)
             identity += f":{folder_digest(adapter)}"
         windows = Windows.of(model.config, config.max_context)
-        identity += f":{windows.prompt}:chat={renderer.way}"
-        engine = cls(model, renderer, windows.prompt, config.batch_size, identity)
+        identity += f":{windows.prompt}:chat={renderer.way}{DETERMINISTIC * config.deterministic}"
+        # What is computed together differs in a last digit from what is computed alone.
+        batch_size = 1 if config.deterministic else config.batch_size
+        engine = cls(model, renderer, windows.prompt, batch_size, identity)
         engine.about += tuple(filter(None, (about, windows.about)))
         return engine
 

@@ -2,7 +2,8 @@
 
 vLLM starts its engine in child processes that import the main module again, so a script that opens it needs
 the usual ``if __name__ == "__main__":``. Sampled replies depend on their seed, but vLLM's arithmetic is not
-batch-invariant: what else is in flight can change a last digit, and with it, rarely, a token.
+batch-invariant unless it is asked to be (``deterministic``): what else is in flight can change a last digit,
+with it a token, and with that a chain.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import BackendError, RequestRefusedError
+from corag.core.identity import DETERMINISTIC
+from corag.core.prompting.prompt import as_prompt
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
@@ -49,7 +52,8 @@ class VllmGenerator(RenderingEngine):
     ) -> None:
         """``engine``: an ``AsyncLLM`` with the plug-in of :mod:`forced`; ``weights``: a hash.
 
-        ``arguments``: what the fingerprint says of arguments that were passed through. ``about``: lines about
+        ``arguments``: what the fingerprint says of arguments that were passed through, and of the arithmetic.
+        ``about``: lines about
         the adapter and the memory, if there is something to say.
         """
         self._engine = engine
@@ -94,11 +98,10 @@ class VllmGenerator(RenderingEngine):
             cards = gpus // int(config.engine.get("data_parallel_size", 1))
             size = weight_bytes(folder, dtype_of(config))
             refuse_too_large(config.name, size, cards, card_bytes(gpus), share)
+        arguments = identity(config.engine) + DETERMINISTIC * config.deterministic
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.
-        return cls(
-            start(config, folder, rank), renderer, weights, adapter, identity(config.engine), (note, about)
-        )
+        return cls(start(config, folder, rank), renderer, weights, adapter, arguments, (note, about))
 
     @property
     def failed(self) -> bool:
@@ -182,6 +185,25 @@ class VllmGenerator(RenderingEngine):
         logprobs = tuple(row[token].logprob for row, token in zip(rows, target, strict=True))
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
         return Score(tuple(target), logprobs, usage, shortening)
+
+    async def check_deterministic(self) -> None:
+        """Raise :class:`BackendError` if a reply is another one beside others than alone, to the last digit.
+
+        Not every processor's kernels have been tried.
+        """
+        texts = [" ".join(map(str, range(length))) for length in (400, 7, 30, 150)]
+        requests = [
+            GenerateRequest(as_prompt(each), Sampling(32, logprobs=True, special_tokens=True))
+            for each in texts
+        ]
+        alone = await self.generate(requests[0])
+        await self.reset_prefix_cache()
+        beside, *_ = await asyncio.gather(*map(self.generate, requests))
+        if alone.completions != beside.completions:
+            raise BackendError(
+                "--model.deterministic true was given, but here vLLM's arithmetic depends on what else is in "
+                "flight: choose --model.backend transformers, or leave it out."
+            )
 
     async def reset_prefix_cache(self) -> None:
         """Forget every cached prefix, so that what is measured next starts cold."""

@@ -1,4 +1,4 @@
-"""vLLM's processes: they end with the process that opened them, and a script must not start itself again.
+"""vLLM's processes: they end with their owner, compute as it asks, and must not start a script again.
 
 Apart from the engine, since the process that computes loads it (through :mod:`corag.generation.forced`) and
 not the engine.
@@ -17,12 +17,15 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.process import end_with_owner
 
+ROWS_IN_PAIRS = "rows in pairs"
+
 
 class OwnerWatch(str):
     """A string in an engine's configuration, which vLLM passes to the processes that it starts.
 
     Where it arrives, that process begins to watch its owner: before anything else of ours runs there. An
-    engine whose owner is killed before the two have connected would wait five minutes for it.
+    engine whose owner is killed before the two have connected would wait five minutes for it. If the string
+    is :data:`ROWS_IN_PAIRS`, it multiplies matrices as :func:`multiply_in_pairs` has it.
     """
 
     __slots__ = ()
@@ -34,7 +37,30 @@ class OwnerWatch(str):
 
 def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
+    if argument == ROWS_IN_PAIRS:
+        multiply_in_pairs()
     return OwnerWatch(argument)
+
+
+def multiply_in_pairs() -> None:
+    """Let vLLM on a CPU multiply matrices by oneDNN alone, and no row by itself.
+
+    A sequence that is decoded alone is a matrix of one row, whose products oneDNN sums in another order; from
+    two rows on, each has the same digits however many there are (seen in bfloat16 and float32, 2 to 500
+    rows). SGLang's products, which vLLM has for processors with AMX, depend on how many rows there are.
+    """
+    import vllm._custom_ops as operators
+    import vllm.model_executor.layers.utils as layers
+
+    multiply = operators.onednn_mm
+
+    def multiply_pair(handler: Any, x: Any, bias: Any) -> Any:
+        if x.numel() != handler.k:
+            return multiply(handler, x, bias)
+        return multiply(handler, x.reshape(1, -1).repeat(2, 1), bias)[:1].reshape(*x.shape[:-1], -1)
+
+    operators.onednn_mm = multiply_pair
+    layers.check_cpu_sgl_kernel = lambda *_: False
 
 
 def spare_children_interrupts() -> None:

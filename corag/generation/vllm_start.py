@@ -19,7 +19,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import is_quantized, with_exact_head
 from corag.generation.forced import PLUGIN
 from corag.generation.models import native_dtype
-from corag.generation.vllm_processes import OwnerWatch
+from corag.generation.vllm_processes import ROWS_IN_PAIRS, OwnerWatch
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -47,14 +47,15 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
     # a program embeds, as this one is, and would take 2,048 tokens. What a CPU takes at once is set here.
     usage = UsageContext.ENGINE_CONTEXT if cpu else UsageContext.LLM_CLASS
     try:
-        engine_config = AsyncEngineArgs(**arguments).create_engine_config(usage)
-        # vLLM's own way to force tokens needs its second model runner, thus Triton and a GPU; which runner
-        # it takes is only known now.
-        model_config = engine_config.model_config
-        if not cpu and engine_config.use_v2_model_runner and hasattr(model_config, TRACE_REPLAY):
-            model_config.enable_trace_replay = True
-        with _without_worker_process(engine_config, config) if cpu else nullcontext():
-            return AsyncLLM.from_vllm_config(engine_config, usage_context=usage, disable_log_stats=True)
+        with _batch_invariant(cpu=cpu) if config.deterministic else nullcontext():
+            engine_config = AsyncEngineArgs(**arguments).create_engine_config(usage)
+            # vLLM's own way to force tokens needs its second model runner, thus Triton and a GPU; which
+            # runner it takes is only known now.
+            model_config = engine_config.model_config
+            if not cpu and engine_config.use_v2_model_runner and hasattr(model_config, TRACE_REPLAY):
+                model_config.enable_trace_replay = True
+            with _without_worker_process(engine_config, config) if cpu else nullcontext():
+                return AsyncLLM.from_vllm_config(engine_config, usage_context=usage, disable_log_stats=True)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError, TypeError) as error:
         advice = ", --model.engine has what it refuses" if config.engine else ""
         raise BackendError(
@@ -62,6 +63,33 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
             f"short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context){advice} or vLLM "
             "does not know the architecture (choose --model.backend transformers)."
         ) from error
+
+
+@contextmanager
+def _batch_invariant(*, cpu: bool) -> Iterator[None]:
+    """Let an engine that starts here compute each sequence as if it were alone.
+
+    Its processes read that from the environment. On a CPU two things depend on what else is in the batch: how
+    attention shares a sequence's keys out among the cores, which is turned off here, and the products of a
+    row that is alone (:func:`multiply_in_pairs`). On GPUs vLLM has other kernels for all of it.
+
+    Raises :class:`ConfigError` on a GPU that these kernels do not run on.
+    """
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cuda() and not current_platform.has_device_capability(80):
+        raise ConfigError(
+            "--model.deterministic true was given, but vLLM's batch-invariant kernels need a GPU of compute "
+            "capability 8.0 or more: choose --model.backend transformers, or leave it out."
+        )
+    name, value = ("VLLM_CPU_ATTN_SPLIT_KV", "0") if cpu else ("VLLM_BATCH_INVARIANT", "1")
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        os.environ.update({} if before is None else {name: before})
 
 
 @contextmanager
@@ -109,7 +137,9 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         # and their prefixes are the ones still in the cache.
         "scheduling_policy": "priority",
         "logits_processors": [PLUGIN],
-        "additional_config": {"corag": OwnerWatch("owner")},
+        "additional_config": {
+            "corag": OwnerWatch(ROWS_IN_PAIRS if cpu and config.deterministic else "owner")
+        },
         # From before any logits processor: what forced tokens had before they were forced, and what methods
         # that weigh a reply's probabilities mean by them.
         "logprobs_mode": "raw_logprobs",
@@ -124,7 +154,10 @@ def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
     """Return the engine's arguments that are no options: the user's, and the output layer's precision."""
     from vllm.platforms import current_platform
 
-    if not current_platform.is_cuda():
+    # Below compute capability 9.0 vLLM's batch-invariant kernels have no product that ends in float32.
+    if not current_platform.is_cuda() or (
+        config.deterministic and not current_platform.has_device_capability(90)
+    ):
         return config.engine
     return with_exact_head(config.engine, quantized=is_quantized(folder))
 

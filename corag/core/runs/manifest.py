@@ -17,6 +17,7 @@ import orjson
 
 from corag.core.errors import DataError
 from corag.core.files import write_atomically
+from corag.core.identity import DETERMINISTIC
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -196,6 +197,12 @@ class Manifest:
     def model(self) -> str:
         """The model's fingerprint."""
         return str(self.settings["model"])
+
+    @property
+    def may_vary(self) -> bool:
+        """Whether equal runs may differ, since the model rounds by what else is in flight."""
+        engine = self.model.partition(":")[0]
+        return engine in ("vllm", "transformers", "server", "openai") and DETERMINISTIC not in self.model
 
     @property
     def retriever(self) -> str:

@@ -32,5 +32,6 @@ ENGINE = Engine(
     "transformers in this process: slow, and what the others are tested against",
     _open,
     packages=("torch", "transformers"),
+    deterministic=True,
     count_gpus=_count_gpus,
 )

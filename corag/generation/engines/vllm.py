@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from corag.core.errors import BackendError
 from corag.core.protocols import Generator
 from corag.generation.engine import Engine
 
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 async def _open(config: ModelConfig) -> Generator:
     from corag.generation.vllm_engine import VllmGenerator
 
-    return VllmGenerator.open(config)
+    generator = VllmGenerator.open(config)
+    if config.deterministic:
+        try:
+            await generator.check_deterministic()
+        except BackendError:
+            await generator.close()
+            raise
+    return generator
 
 
 def _count_gpus(config: ModelConfig) -> int:
@@ -33,5 +41,6 @@ ENGINE = Engine(
     _open,
     packages=("vllm",),
     spawns_processes=True,
+    deterministic=True,
     count_gpus=_count_gpus,
 )
