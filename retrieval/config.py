@@ -310,7 +310,8 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
         ef_search: Candidates considered per search in an HNSW graph (efSearch).
         nprobe: Clusters searched in "ivfpq".
         threads: Threads per batch of searches; 0 = all cores.
-        search_device: Device for exact vector search: "" = FAISS on the CPU; "cuda" = all GPUs,
+        search_device: Device for exact vector search: "auto" = all GPUs if the vectors are 1 GiB or more and
+            take no more than a quarter of each, else FAISS; "" = FAISS on the CPU; "cuda" = all GPUs,
             "cuda:0,cuda:1" = these, "cpu" = torch in bfloat16. Results are the same.
         fusion_depth: Hits taken from each index for fusion.
         rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
@@ -353,7 +354,7 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     ef_search: Annotated[int, Ge(1)] = 128
     nprobe: Annotated[int, Ge(1)] = 128
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
-    search_device: Annotated[str, Mark.ENVIRONMENT] = ""
+    search_device: Annotated[str, Mark.ENVIRONMENT] = AUTO
     fusion_depth: Annotated[int, Ge(1)] = 100
     rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
     links: Annotated[Literal["none", "titles"], Mark.OFTEN] = "none"

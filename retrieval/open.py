@@ -15,7 +15,9 @@ from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
+from retrieval.corpora import AUTO
 from retrieval.dense.build import DOCID, INDEX
+from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import (
     UNLIMITED,
     Encoder,
@@ -311,7 +313,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         late = LateSearcher(encoder, tokens, store, settings.detail("query_prefix"))
         return BatchedRetriever(late, stable_hash(f"{manifest.fingerprint}|{encoder.rounding}"))
     if settings.kind == "dense":
-        faiss = _open_faiss(folder, store.read_id, config)
+        faiss = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
         _refuse_other_vectors(folder, faiss, len(store), manifest)
         if is_compared:
             passages = [store.row(row) for row in sample_rows(len(store))]
@@ -350,7 +352,9 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
     require(f"the index '{folder}'", *packages_of(config.encoder), "faiss")
     ids = Lines(folder / DOCID)
     encoder = load_encoder(config.encoder, placement=config.placement)
-    vectors = _open_faiss(folder, ids.__getitem__, config)
+    # Whether such a folder is exact, and how long its vectors are, is known when it is open.
+    where = "" if config.search_device == AUTO else config.search_device
+    vectors = _open_faiss(folder, ids.__getitem__, config, where)
     if vectors.dimension != encoder.dimension or vectors.rows != len(ids):
         raise IndexMismatchError(
             f"the FAISS index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions, but "
@@ -390,14 +394,33 @@ def _check_passages(
     vectors.check(what, [by_id[name] for name in names], encoder, advice)
 
 
-def _open_faiss(folder: Path, read_id: Callable[[int], str], config: RetrieverConfig) -> FaissIndex:
+def _open_faiss(
+    folder: Path, read_id: Callable[[int], str], config: RetrieverConfig, search_device: str
+) -> FaissIndex:
     return FaissIndex(
         folder / INDEX,
         read_id,
         ef_search=config.ef_search,
         nprobe=config.nprobe,
         threads=config.threads,
-        devices=resolve_devices(config.search_device) if config.search_device else (),
+        devices=resolve_devices(search_device) if search_device else (),
+    )
+
+
+def search_device_note(config: RetrieverConfig) -> str:
+    """Return why an exact index is searched on the CPU though GPUs are here; "" for nothing to say."""
+    for name in config.index:
+        manifest = read_manifest(Path(name))
+        if manifest is not None and (note := _choose_device(manifest, config)[1]):
+            return note
+    return ""
+
+
+def _choose_device(manifest: IndexManifest, config: RetrieverConfig) -> tuple[str, str]:
+    if config.search_device == AUTO and manifest.settings.detail("faiss") != "flat":
+        return "", ""
+    return choose_vector_devices(
+        config.search_device, config.device, manifest.passages, manifest.settings.dimension
     )
 
 

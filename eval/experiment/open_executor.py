@@ -21,6 +21,7 @@ from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
 from retrieval.config import RetrieverConfig
+from retrieval.open import search_device_note
 
 
 @asynccontextmanager
@@ -71,7 +72,7 @@ async def start_workers(
         with quiet("starting workers with Ray", "the workers are ready") as print_line:
             engine = engine_opener(model.with_engine(), capacity)
             pool = await stack.enter_async_context(ray_pool(workers, engine, retrievers, in_flight=in_flight))
-            for line in pool.about:
+            for line in (*pool.about, *filter(None, map(search_device_note, retrievers))):
                 print_line(f"corag: {line}")
         # Outside of "quiet": what is printed from here on is the run's own.
         yield pool

@@ -42,7 +42,7 @@ from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.open import open_retriever, search_device_note
 
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
 # What Java writes whenever it starts with the module that makes Lucene faster: beside a failure it would look
@@ -79,7 +79,9 @@ async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = Fals
     """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
     is_user_index = bool(config.index) and all(map(is_user_object, config.index))
-    with quiet(f"opening {name}", "" if is_user_index else f"{name} is open"):
+    with quiet(f"opening {name}", "" if is_user_index else f"{name} is open") as print_line:
+        if note := search_device_note(config):
+            print_line(f"corag: {note}")
         return await open_retriever(config, part_alone=part_alone)
 
 

@@ -123,6 +123,17 @@ class Worker:
         return without_texts(row)
 
 
+def search_threads(cores: int, engines: int) -> int:
+    """Return the threads of a machine's search server beside engines on its GPUs.
+
+    Each engine keeps two cores busy: that of its own process, and its worker's.
+
+    >>> [search_threads(64, 8), search_threads(16, 8), search_threads(64, 0)]
+    [48, 4, 64]
+    """
+    return max(1, cores // 4, cores - 2 * engines)
+
+
 class SearchServer:
     """Serves an index to the workers of one machine, as 'corag serve' does.
 
@@ -130,12 +141,16 @@ class SearchServer:
     constructor.
     """
 
-    def __init__(self, config: RetrieverConfig, host: str, port: int, threads: str = "") -> None:
-        """``threads``: most that it takes, "" for one for each core."""
+    def __init__(
+        self, config: RetrieverConfig, host: str, port: int, threads: str = "", engines: int = 0
+    ) -> None:
+        """``threads``: most that it takes, "" by the cores; ``engines``: those on GPUs of this machine."""
         self._config, self._host, self._port = config, host, port
         # Ray leaves one thread to an actor that has no cores of its own. This one encodes the queries of all
         # the machine's workers, mostly while their engines work on a GPU.
-        os.environ["OMP_NUM_THREADS"] = threads or str(count_cores())
+        os.environ["OMP_NUM_THREADS"] = threads or str(search_threads(count_cores(), engines))
+        # Threads that wait leave the cores to the engines.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         self._ready = threading.Event()
         self._error: CoragError | None = None
         threading.Thread(target=self._serve, name="search", daemon=True).start()

@@ -194,7 +194,13 @@ class RayPool:
                     max_restarts=-1,  # one that never comes up again is given up by its clients
                     max_concurrency=2,
                     scheduling_strategy=affinity(place.node, soft=False),
-                ).remote(self._retrievers[key], host, port, os.environ.get("OMP_NUM_THREADS", ""))
+                ).remote(
+                    self._retrievers[key],
+                    host,
+                    port,
+                    os.environ.get("OMP_NUM_THREADS", ""),
+                    sum(bool(each.gpus) for each in places if each.node == place.node),
+                )
                 self.servers.append(server)
                 addresses.setdefault(key, {})[place.node] = server.ready.remote()
         return {
