@@ -35,6 +35,7 @@ from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.progress import Rate
 from eval.experiment.questions import QuestionFile, question_notes, with_gold_answers
+from eval.experiment.run import refuse_other_run
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -113,6 +114,7 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
         check_setup(setup)
         opening = open_executor(setup, config.workers, config.batch_size, len(questions))
     refuse_if_locked(config.folder, advice=ANOTHER_OUT)
+    refuse_other_run(config.folder, _settings(config), config.model)
     prepare_output(config.folder)
     async with opening as executor:
         await sample_into(config, questions, executor)
@@ -156,6 +158,13 @@ def chain_settings(
     config: SampleRunConfig, generator: HasFingerprint, retriever: HasFingerprint
 ) -> dict[str, Any]:
     """Return everything that the chains depend on."""
+    # Gold thoughts are searched with alone.
+    model = "" if config.sample.source == "thoughts" else generator.fingerprint
+    return _settings(config) | {"model": model, "retriever": retriever.fingerprint}
+
+
+def _settings(config: SampleRunConfig) -> dict[str, Any]:
+    """Return what the chains depend on besides model and index."""
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     options = {"sample": identity_of(config.sample)}
@@ -170,9 +179,6 @@ def chain_settings(
         "options": options,
         "prompts": [template.identity for template in prompts],
         "questions": config.source,
-        # Gold thoughts are searched with alone.
-        "model": "" if config.sample.source == "thoughts" else generator.fingerprint,
-        "retriever": retriever.fingerprint,
         "seed": config.seed,
     } | aliases
 

@@ -18,12 +18,14 @@ from corag.core.option_names import LocalPath, Mark
 from corag.core.own_objects import code_behind_fingerprint, known_by_content
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.folder import ANOTHER_OUT, RunFolder
+from corag.core.runs.folder import ANOTHER_OUT, RunFolder, refuse_other_settings
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
+from corag.generation.config import ModelConfig
+from corag.generation.engines import ENGINES
 from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file
 from eval.datasets.corpora import describe_corpora
@@ -117,12 +119,33 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     for name in config.method:
         print_training_mismatch(config.of(name), config.model)
         if config.out != "auto":
-            refuse_if_locked(run_path(config, name, {}), advice=ANOTHER_OUT)
+            path = run_path(config, name, {})
+            refuse_if_locked(path, advice=ANOTHER_OUT)
+            if not config.overwrite:
+                refuse_other_run(path, method_settings(config, name), config.model, overwrite=False)
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
         return {name: await answer_with(config, name, questions, executor) for name in config.method}
+
+
+def refuse_other_run(
+    path: Path, settings: Mapping[str, Any], model: ModelConfig, overwrite: bool | None = None
+) -> None:
+    """Raise :class:`ConfigError`, before anything opens, if a folder holds a run of other settings.
+
+    ``settings``: all but "model" and "retriever", which only what is open tells, but for the model's engine.
+    ``overwrite``: None where a run cannot be replaced.
+    """
+    if not (path / MANIFEST).is_file():
+        return
+    earlier = Manifest.read(path).settings
+    later = {name: earlier[name] for name in ("model", "retriever")}
+    engine, backend = str(later["model"]).partition(":")[0], model.with_engine().backend
+    if engine in ENGINES and engine != backend:
+        later["model"] = backend
+    refuse_other_settings(path, earlier, {**settings, **later}, overwrite)
 
 
 async def answer_with(

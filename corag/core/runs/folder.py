@@ -52,6 +52,18 @@ def _explain(line: str, before: Stamp, after: Stamp) -> str:
     return line
 
 
+def refuse_other_settings(
+    path: Path, earlier: Mapping[str, Any], settings: Mapping[str, Any], overwrite: bool | None
+) -> None:
+    """Raise :class:`ConfigError` if the run in a folder was made with other settings than these.
+
+    ``overwrite``: None where a run cannot be replaced, so that the message does not offer it.
+    """
+    advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
+    before, after = Stamp(earlier), Stamp(json.loads(orjson.dumps(settings)))
+    refuse_differences(f"the run '{path}'", before, after, advice=advice, explain=_explain)
+
+
 class _Disk:
     """Brings what is written to a file onto the disk, in a thread, at most ten times a second.
 
@@ -158,8 +170,7 @@ class RunFolder:
                 # The answers first: were the settings gone without them, they would count as the new run's.
                 (self.path / TRACES).unlink(missing_ok=True)
             else:
-                advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
-                refuse_differences(f"the run '{self.path}'", before, after, advice=advice, explain=_explain)
+                refuse_other_settings(self.path, earlier.settings, settings, overwrite)
                 starts += earlier.starts
         Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
 
