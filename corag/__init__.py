@@ -12,8 +12,8 @@ These functions wait for their result; each has a twin to await, such as ``aask`
 below ``if __name__ == "__main__":``, since vLLM starts processes that import the script again.
 
 Every name is loaded when it is first used, so importing this loads nothing. What is not here is imported from
-the package that defines it, such as ``from corag.baselines.react import ReActConfig``; a method may be given
-by its name, too (``ask(question, "react", ...)``). Only this module may name packages above ``corag.core``,
+the package that defines it, such as ``from corag.core import Hit``; a method may be given by its name, too
+(``ask(question, "react", ...)``). Only this module may name packages above ``corag.core``,
 and none of ours imports through it.
 """
 
@@ -30,8 +30,21 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "corag.core.method": "Method MethodConfig",
         "corag.core.tools": "Tools",
         "corag.core.types": "Answer Passage Question",
+        "corag.baselines.auto_rag": "AutoRAGConfig auto_rag",
         "corag.baselines.closed_book": "ClosedBookConfig closed_book",
+        "corag.baselines.drag": "DRAGConfig drag",
+        "corag.baselines.flare": "FLAREConfig flare",
+        "corag.baselines.iter_retgen": "IterRetGenConfig iter_retgen",
+        "corag.baselines.iterdrag": "IterDRAGConfig iterdrag",
+        "corag.baselines.longrag": "LongRAGConfig longrag",
         "corag.baselines.one_step": "OneStepConfig one_step",
+        "corag.baselines.react": "ReActConfig react",
+        "corag.baselines.recursive.config": "RecursiveConfig",
+        "corag.baselines.recursive.method": "recursive",
+        "corag.baselines.search_o1": "SearchO1Config search_o1",
+        "corag.baselines.self_ask": "SelfAskConfig self_ask",
+        "corag.baselines.self_rag.method": "SelfRAGConfig self_rag",
+        "corag.baselines.self_rag.prompted": "SelfRAGPromptedConfig self_rag_prompted",
         "corag.chains.config": "CoRAGConfig",
         "corag.chains.method": "corag",
         "ircot.method": "IRCoTConfig ircot",

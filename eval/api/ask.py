@@ -216,13 +216,18 @@ def entry_of(method: AnyMethod) -> tuple[str, Method]:
 
 
 def options_of(
-    name: str, entry: Method, config: MethodConfig | None, index: Index | RetrieverConfig | None
+    name: str,
+    entry: Method,
+    config: MethodConfig | Mapping[str, Any] | None,
+    index: Index | RetrieverConfig | None,
 ) -> MethodConfig:
     """Return the options of a method, its defaults if none are given, once they can be worked with.
 
     Raises:
         ConfigError: for options of another method, a missing prompt, or no index for a method that searches.
     """
+    if isinstance(config, Mapping):
+        config = with_keywords(entry.config(), config)
     options = entry.config() if config is None else config
     if not isinstance(options, entry.config):
         kind = options.__name__ if isinstance(options, type) else type(options).__name__
@@ -243,7 +248,7 @@ async def ask(
     method: AnyMethod,
     model: Model | Any,
     index: Index | Any | None = None,
-    config: MethodConfig | None = None,
+    config: MethodConfig | Mapping[str, Any] | None = None,
     *,
     seed: int = 0,
     budget: int = 0,
@@ -260,7 +265,7 @@ async def ask(
         model: what :func:`open_model` returned, or an object or function that it takes.
         index: what :func:`open_index` returned, or an object, a function or a list of texts that it takes;
             None for a method that does not search.
-        config: the method's options; its defaults without.
+        config: the method's options, as an object or by name; its defaults without.
         method_options: options of the method by name, such as ``k=3``: they replace those of ``config``.
         seed: all randomness derives from it.
         budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit.

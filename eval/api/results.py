@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from corag.core.errors import ConfigError
 from corag.core.installation import require
@@ -33,7 +33,8 @@ from eval.tables.results import TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
 from retrieval.config import RetrieverConfig
 
-Methods = AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod | tuple[AnyMethod, MethodConfig]]
+WithOptions = AnyMethod | tuple[AnyMethod, MethodConfig | Mapping[str, Any]]
+Methods = WithOptions | Sequence[WithOptions] | Mapping[str, WithOptions]
 Config = TypeVar("Config", bound=RunConfig)
 
 
@@ -226,8 +227,8 @@ async def run(
 
     Args:
         questions: a question file, or questions: :class:`Question` objects or records as in a file.
-        methods: methods by function or name; or a mapping of names to a function or to (function, its
-            config).
+        methods: methods by function or name, with or without options: (corag, CoRAGConfig(chains=4)) or
+            ("react", {"max_steps": 3}); or a mapping of names for their runs to such.
         model: what :func:`open_model` returned, or an object or function that it takes; or its
             options (:class:`ModelConfig`), of which every GPU gets an engine.
         index: what :func:`open_index` returned, or an object, a function or a list of texts that it takes;
@@ -336,24 +337,28 @@ def with_section(base: RunConfig, method: str, entry: Method, config: MethodConf
     return run_config
 
 
-def name_methods(methods: Methods) -> dict[str, tuple[AnyMethod, MethodConfig | None]]:
+def _has_options(method: Any) -> bool:
+    """Whether this is a method with options: (corag, CoRAGConfig(chains=4)), ("react", {"max_steps": 3})."""
+    return isinstance(method, tuple) and len(method) == 2 and isinstance(method[1], MethodConfig | Mapping)
+
+
+def name_methods(methods: Methods) -> dict[str, tuple[AnyMethod, MethodConfig | Mapping[str, Any] | None]]:
     """Return every method with its options by the name of its run.
 
     Raises:
         ConfigError: for two runs of one name, or none.
     """
-    methods_by_run: dict[str, tuple[AnyMethod, MethodConfig | None]] = {}
+    methods_by_run: dict[str, tuple[AnyMethod, MethodConfig | Mapping[str, Any] | None]] = {}
     if isinstance(methods, Mapping):
-        pairs = {name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()}
-        methods_by_run.update(pairs)
+        named_pairs = {
+            name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()
+        }
+        methods_by_run.update(named_pairs)
     else:
-        every = [methods] if isinstance(methods, str | Method) or callable(methods) else list(methods)
-        if any(isinstance(each, tuple | MethodConfig) for each in every):
-            raise ConfigError(
-                "a method came with options, but without a name for its run: give a mapping of names to "
-                '(method, config), such as {"mine": (corag, CoRAGConfig(max_hops=2))}.'
-            )
-        methods_by_run.update({entry_of(method)[0]: (method, None) for method in every})
+        is_one = isinstance(methods, str | Method) or callable(methods) or _has_options(methods)
+        every: Sequence[Any] = [methods] if is_one else cast("Sequence[Any]", methods)
+        pairs = [each if _has_options(each) else (each, None) for each in every]
+        methods_by_run.update({entry_of(method)[0]: (method, config) for method, config in pairs})
         if len(methods_by_run) < len(every):
             raise ConfigError(
                 "a method is named twice: give a mapping of names to (method, config), such as "

@@ -14,13 +14,12 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.method import MethodConfig
 from eval.api.arguments import Questions, question_file, with_keywords
-from eval.api.ask import NO_INDEX, AnyMethod, entry_of, options_of
+from eval.api.ask import NO_INDEX, entry_of, options_of
 from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
-from eval.api.results import Results, base_of, with_section
+from eval.api.results import Results, WithOptions, base_of, with_section
 from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import without_workers
@@ -33,7 +32,7 @@ from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, apply_question
 from eval.tables.printing import render_text
 from retrieval.config import RetrieverConfig
 
-GivenCell = AnyMethod | tuple[AnyMethod, MethodConfig] | Mapping[str, Any]
+GivenCell = WithOptions | Mapping[str, Any]
 GivenCells = Mapping[str, GivenCell]
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 import corag
+from eval.experiment.registry import METHODS
 from tests.messages import raises_message
 
 HEAVY = ("torch", "transformers", "vllm", "faiss", "jpype", "jnius", "numpy", "pydantic", "matplotlib")
@@ -50,8 +51,8 @@ def test_all_names_are_listed_and_others_are_refused():
 @pytest.mark.parametrize(
     ("name", "package"),
     {
-        "react": "corag.baselines.react", "CoRAGAnswer": "corag.chains.method", "Hit": "corag.core",
-        "SelfRAGConfig": "corag.baselines.self_rag.method", "Results": "eval.api", "ChainSet": "training",
+        "CoRAGAnswer": "corag.chains.method", "Hit": "corag.core",
+        "ReActAnswer": "corag.baselines.react", "Results": "eval.api", "ChainSet": "training",
     }.items(),
 )  # fmt: skip
 def test_a_name_of_another_package_is_answered_with_the_import_to_write(name, package):
@@ -61,8 +62,15 @@ def test_a_name_of_another_package_is_answered_with_the_import_to_write(name, pa
     assert hasattr(import_module(package), name)
 
 
-def test_users_find_about_forty_names():
-    assert len(corag.__all__) <= 45
+def test_every_shipped_method_and_its_options_are_at_the_front_door():
+    for name, method in METHODS.items():
+        assert getattr(corag, name) is method.function
+        assert getattr(corag, method.config.__name__) is method.config
+
+
+def test_users_find_few_names_beside_the_methods():
+    of_methods = {name for each, method in METHODS.items() for name in (each, method.config.__name__)}
+    assert len(set(corag.__all__) - of_methods) <= 37
 
 
 PACKAGES = (

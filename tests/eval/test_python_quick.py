@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from corag import CoRAGConfig, ask, closed_book, corag, run, sweep
+from corag import CoRAGConfig, ask, closed_book, run, sweep
 from corag.core.errors import BackendError, ConfigError
 from corag.core.method import MethodConfig
 from corag.core.options import change_options
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
+from corag.core.runs.manifest import Manifest
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 from corag.generation.config import ModelConfig
@@ -213,11 +214,9 @@ def test_two_runs_do_not_share_a_folder(model: Model, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("a*"))
 
 
-def test_what_is_given_in_another_form_is_said(model: Model, tmp_path: Path) -> None:
+def test_what_is_given_in_another_form_is_said() -> None:
     with raises_message(ConfigError):
         Results(cast("Any", 3))
-    with raises_message(ConfigError):
-        run(RECORDS, cast("Any", (corag, CoRAGConfig())), model, out=tmp_path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,3 +266,13 @@ async def test_a_model_that_is_closed_says_so(queued: bool) -> None:
     await engine.close()
     for said in await asyncio.gather(*calls, return_exceptions=True):
         assert isinstance(said, BackendError) and "the model was closed" in str(said)
+
+
+def test_a_method_may_come_with_its_options_by_name(model: Model, tmp_path: Path) -> None:
+    asked = [{"id": "a", "question": "Who?", "answers": ["Ada"]}]
+    for methods in (("closed_book", {"max_answer_tokens": 3}), [("closed_book", {"max_answer_tokens": 3})]):
+        done = run(asked, methods, model, out=tmp_path)
+        assert list(done) == ["closed_book"]
+    assert Manifest.read(done.runs["closed_book"]).options["max_answer_tokens"] == 3
+    with pytest.raises(ConfigError, match="did you mean 'max_answer_tokens'"):
+        run(asked, ("closed_book", {"max_answer_token": 3}), model, out=tmp_path)
