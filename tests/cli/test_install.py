@@ -57,9 +57,9 @@ def requirements(line: str, extras: dict[str, list[str]]) -> Iterator[Requiremen
             yield from requirements(inner, extras)
 
 
-def test_qlora_has_its_package_and_nothing_is_compiled_for_minutes() -> None:
+def test_qlora_and_flash_attention_have_their_packages_and_nothing_is_compiled_for_minutes() -> None:
     versions = pinned(GPU_LOCK)
-    assert "bitsandbytes" in versions and "llama-cpp-python" not in versions
+    assert {"bitsandbytes", "kernels"} <= versions.keys() and "llama-cpp-python" not in versions
 
 
 def test_a_build_of_torch_for_cpus_is_not_taken_for_gpus(tmp_path: Path) -> None:
