@@ -32,6 +32,7 @@ from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from eval.datasets import load_questions
 from training.chains import ChainRow
+from training.columns import with_labels
 from training.config import SftConfig
 from training.data import RowMaker, RowsConfig
 from training.model_setup import load_model
@@ -67,7 +68,7 @@ async def main(steps: int = 7, questions: int = 100) -> dict[str, float]:
         config = replace(parse(SftConfig, options, "corag bench sft", ""), max_steps=steps, save_steps=0)
         folder = model_folder(config.model)
         rows = await make_rows(Path(scratch), folder, questions)
-        ours = make_trainer(config, folder, {"train": rows})
+        ours = make_trainer(config, folder, {"train": with_labels(rows)})
         dataset, collate = ours.train_dataset, ours.data_collator
         epoch = batches_by_length(ours, config.batch_size)
         batches = [epoch[int((number + 0.5) * len(epoch) / steps)] for number in range(steps)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from corag.core.pace import clock
+from training.columns import lengths
 
 _MAX_SIZE = 4096  # rows and columns of the product that is timed: larger ones are no faster, and want memory
 _SECONDS = 0.2  # that timing takes
@@ -55,8 +55,8 @@ def _lengths(dataset: Any) -> list[int]:
     """Return the tokens of some rows, evenly spread; none where rows have no tokens."""
     if "input_ids" not in (getattr(dataset, "column_names", None) or ()):
         return []
-    numbers: Sequence[int] = range(0, len(dataset), max(1, len(dataset) // _SAMPLE))
-    return [len(dataset[number]["input_ids"]) for number in numbers]
+    numbers = range(0, len(dataset), max(1, len(dataset) // _SAMPLE))
+    return [int(each) for each in lengths(dataset.select(numbers))]
 
 
 def _matrices(model: Any) -> tuple[int, int, int]:

@@ -30,6 +30,7 @@ from eval.experiment.backends import open_index_or_client, require_index
 from retrieval.config import RetrieverConfig
 from training import tables
 from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
+from training.columns import with_labels
 from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balance_by_length, is_validation
 from training.row_tasks import ROW_TASKS, extra_prompts, trained_prompts
 
@@ -324,7 +325,7 @@ def rows_table(rows: Sequence[TrainingRow]) -> Any:
     }
     texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
     features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
-    return datasets.Dataset.from_list([asdict(row) for row in rows], features=features)
+    return with_labels(datasets.Dataset.from_list([asdict(row) for row in rows], features=features))
 
 
 def row_lines(folder: Path, question: str, model: str) -> Iterator[str]:

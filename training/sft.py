@@ -17,10 +17,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from corag.core.errors import DataError
 from corag.generation.models import context_window, model_folder
 from corag.generation.trained_for import join_prompts, trained_for
 from training.checks import check_length, check_packages, check_training
+from training.columns import learned, lengths, with_labels
 from training.config import SftConfig
 from training.model_setup import load_model, load_padding_tokenizer, resolve_batching, save_model
 from training.program import (
@@ -81,7 +84,7 @@ def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
     figures = trainer.evaluate() if "validation" in rows else {}
     save_model(trainer, config, Path(config.out))
     losses = {f"eval_{task}_loss" for task in set(rows["validation"]["task"])} if figures else set()
-    tokens = sum(len(ids) for ids in rows["train"]["input_ids"])
+    tokens = int(lengths(rows["train"]).sum())
     return {
         "steps": summary.steps,
         "epochs": summary.epochs,
@@ -140,28 +143,24 @@ def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
     report = load_report(name)
     check_tokenizer(f"the rows in '{name}'", report.settings, config, folder, "corag rows")
     warn_of_test_questions(name, report)
-    rows = datasets.load_from_disk(name)
+    rows = {split: with_labels(part) for split, part in datasets.load_from_disk(name).items()}
     limit = config.max_length or report.settings["rows"]["max_length"]
     window = context_window(folder) or limit
     for split in rows:
-        for number, (ids, mask) in enumerate(
-            zip(rows[split]["input_ids"], rows[split]["completion_mask"], strict=True)
-        ):
+        sizes, learns = lengths(rows[split]), learned(rows[split])
+        for number in np.flatnonzero((sizes > min(limit, window)) | (learns == 0))[:1].tolist():
             fault = (
-                f"has {len(ids)} tokens, more than max_length {limit}: training would cut off its reply"
-                if len(ids) > limit
-                else f"has {len(ids)} tokens, but '{config.model}' was made to read {window} at once"
-                if len(ids) > window
+                f"has {sizes[number]} tokens, more than max_length {limit}: training would cut off its reply"
+                if sizes[number] > limit
+                else f"has {sizes[number]} tokens, but '{config.model}' was made to read {window} at once"
+                if sizes[number] > window
                 else "has no token to learn"
-                if not any(mask)
-                else ""
             )
-            if fault:
-                row = rows[split][number]
-                raise DataError(
-                    f"row {number} of '{name}/{split}' ({row['task']} of question '{row['question_id']}') "
-                    f"{fault}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
-                )
+            row = rows[split][number]
+            raise DataError(
+                f"row {number} of '{name}/{split}' ({row['task']} of question '{row['question_id']}') "
+                f"{fault}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
+            )
     return rows
 
 
@@ -189,37 +188,35 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
     from training.trainer import CompletionTrainer, prepare_trainer
 
-    # TRL would tokenise the texts again, and not as decoding does: it gets tokens and mask alone.
-    columns = ["input_ids", "completion_mask"]
+    # TRL would tokenise the texts again, and not as decoding does: it gets tokens and labels alone.
+    columns = ["input_ids", "labels"]
     validation = rows.get("validation")
-    evaluation = validation and {
-        task: validation.filter(lambda row, task=task: row["task"] == task).select_columns(columns)
-        for task in sorted(set(validation["task"]))
+    tasks = np.array(validation["task"]) if validation else np.array([])
+    evaluation = {
+        task: validation.select(np.flatnonzero(tasks == task), keep_in_memory=True).select_columns(columns)
+        for task in sorted(set(tasks.tolist()))
     }
     # Before the model: it starts the process group.
-    arguments = build_arguments(config, rows, evaluates=bool(evaluation))
+    arguments = build_arguments(config, evaluates=bool(evaluation))
     model, peft_config = load_model(config, folder)
     trainer = CompletionTrainer(
         model=model,
         args=arguments,
         train_dataset=rows["train"].select_columns(columns),
-        eval_dataset=evaluation,
+        eval_dataset=evaluation or None,
         processing_class=load_padding_tokenizer(folder),
         peft_config=peft_config,
     )
     return prepare_trainer(trainer, Path(config.out))
 
 
-def build_arguments(config: SftConfig, rows: Any, *, evaluates: bool) -> Any:
+def build_arguments(config: SftConfig, *, evaluates: bool) -> Any:
     """Build TRL's training arguments, whose own defaults cut rows at 1,024 tokens and pad at random."""
     from trl import SFTConfig
 
-    longest = max(len(ids) for split in rows for ids in rows[split]["input_ids"])
     batching = resolve_batching(config)
     values = {
-        # TRL cuts what is longer than max_length, so it is the longest row there is. Rows behind one another
-        # have no length of their own: any limit would cut the batch.
-        "max_length": None if batching == "padding_free" else longest,
+        "max_length": None,  # too long rows were refused
         "completion_only_loss": True,
         "padding_free": batching == "padding_free",
         # Rows behind one another have neither padding nor a mask.

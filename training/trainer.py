@@ -23,6 +23,7 @@ from trl import SFTTrainer
 
 from corag.core.seeds import derive_seed
 from training.callbacks import training_callbacks
+from training.columns import lengths
 
 
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
@@ -60,7 +61,7 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
         rows = self.train_dataset if train_dataset is None else train_dataset
-        return sampler_by_length(self, [len(ids) for ids in rows["input_ids"]])
+        return sampler_by_length(self, lengths(rows).tolist())
 
 
 def prepare_trainer(trainer: Any, out: Path) -> Any:

@@ -78,7 +78,7 @@ def test_a_model_is_not_copied_to_several_gpus(options: Options, monkeypatch: py
     monkeypatch.setattr(SFTConfig, "n_gpu", property(lambda self: 2))
     config = options()
     with raises_message(ConfigError):
-        build_arguments(config, load_rows(config, config.model), evaluates=False)
+        build_arguments(config, evaluates=False)
 
 
 @NO_GPU

@@ -192,6 +192,33 @@ def test_the_trainer_gets_every_token_of_every_row(options: Options, tiny_model:
         assert trainer.processing_class.decode(learned[:-1]) == row["completion"]
 
 
+def test_nothing_is_mapped_before_the_first_step(options: Options, rows: str, tmp_path: Path) -> None:
+    """TRL maps rows one by one in one process, 25 minutes for a large training, and writes beside them."""
+    older = tmp_path / "older"  # rows from before labels were written with them
+    shutil.copytree(rows, older)
+    for split in ("train", "validation"):
+        part = datasets.load_from_disk(rows)[split]
+        shutil.rmtree(older / split)
+        part.select_columns([name for name in part.column_names if name != "labels"]).save_to_disk(
+            older / split
+        )
+    files = sorted([*older.rglob("*"), *Path(rows).rglob("*")])
+    trainers = [trainer_of(options(rows=[each])) for each in (rows, str(older))]
+    assert sorted([*older.rglob("*"), *Path(rows).rglob("*")]) == files
+    for trainer in trainers:
+        assert trainer.args.max_length is None
+        for task, part in {"": trainer.train_dataset, **trainer.eval_dataset}.items():
+            source = datasets.load_from_disk(rows)["validation" if task else "train"]
+            expected = [
+                [token if learned else -100 for token, learned in zip(ids, mask, strict=True)]
+                for ids, mask, each in zip(
+                    source["input_ids"], source["completion_mask"], source["task"], strict=True
+                )
+                if task in ("", each)
+            ]
+            assert list(part["labels"]) == expected
+
+
 def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
     rows = load_rows(options(), options().model)
     lengths = {split: [len(ids) for ids in rows[split]["input_ids"]] for split in rows}
