@@ -59,12 +59,15 @@ class GenerateRequest:
     """One request.
 
     Lower ``priority`` goes first. Requests of equal ``affinity`` share prefixes: keep them on one engine.
+    Those of another ``draw``, which is the run's seed, are asked anew even if greedy: what differs between
+    equal runs would else not be seen in runs that share an engine.
     """
 
     prompt: Prompt
     sampling: Sampling
     priority: int = 0
     affinity: str = ""
+    draw: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class ScoreRequest:
     end_of_turn: bool = False
     priority: int = 0
     affinity: str = ""
+    draw: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,7 +321,7 @@ class Tools:
             max_tokens, temperature, top_p, top_k, repetition_penalty, n, ends, logprobs=logprobs, seed=seed,
             special_tokens=special_tokens,
         )  # fmt: skip
-        request = GenerateRequest(prompt, sampling, self._priority(), self.question.id)
+        request = GenerateRequest(prompt, sampling, self._priority(), self.question.id, self.seed)
         start = time.perf_counter()
         with self._allow(prompt, n * (max_tokens + self.thinking_tokens)):
             reply = await self.generator.generate(request)
@@ -363,7 +363,7 @@ class Tools:
         if not isinstance(cast("object", target), str | tuple):
             raise DataError(f"tools.score takes a text as its target, but was given {target!r:.80}.")
         start = time.perf_counter()
-        request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id)
+        request = ScoreRequest(prompt, target, end_of_turn, self._priority(), self.question.id, self.seed)
         with self._allow(prompt, len(target) if isinstance(target, tuple) else self.count_tokens(target) + 1):
             reply = await self.generator.score(request)
         step = ScoreStep(

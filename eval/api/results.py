@@ -25,7 +25,7 @@ from eval.api.table import Table, save_text
 from eval.experiment.backends import print_once
 from eval.experiment.gold import match_gold
 from eval.experiment.registry import METHODS, with_method
-from eval.experiment.run import RunConfig, answer_with, run_path
+from eval.experiment.run import RunConfig, answer_with, repeats_of, run_path
 from eval.report.page import write_report
 from eval.sweeps.figure import draw_figure
 from eval.tables.records import records_csv
@@ -251,13 +251,15 @@ async def run(
             f"a shard has its share of the answers only: leave answers_to out, and write {base.answers_to} "
             "when the shards are joined ('corag join RUN --answers_to FILE')."
         )
-    configs, by_default = {}, set[str]()
+    configs: dict[str, RunConfig] = {}
+    by_default = set[str]()
     for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers
         short, entry = entry_of(method)
         if config is None and METHODS.get(short) is entry:
             config = base.of(short)
             by_default.add(short)
-        configs[name] = with_section(base, short, entry, options_of(short, entry, config, index))
+        run_config = with_section(base, short, entry, options_of(short, entry, config, index))
+        configs |= repeats_of(run_config, name)
     check_folders(configs)
     print_idle_options(base.idle(options, by_default), configs)
     loaded_questions = base.load()

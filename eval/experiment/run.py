@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
@@ -56,6 +58,8 @@ class RunConfig(Setup, QuestionFile):
     Attributes:
         scorer: scoring rule for answers; "auto" uses the dataset's own.
         recall_at: k of recall@k over the collected passages.
+        repeats: answer all questions this many times, with the seeds seed, seed + 1 and so on, each time into
+            a run folder of its own; the table then has the mean over these runs.
         batch_size: questions in flight, per worker; 0 chooses by engine and method: 64, or 256 with vLLM on
             a large GPU, and fewer where a question has several chains.
         out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
@@ -74,6 +78,7 @@ class RunConfig(Setup, QuestionFile):
 
     scorer: str = "auto"
     recall_at: int = 15
+    repeats: Annotated[int, Ge(1)] = 1
     batch_size: int = 0
     out: LocalPath = "auto"
     answers_to: LocalPath = ""
@@ -111,23 +116,38 @@ class RunConfig(Setup, QuestionFile):
 
 
 async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
-    """Answer every question with every method, and return the run folder of each method.
+    """Answer every question with every method, and return the run folder of each method and repetition.
 
     What a folder holds already is not answered again. Failed questions are.
     """
     check_setup(config)
-    for name in config.method:
-        print_training_mismatch(config.of(name), config.model)
-        if config.out != "auto":
-            path = run_path(config, name, {})
+    runs = {title: (name, each) for name in config.method for title, each in repeats_of(config, name).items()}
+    for title, (name, each) in runs.items():
+        print_training_mismatch(each.of(name), each.model)
+        if each.out != "auto":
+            path = run_path(each, name, {}, title)
             refuse_if_locked(path, advice=ANOTHER_OUT)
-            if not config.overwrite:
-                refuse_other_run(path, method_settings(config, name), config.model, overwrite=False)
+            if not each.overwrite:
+                refuse_other_run(path, method_settings(each, name), each.model, overwrite=False)
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
-        return {name: await answer_with(config, name, questions, executor) for name in config.method}
+        return {
+            title: await answer_with(each, name, questions, executor, cell=title)
+            for title, (name, each) in runs.items()
+        }
+
+
+def repeats_of(config: RunConfig, title: str) -> dict[str, RunConfig]:
+    """Return a run's options for each of its seeds, by what the run is then called: first as it is.
+
+    So a run that was made once is the first of those of a later ``repeats``.
+    """
+    seeds = range(config.seed, config.seed + config.repeats)
+    return {
+        title if seed == config.seed else f"{title} seed={seed}": replace(config, seed=seed) for seed in seeds
+    }
 
 
 def refuse_other_run(

@@ -55,11 +55,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over n runs and their standard deviation (n - 1 in the denominator); None when n is 1."""
+    """A mean over n runs and their standard deviation (n - 1 in the denominator); None when n is 1.
+
+    ``low`` and ``high``: the interval of :func:`bootstrap_runs`, None where there is none.
+    """
 
     mean: float
     deviation: float | None
     n: int
+    low: float | None = None
+    high: float | None = None
 
 
 def interval_record(name: str, interval: Interval | None) -> dict[str, Any]:
@@ -193,6 +198,40 @@ def spread(values: Sequence[float]) -> Spread:
         raise DataError("there is no run to take a mean over.")
     data = _finite(values)
     return Spread(float(data.mean()), float(data.std(ddof=1)) if data.size > 1 else None, data.size)
+
+
+def bootstrap_runs(
+    runs: Sequence[Mapping[str, float]], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> Interval | None:
+    """Return the mean over runs and questions, and an interval for other runs of other questions.
+
+    Questions and runs are crossed: every run answered every question. So both are drawn anew, each by itself,
+    and the mean is that of the drawn questions in the drawn runs: the pigeonhole bootstrap (Owen 2007, The
+    Annals of Applied Statistics 1, 386-411), whose variance is on the large side, never on the small one, for
+    many runs; of two runs that scatter it sees half. Of one run, and where all scores are equal, it is that
+    of :func:`bootstrap_mean`. None if no question is scored in all runs.
+
+    >>> bootstrap_runs([{"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0}])
+    Interval(mean=0.75, low=0.0, high=1.0, n=2)
+    """
+    shared = set.intersection(*({*run} for run in runs))
+    # Sorted by their scores, as in bootstrap_mean: the order of the questions must not matter.
+    scores = np.array(sorted(_finite([run[question] for run in runs]).tolist() for question in shared))
+    if not scores.size:
+        return None
+    n, count = scores.shape
+    if count < 2 or np.ptp(scores) < _EQUAL_WITHIN or n < 2:
+        return bootstrap_mean(scores.mean(axis=1).tolist(), level=level, resamples=resamples, seed=seed)
+    rng = np.random.default_rng(derive_seed("bootstrap", seed))
+    by_run = np.concatenate(
+        [
+            scores[rng.integers(n, size=(len(part), n))].mean(axis=1)
+            for part in np.array_split(np.empty(resamples), math.ceil(resamples / _batch(scores)))
+        ]
+    )
+    means = np.take_along_axis(by_run, rng.integers(count, size=by_run.shape), axis=1).mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(scores.mean()), float(low), float(high), n)
 
 
 def paired_power(

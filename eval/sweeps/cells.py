@@ -22,7 +22,7 @@ from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import METHODS, methods_of
-from eval.experiment.run import RunConfig, run_path
+from eval.experiment.run import RunConfig, repeats_of, run_path
 from eval.sweeps.over import Repetition, combine, parse_short
 
 # Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
@@ -33,7 +33,7 @@ SHARED_OPTIONS = {each.name for each in fields(QuestionFile)} | {
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
 OPENED_SECTIONS = ("model", "retriever")
-_NOT_IN_A_CELL = SHARED_OPTIONS | {"batch_size", "keep_prompts"}
+_NOT_IN_A_CELL = SHARED_OPTIONS | {"batch_size", "keep_prompts", "repeats"}
 Kind = Literal["cell", "preset"]
 """What is read: the cells of a sweep, or the presets of a service, which are written alike."""
 _OWNERS: Mapping[Kind, str] = {"cell": "sweep", "preset": "service"}
@@ -121,8 +121,7 @@ def read_cells(
         )
     cells_read: list[Cell] = []
     names = {"dev": "dev"}  # by folder; that of the dev questions is taken
-    for each in drafts:
-        cell = _configure(base, each)
+    for each, cell in ((draft, cell) for draft in drafts for cell in _repeats(_configure(base, draft))):
         if each.is_combined and any(cell.config == other.config for other in cells_read):
             continue
         folder = replace(cell, config=replace(cell.config, out=".")).folder.name
@@ -179,6 +178,14 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
     changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
     names = tuple(resolve_alias(option, type(config)) for option, _ in changes)
     return Cell(each.name, each.label, config, names, is_combined=each.is_combined)
+
+
+def _repeats(cell: Cell) -> list[Cell]:
+    """Return a cell once for each seed that it is repeated with."""
+    return [
+        replace(cell, name=name, label=name.replace(cell.name, cell.label, 1), config=config)
+        for name, config in repeats_of(cell.config, cell.name).items()
+    ]
 
 
 def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:

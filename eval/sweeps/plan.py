@@ -22,7 +22,7 @@ from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.dry import check_fixed, open_dry
 from eval.experiment.estimate import MIN_QUESTIONS, RunEstimate, estimate
 from eval.experiment.executor import LocalExecutor
-from eval.experiment.run import RunConfig, answer_dataset, answer_with
+from eval.experiment.run import RunConfig, answer_dataset, answer_with, repeats_of
 from eval.experiment.workers.config import WorkersConfig
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
 from eval.tables.ledger import read_ledger
@@ -132,7 +132,11 @@ async def _answer_dry(config: RunConfig, questions: Sequence[Question]) -> dict[
             else None
         )
         executor = LocalExecutor(await stack.enter_async_context(open_dry(config.model)), index)
-        return {name: await answer_with(config, name, questions, executor) for name in config.method}
+        return {
+            title: await answer_with(each, name, questions, executor, cell=title)
+            for name in config.method
+            for title, each in repeats_of(config, name).items()
+        }
 
 
 def _all_of(run: PlannedRun, folder: Path) -> PlannedRun:

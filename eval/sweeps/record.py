@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from eval.tables.candidates import sizes_record
 from eval.tables.columns import COLUMNS
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.ledger import Spending
-from eval.tables.results import ResultsTable, make_table
+from eval.tables.results import ResultsTable, make_table, table_of_new_runs
 from eval.tables.runs import write_run_answers
 
 # Figures of a cell that have no interval, as sweep.csv names them.
@@ -121,12 +121,22 @@ def sweep_table(sweep: Sweep) -> ResultsTable:
     """Return the table of the cells on the questions of the report."""
     cells = sweep.test_cells
     config = cells[0].cell.config
-    return make_table(
-        [each.summary for each in cells],
+    folders, scorer = (
         {each.name: each.cell.folder for each in cells},
-        {each.name: each.manifest for each in cells},
         choose_scorer(config.scorer, config.dataset),
+    )
+    table = make_table(
+        [each.summary for each in cells],
+        folders,
+        {each.name: each.manifest for each in cells},
+        scorer,
         reading_notes(cells).scorer,
+    )
+    if all(each.cell.config.repeats == 1 for each in cells):
+        return table
+    with_means = table_of_new_runs(folders, cells[0].cell.questions, scorer, config.recall_at, "seeds")
+    return replace(
+        table, over="seeds", means=with_means.means, groups=with_means.groups, notes=with_means.notes
     )
 
 

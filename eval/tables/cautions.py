@@ -32,6 +32,19 @@ def confounding_note(manifests: Mapping[str, Manifest]) -> str:
     return f"{what}, so a difference {whose}."
 
 
+def variation_note(manifests: Mapping[str, Manifest]) -> str:
+    """Return which runs would differ if they were made again; "" where none would."""
+    names = [name for name, each in manifests.items() if each.may_vary]
+    which = "" if len(names) == len(manifests) else f" ({', '.join(names)})"
+    advice = "--model.deterministic true makes them equal, --repeats 3 tells by how much they differ."
+    return (
+        f"Not deterministic{which}: made again, runs of the same options differ in some answers. "
+        + for_caller(advice)
+        if names
+        else ""
+    )
+
+
 def _model(runs: Sequence[Manifest]) -> bool:
     """Whether the models differ, by more than an adapter or fine-tuning."""
     plain = {each.model for each in runs if not each.last.adapter and not each.last.trained_for}

@@ -14,7 +14,7 @@ from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
 from eval.scoring.rows import FURTHER_MEASURES
 from eval.tables.adapters import UntrainedRuns, find_untrained
-from eval.tables.cautions import confounding_note
+from eval.tables.cautions import confounding_note, variation_note
 from eval.tables.columns import Summary
 
 
@@ -24,12 +24,14 @@ class Conditions:
 
     ``untrained_runs``: the runs that were asked with other prompts than their model was trained for.
     ``confounding``: what else than the method may make a difference between them; "" for nothing.
+    ``variation``: which of them would differ if they were made again; "" for none.
     """
 
     common_lines: Sequence[str]
     lines_by_run: Mapping[str, str]
     untrained_runs: UntrainedRuns = field(default_factory=UntrainedRuns)
     confounding: str = ""
+    variation: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return them as a JSON object."""
@@ -68,7 +70,13 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         if manifest.prompts:  # a method of the user's own has none that are known
             run_lines[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
     lines_by_run = {name: "; ".join(sentences) for name, sentences in run_lines.items()}
-    return Conditions(common_lines, lines_by_run, find_untrained(manifests), confounding_note(manifests))
+    return Conditions(
+        common_lines,
+        lines_by_run,
+        find_untrained(manifests),
+        confounding_note(manifests),
+        variation_note(manifests),
+    )
 
 
 def index_formats(manifest: Manifest) -> set[str]:

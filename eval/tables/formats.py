@@ -96,7 +96,10 @@ def _mean(value: Spread | None) -> _Score:
     if value is None:
         return _Score()
     deviation = "" if value.deviation is None else f"± {100 * value.deviation:.1f}"
-    return _Score(f"{100 * value.mean:.1f}", deviation)
+    bounds = (
+        "" if value.low is None or value.high is None else f"[{100 * value.low:.1f}, {100 * value.high:.1f}]"
+    )
+    return _Score(f"{100 * value.mean:.1f}", " ".join(filter(None, [deviation, bounds])))
 
 
 def _questions(counts: Iterable[int]) -> str:

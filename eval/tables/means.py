@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError
 from corag.core.runs.stamp import differences
-from eval.statistics.intervals import Spread, spread
+from eval.scoring.rows import Measures
+from eval.statistics.intervals import Spread, bootstrap_runs, spread
 from eval.tables.columns import Summary
+from eval.tables.runs import Run
 
 Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
@@ -60,15 +64,49 @@ def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> d
     return remaining
 
 
-def mean_over_runs(summaries: Sequence[Summary]) -> dict[str, Spread]:
-    """Return mean and deviation over runs of each measure and of the tokens per question."""
+def mean_over_runs(summaries: Sequence[Summary], measures: Sequence[Measures]) -> dict[str, Spread]:
+    """Return mean and deviation over runs of each measure and of the tokens per question.
+
+    ``measures``: their scores, of which the intervals are made.
+    """
     values: dict[str, list[float]] = {}
     for summary in summaries:
         for name, interval in summary.measures.items():
             if interval is not None:
                 values.setdefault(name, []).append(interval.mean)
         values.setdefault("tokens", []).append(summary.tokens)
-    return {name: spread(each) for name, each in values.items()}
+    means = {name: spread(each) for name, each in values.items()}
+    for name, value in means.items():
+        scores = [each[name] for each in measures if each.get(name)]
+        if value.n > 1 and scores and (interval := bootstrap_runs(scores)):
+            means[name] = replace(value, low=interval.low, high=interval.high)
+    return means
+
+
+def mean_of_scores(runs: Sequence[Measures]) -> Measures:
+    """Return each question's mean over runs, in the measures and questions that all of them have."""
+    first, *others = runs
+    return {
+        measure: {
+            question: math.fsum(run[measure][question] for run in runs) / len(runs)
+            for question in scores
+            if all(question in other[measure] for other in others)
+        }
+        for measure, scores in first.items()
+        if all(measure in other for other in others)
+    }
+
+
+def differing_note(runs: Sequence[Run]) -> str:
+    """Return how many questions some runs, called by the first, did not all answer alike; "" for one run."""
+    shared = set.intersection(*({*run.rows} for run in runs))
+    answers = [
+        {row.answer.text if row.answer else None for row in (run.rows[each] for run in runs)}
+        for each in shared
+    ]
+    differing = sum(len(each) > 1 for each in answers)
+    questions = f"{differing:,} of {len(answers):,} questions"
+    return f"{runs[0].name}: its {len(runs)} runs answer {questions} differently." if len(runs) > 1 else ""
 
 
 def means_record(means: Means) -> dict[str, Any]:
@@ -78,6 +116,7 @@ def means_record(means: Means) -> dict[str, Any]:
             measure: {
                 "mean": round(value.mean, 4),
                 "deviation": None if value.deviation is None else round(value.deviation, 4),
+                "interval": None if value.low is None else [round(value.low, 4), round(value.high or 0.0, 4)],
                 "runs": value.n,
             }
             for measure, value in mean.items()

@@ -267,8 +267,7 @@ def print_means(console: Console, means: Means, over: Over, recall_at: int) -> N
     console.print(table)
     console.print(
         f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "
-        "its first run. This is how far such runs scatter; how far other questions would take them is what "
-        "the intervals above say.",
+        "its first run, and 95% bootstrap intervals over both questions and runs.",
         soft_wrap=True,
     )
 
@@ -278,4 +277,9 @@ def _mean_and_deviation(value: Spread | None, measure: str) -> str:
         return "-"
     scale, digits = (1, 0) if measure == "tokens" else (100, 1)
     deviation = "" if value.deviation is None else f" ± {scale * value.deviation:,.{digits}f}"
-    return f"{scale * value.mean:,.{digits}f}{deviation}"
+    bounds = (
+        ""
+        if value.low is None or value.high is None
+        else f" [{scale * value.low:.1f}, {scale * value.high:.1f}]"
+    )
+    return f"{scale * value.mean:,.{digits}f}{deviation}{bounds}"

@@ -25,7 +25,15 @@ from eval.tables.cautions import depth_note
 from eval.tables.columns import Summary, summarise
 from eval.tables.conditions import Conditions, describe_conditions, pages_note, remarks
 from eval.tables.disagreements import Disagreements, find_disagreements
-from eval.tables.means import Means, Over, group_runs, mean_over_runs, means_record
+from eval.tables.means import (
+    Means,
+    Over,
+    differing_note,
+    group_runs,
+    mean_of_scores,
+    mean_over_runs,
+    means_record,
+)
 from eval.tables.passage_texts import open_passage_texts
 from eval.tables.runs import NO_TEXTS, Run, ScoredRuns, read_manifests, read_runs, score_runs
 from eval.tables.trec_runs import read_paths
@@ -91,6 +99,7 @@ class ResultsTable:
         disagreements: what each of them and the baseline disagree on, if that is asked for.
         over: what the runs of one mean differ in.
         means: by group of runs, called by its first, that differ in ``over`` only.
+        groups: the names of the runs in each of them.
         measures: those that are shown; all without any. JSON has all of them.
     """
 
@@ -107,6 +116,7 @@ class ResultsTable:
     disagreements: Sequence[Disagreements] = ()
     over: Over = ""
     means: Means = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     measures: Sequence[str] = ()
 
     def shows(self, measure: str) -> bool:
@@ -120,8 +130,20 @@ class ResultsTable:
 
     @property
     def verdict(self) -> str:
-        """Which run is the best and how sure that is, in a sentence; "" where there is nothing to say."""
-        return verdict(self.summaries, self.leaders)
+        """Which run is the best and how sure that is, in a sentence; "" where there is nothing to say.
+
+        Of runs with a mean over some, that mean counts.
+        """
+        return verdict([self._mean_of(each) for each in self.summaries], self.leaders)
+
+    def _mean_of(self, summary: Summary) -> Summary:
+        """Return the line of a group's first run with the group's means in place of its own."""
+        means = {
+            name: replace(own, mean=mean.mean, low=mean.low, high=mean.high)
+            for name, mean in self.means.get(summary.method, {}).items()
+            if mean.n > 1 and (own := summary.measures.get(name))
+        }
+        return replace(summary, values={**summary.values, **means})
 
     @property
     def cautions(self) -> list[str]:
@@ -139,7 +161,11 @@ class ResultsTable:
             for remark in remarks(each):
                 by_remark.setdefault(remark, []).append(each.method)
         run_remarks = [f"{', '.join(names)}: {remark}" for remark, names in by_remark.items()]
-        return list(filter(None, [*self.cautions, self.pages_note, *self.notes, *run_remarks]))
+        return list(
+            filter(
+                None, [*self.cautions, self.pages_note, *self.notes, self.conditions.variation, *run_remarks]
+            )
+        )
 
     @property
     def status(self) -> int:
@@ -198,13 +224,22 @@ def make_table(
 
 
 def table_of_new_runs(
-    folders: Mapping[str, Path], questions: Sequence[Question], scorer: Scorer, recall_at: int
+    folders: Mapping[str, Path],
+    questions: Sequence[Question],
+    scorer: Scorer,
+    recall_at: int,
+    over: Over = "",
 ) -> ResultsTable:
-    """Return the table of runs that were just made on these questions, by the gold answers of these."""
+    """Return the table of runs that were just made on these questions, by the gold answers of these.
+
+    ``over``: what the runs of one mean differ in, if there are any.
+    """
     runs = [run.on(questions).score(scorer, recall_at) for run in read_runs(folders)]
     scoring = scorer_title(scorer, questions, runs[0].manifest.last.aliases)
     note = script_note(scorer, questions)
-    return table_of_scored(ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []))
+    return table_of_scored(
+        ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []), over=over
+    )
 
 
 def table_of_runs(
@@ -219,18 +254,12 @@ def table_of_runs(
     """
     manifests = _read_manifests(folders)
     _check_view(view)
-    groups = group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)
+    group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)  # or refuse
     baseline = find_baseline(folders, view.baseline)
     scored_runs = score_view(folders, view, questions, manifests)
     measures = _find_measures(scored_runs, view.measures) if view.measures else ()
-    table = table_of_scored(scored_runs, measures=measures)
-    if baseline:
-        table = _with_baseline(table, scored_runs, baseline, view)
-    means = {
-        name: mean_over_runs([summary for summary in table.summaries if summary.method in members])
-        for name, members in groups.items()
-    }
-    return replace(table, over=view.over, means=means)
+    table = table_of_scored(scored_runs, measures=measures, over=view.over)
+    return _with_baseline(table, scored_runs, baseline, view) if baseline else table
 
 
 def score_view(
@@ -273,17 +302,20 @@ def table_of_scored(
     scored_runs: ScoredRuns,
     against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
     measures: Sequence[str] = (),
+    over: Over = "",
 ) -> ResultsTable:
     """Return the table of runs that are read and scored.
 
     ``against``: the tests of all others with some of them as the baseline, if they have been made.
-    ``measures``: those that are shown; all without any.
+    ``measures``: those that are shown; all without any. ``over``: what the runs of one mean differ in.
     """
     summaries = [summarise(run.name, run.scored_rows, scored_runs.recall_at) for run in scored_runs.runs]
     folders = {run.name: run.folder for run in scored_runs.runs}
     manifests = {run.name: run.manifest for run in scored_runs.runs}
     table = make_table(summaries, folders, manifests, scored_runs.scorer, scored_runs.scoring)
     table = replace(table, notes=scored_runs.notes, measures=measures)
+    if over:
+        table = _with_means(table, scored_runs.runs, over)
     # Holm's rule is over what a reader sees, here as in the tests against a baseline.
     leaders = (
         find_leaders(_visible_scores(table, scored_runs), scored_runs.failed_ids, against)
@@ -293,11 +325,34 @@ def table_of_scored(
     return replace(table, leaders=leaders)
 
 
+def _with_means(table: ResultsTable, runs: Sequence[Run], over: Over) -> ResultsTable:
+    """Return the table with the means over runs that differ in ``over`` only, and how far these differ."""
+    by_name = {run.name: run for run in runs}
+    groups = group_runs({name: run.manifest.settings for name, run in by_name.items()}, over)
+    means = {
+        name: mean_over_runs(
+            [each for each in table.summaries if each.method in members],
+            [by_name[each].measures for each in members],
+        )
+        for name, members in groups.items()
+    }
+    notes = [differing_note([by_name[each] for each in members]) for members in groups.values()]
+    return replace(table, over=over, means=means, groups=groups, notes=[*table.notes, *filter(None, notes)])
+
+
 def _visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Measures]:
-    """Return the scores of the measures that a table shows, by run."""
+    """Return the scores of the measures that a table shows, by run; of runs of one mean, means by the first.
+
+    A test of one of them would be of luck: they are the same method.
+    """
+    groups = table.groups or {name: [name] for name in scored_runs.measures}
+    means = {
+        name: mean_of_scores([scored_runs.measures[each] for each in members])
+        for name, members in groups.items()
+    }
     return {
         run: {name: values for name, values in each.items() if table.shows(name)}
-        for run, each in scored_runs.measures.items()
+        for run, each in means.items()
     }
 
 
@@ -312,6 +367,7 @@ def _with_baseline(
         raise ConfigError(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
+    baseline = next((first for first, members in table.groups.items() if baseline in members), baseline)
     against = against_baseline(_visible_scores(table, scored_runs), baseline, scored_runs.failed_ids)
     (base,) = (run for run in scored_runs.runs if run.name == baseline)
     pairs = [

@@ -116,9 +116,11 @@ def test_mean_and_deviation_over_seeds(tmp_path, capsys):
     printed, record = table(capsys, *runs, other, "--over", "seeds")
     means = record["means"]
     assert set(means) == {"seed0", "other"}
+    low, high = means["seed0"]["em"].pop("interval")
     assert means["seed0"]["em"] == {"mean": 0.5, "deviation": 0.25, "runs": 3}
-    assert means["seed0"]["tokens"] == {"mean": 12.0, "deviation": 0.0, "runs": 3}
-    assert means["other"]["em"] == {"mean": 0.5, "deviation": None, "runs": 1}
+    assert low < 0.25 + 0.05 and high > 0.75 - 0.05, "the runs scatter more than the questions of one"
+    assert means["seed0"]["tokens"] == {"mean": 12.0, "deviation": 0.0, "interval": None, "runs": 3}
+    assert means["other"]["em"] == {"mean": 0.5, "deviation": None, "interval": None, "runs": 1}
     assert "50.0 ± 25.0" in printed and "Mean ± standard deviation" in printed
 
 
@@ -496,12 +498,20 @@ def test_every_form_says_what_failed_and_what_was_not_scored(tmp_path):
     assert (line["em_n"], line["recall_n"], line["estimated"], line["unasked"]) == ("21", "24", "False", "0")
 
 
+def test_a_table_says_which_runs_would_differ_if_they_were_made_again(tmp_path, capsys):
+    models = {"plain": "vllm:x:bfloat16", "exact": "vllm:x:bfloat16:deterministic", "own": "python:x"}
+    runs = [run_of(tmp_path / name, range(6), {"model": model}) for name, model in models.items()]
+    printed, record = table(capsys, *runs)
+    note = next(each for each in record["notes"] if each.startswith("Not deterministic (plain): "))
+    assert note in printed and "--model.deterministic true" in note
+
+
 def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_not(tmp_path, capsys):
     runs = [run_of(tmp_path / f"seed{n}", range(6 + 6 * n), {"seed": n}) for n in range(3)]
     means = Results({each.name: each for each in runs}).table(over="seeds")
-    assert "| seed0, mean of 3 | 50.0 ± 25.0 | " in means.to_markdown()
+    assert "| seed0, mean of 3 | 50.0 ± 25.0 [" in means.to_markdown()
     latex = means.to_latex()
-    assert latex_rows(latex)["seed0, mean of 3"][:2] == ["50.0", "pm 25.0"]
+    assert latex_rows(latex)["seed0, mean of 3"][0] == "50.0" and "25.0 [" in latex
     assert "runs that differ in their seeds only." in latex
     compile_latex(latex, tmp_path)
     first, second, _ = csv.DictReader(io.StringIO(means.to_csv()))

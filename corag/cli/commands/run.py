@@ -16,6 +16,7 @@ import asyncio
 from corag.cli.result import CommandResult
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import choose_scorer
+from eval.tables.means import Over
 from eval.tables.printing import print_results
 from eval.tables.results import table_of_new_runs
 from eval.tables.runs import write_run_answers
@@ -26,7 +27,8 @@ def main(config: RunConfig) -> CommandResult:
     questions = config.load()
     scorer = choose_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
-    table = table_of_new_runs(runs, questions, scorer, config.recall_at)
+    over: Over = "seeds" if config.repeats > 1 else ""
+    table = table_of_new_runs(runs, questions, scorer, config.recall_at, over)
     print_results(table)
     print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
     if config.answers_to and config.shard:
