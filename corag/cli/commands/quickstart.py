@@ -1,7 +1,7 @@
 """From nothing to the first table: a world, its indexes, a model, one answer with its chain, four methods.
 
 corag quickstart
-corag quickstart --limit 100
+corag quickstart --limit 30 --model.backend transformers
 
 Everything lies in one folder afterwards. Run it again: it goes on where it was. All four methods ask one
 model, the small one with an adapter that comes with the package, which is trained for CoRAG's prompts. The
@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -28,11 +28,12 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.cli.result import CommandResult
 from corag.core.errors import BackendError, ConfigError
-from corag.core.installation import clone_folder, require
+from corag.core.installation import clone_folder, missing, require
 from corag.core.method import MethodConfig
 from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.generation.config import ModelConfig
+from corag.generation.engines import ENGINES
 from eval.api.ask import AnyMethod, ask
 from eval.api.opened import Index, Model, open_index, open_model
 from eval.api.results import Results, run
@@ -63,14 +64,21 @@ class QuickstartOptions(Options):
     Attributes:
         out: the folder for all that it makes.
         limit: how many of the world's 30 test questions each method answers.
+        model: the engine of the small model: its backend, memory and the like.
     """
 
     out: LocalPath = "quickstart"
     limit: int = 20
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= TEST:
             raise ConfigError(f"limit must be from 1 to {TEST}, but it is {self.limit}.")
+        if self.model.name != "default" or self.model.adapter or self.model.urls:
+            raise ConfigError(
+                "the quickstart asks the small model and the adapters that come with the package: leave out "
+                "model.name, model.adapter and model.urls, and ask other models with 'corag run'."
+            )
 
 
 def main(config: QuickstartOptions) -> CommandResult:
@@ -80,7 +88,7 @@ def main(config: QuickstartOptions) -> CommandResult:
     out, console = Path(config.out), Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = COLUMNS  # in a file nothing is cut at 80
-    ModelConfig(backend="auto").engine_kind.check_installed()
+    config.model.with_engine().engine_kind.check_installed()
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
@@ -88,7 +96,7 @@ def main(config: QuickstartOptions) -> CommandResult:
     with ThreadPoolExecutor(1) as beside:
         building = beside.submit(build_indexes, out, processes)
         try:
-            model = open_model("default", adapter="default", backend="auto")
+            model = open_small_model(config.model, "default")
             indexes = building.result()
         except BaseException:  # else the thread would be waited for, minutes after a signal
             for process in processes:
@@ -102,7 +110,8 @@ def main(config: QuickstartOptions) -> CommandResult:
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
             runs = answer_all(METHODS, model, index, config).runs
         # In an engine of its own, which opens when the first has given its memory back.
-        with open_model("default", adapter="one_step", backend="auto") as tuned_model:
+        again = config.model if model.options.backend == "vllm" else model.options
+        with open_small_model(again, "one_step") as tuned_model:
             runs |= answer_all({FAIR: METHODS["one_step"]}, tuned_model, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
         report = show(results, out / "report.html", index)
@@ -120,6 +129,24 @@ def show(results: Results, out: Path, index: Index | None) -> Path:
     """Print the table and write the report, both with the same tests; return the report's path."""
     print(results.compare(baseline=FAIR))
     return results.report(out, index, baseline=FAIR)
+
+
+def open_small_model(options: ModelConfig, adapter: str) -> Model:
+    """Open the small model with an adapter; by transformers where vLLM was not named and does not start.
+
+    vLLM takes 4 GB for its cache at the start, which may be gone although they were free a minute before.
+    """
+    try:
+        return open_model(**asdict(options) | {"adapter": adapter})
+    except BackendError as error:
+        if options.backend != "auto" or missing(ENGINES["transformers"].packages):
+            raise
+        print(
+            f"corag: {error} The quickstart goes on with transformers, which needs less memory "
+            "(--model.backend vllm does not).",
+            file=sys.stderr,
+        )
+    return open_small_model(replace(options, backend="transformers"), adapter)
 
 
 def describe_next(indexes: Sequence[str]) -> str:
