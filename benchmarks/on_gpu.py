@@ -4,24 +4,33 @@ python -m benchmarks.on_gpu head                    # the output layer in float3
 python -m benchmarks.on_gpu replay                  # vLLM's trace replay against the plug-in
 python -m benchmarks.on_gpu engine                  # tokens a second by the engine's arguments
 python -m benchmarks.on_gpu families MODEL ...      # chat models: the end of a turn, thoughts
+python -m benchmarks.on_gpu shape FOLDER 8b|tiny    # a model of that size without weights: load_format dummy
+python -m benchmarks.on_gpu pace RUN                # questions and computed tokens a second of a run
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
 
 from benchmarks.scoring import _all, _differences, _generate, _passages, _requests, _seconds
 from corag.core.errors import BackendError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Sampling, Score, ScoreRequest
+from corag.core.runs.folder import read_rows
 from corag.generation.config import ModelConfig
+from corag.generation.models import model_folder
 from corag.generation.thinking_generator import with_thoughts_apart
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
@@ -29,6 +38,18 @@ from corag.generation.vllm_engine import VllmGenerator
 _PROMPTS, _TOKENS = 16, 300
 _REPLIES, _LENGTH = 256, 128
 _SKIP_STATUS = 77  # the status by which a step says that it could not be tried
+_SHAPES: dict[str, dict[str, Any]] = {
+    "8b": {  # Llama-3.1-8B's, but for the vocabulary, which is that of the tokenizer
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
+        "tie_word_embeddings": False,
+    },
+    "tiny": {
+        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 8192,
+        "tie_word_embeddings": False,
+    },
+}  # fmt: skip
 _VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "2048 tokens a step": {"max_num_batched_tokens": 2048},
@@ -150,10 +171,51 @@ async def families(*models: str) -> dict[str, Any]:
     return figures
 
 
+async def shape(folder: str, size: str) -> dict[str, Any]:
+    """Write a folder that vLLM opens with dummy weights: a configuration, and the small model's tokenizer.
+
+    The texts of such a model mean nothing; its speed, memory and batches are those of a real one.
+    """
+    source, target = Path(model_folder("default")), Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        if file.suffix != ".safetensors":
+            shutil.copy(file, target)
+    settings = json.loads((source / "config.json").read_text()) | _SHAPES[size]
+    (target / "config.json").write_text(json.dumps(settings, indent=1))
+    save_file({"none": np.zeros(1, np.float16)}, target / "model.safetensors")
+    return {"folder": folder, "size": size}
+
+
+async def pace(run: str) -> dict[str, Any]:
+    """Return questions and computed tokens a second of a run's one start."""
+    rows = list(read_rows(Path(run)).values())
+    if failed := [row.error for row in rows if row.error]:
+        sys.exit(f"{len(failed)} of {len(rows)} questions failed: {failed[0]}")
+    begun = min(row.begun for row in rows)
+    seconds = max(row.begun + row.seconds for row in rows) - begun
+    tokens = sum(row.total_usage.computed for row in rows)
+    return {
+        "questions": len(rows),
+        "questions_per_s": len(rows) / seconds,
+        "computed_tokens_per_s": tokens / seconds,
+        "computed_tokens_per_question": tokens / len(rows),
+        "generated_tokens_per_question": sum(row.total_usage.generated for row in rows) / len(rows),
+        "estimated_for_an_h100": {"computed_tokens_per_s": [22_000, 28_000], "computed_per_question": 38_000},
+    }
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run a step and print its figures as the last line."""
-    step = {"head": head, "replay": replay, "engine": engine, "families": families}[arguments[0]]
-    print(json.dumps(asyncio.run(step(*arguments[1:]))))
+    steps: dict[str, Callable[..., Coroutine[Any, Any, dict[str, Any]]]] = {
+        "head": head,
+        "replay": replay,
+        "engine": engine,
+        "families": families,
+        "shape": shape,
+        "pace": pace,
+    }
+    print(json.dumps(asyncio.run(steps[arguments[0]](*arguments[1:]))))
 
 
 if __name__ == "__main__":

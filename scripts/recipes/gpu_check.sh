@@ -22,10 +22,13 @@
 # engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
 # families end of turn, thoughts and an answer of each of $MODELS
 # gpus     a run that takes all GPUs by itself
+# shared_gpu  two engines on one GPU, each with 45% of its memory
+# bench8b  a model of an 8B's size with dummy weights (no download): best of 8 over 64 questions, questions and
+#          computed tokens a second, beside the estimate; without a GPU a tiny one rehearses it
 # dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
 # search, scoring, decode, runner    benchmarks of 'corag bench'
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp adapter head replay engine families gpus dense search scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter head replay engine families gpus shared_gpu bench8b dense search scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -280,6 +283,34 @@ here = torch.cuda.device_count()
 print(json.dumps({"gpus": here, "engines": max(counts, default=1)}))
 sys.exit(0 if max(counts, default=1) == here else f"{here} GPUs are here, {max(counts, default=1)} had an engine")
 PYTHON
+}
+
+step_shared_gpu() {
+    local share=(--workers.cpus_per_worker 1) size=tiny
+    make_world >&2
+    if [ "$(count_gpus)" -gt 0 ]; then
+        size=8b
+        export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+        CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}
+        share=(--workers.gpus_per_worker 0.5 --model.gpu_memory_utilization 0.45)
+    fi
+    rm -rf "$out/shared_gpu"
+    python -m benchmarks.on_gpu shape "$out/$size" $size >&2
+    corag run --questions "$out/world/test.jsonl" --method one_step --index "$out/bm25" --model.name "$out/$size" \
+        --model.engine '{load_format: dummy}' --workers ray --workers.count 2 "${share[@]}" --out "$out/shared_gpu" >&2
+    python -m benchmarks.on_gpu pace "$out/shared_gpu/one_step"
+}
+step_bench8b() {
+    local size=tiny amount=(--limit 4 --corag.chains 2 --corag.max_hops 2)
+    make_world >&2
+    if [ "$(count_gpus)" -gt 0 ]; then
+        size=8b amount=(--limit 64 --corag.chains 8 --corag.max_hops 6 --workers none)
+    fi
+    rm -rf "$out/bench8b"
+    python -m benchmarks.on_gpu shape "$out/$size" $size >&2
+    corag run --questions "$out/world/train.jsonl" --method corag --corag.strategy best_of_n --index "$out/bm25" \
+        --model.name "$out/$size" --model.engine '{load_format: dummy}' "${amount[@]}" --out "$out/bench8b" >&2
+    python -m benchmarks.on_gpu pace "$out"/bench8b/corag*
 }
 
 step_dense() {
