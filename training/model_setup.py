@@ -15,7 +15,7 @@ from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
 from corag.generation.adapters import adapter_folder, describe_base
-from corag.generation.models import name_ends, native_dtype
+from corag.generation.models import model_folder, name_ends, native_dtype
 from corag.generation.rendering import Renderer
 from training.checks import is_flash
 from training.config import LoopOptions, ProgramOptions
@@ -158,7 +158,10 @@ def resolve_attention(config: ProgramOptions, folder: str) -> str:
 
 
 def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
-    """Write adapter or model. An adapter names its base model as the user did, not by its place here."""
+    """Write adapter or model. An adapter names its base model as the user did, so that PEFT opens it.
+
+    The bundled one, which has a name here only, goes by its folder.
+    """
     if trainer.is_fsdp_enabled:  # checkpoints may be in shards, of which transformers would write no model
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(out))
@@ -171,8 +174,9 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
         # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
         # is no folder.
         settings = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+        base = model_folder(config.model) if config.model == "default" else config.model
         write_atomically(
-            out / CONFIG, json.dumps(settings | {"base_model_name_or_path": config.model}, indent=2) + "\n"
+            out / CONFIG, json.dumps(settings | {"base_model_name_or_path": base}, indent=2) + "\n"
         )
 
 

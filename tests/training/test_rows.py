@@ -58,7 +58,11 @@ def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
     for split, rows in data.items():
         for row in rows:
             mine = want.pop((row["question_id"], row["task"], row["hop"]))
-            assert {name: row[name] for name in row} == {name: getattr(mine, name) for name in row}
+            labels = row.pop("labels")
+            assert row == {name: getattr(mine, name) for name in row}
+            assert [label if label != -100 else 0 for label in labels] == [
+                token * learned for token, learned in zip(mine.input_ids, mine.completion_mask, strict=True)
+            ]
             assert is_validation(row["question_id"], config) == (split == "validation")
             assert 0 < sum(row["completion_mask"]) < len(row["input_ids"]) == len(row["completion_mask"])
     assert not want, "every row is there once"
