@@ -96,14 +96,15 @@ class Answered:
     def metadata(self) -> Mapping[str, Any]:
         """The fields of the method's result, by the names that papers and their code have for them.
 
-        Of every method ``steps`` and ``chunk_ids``, of IRCoT ``cot_sentences``, of CoRAG ``chains``, of
-        recursive RAG ``retrieval_path``, ``references_found``, ``depth`` and ``context_length``.
+        Of every method ``steps`` and ``chunk_ids`` (all that was retrieved), of IRCoT ``cot_sentences``, of
+        CoRAG ``chains``, of recursive RAG ``retrieval_path``, ``references_found``, ``depth`` and
+        ``context_length``.
         """
         if self.answer is None:
             return {"error": self.error}
         fields: dict[str, Any] = asdict(self.answer)
         fields |= fields.pop("further", {})
-        return fields | {"chunk_ids": self.answer.passage_ids}
+        return fields | {"chunk_ids": fields.get("retrieved_ids", self.answer.passage_ids)}
 
     @property
     def sources(self) -> tuple[str, ...]:

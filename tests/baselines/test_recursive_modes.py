@@ -10,7 +10,7 @@ from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.recursive.method import recursive
 from corag.core.runner import answer_question
 from corag.core.runs.rows import SavedRow
-from corag.core.tools import GenerateStep, Tools
+from corag.core.tools import GenerateStep, SearchStep, Tools
 from corag.core.types import Question
 from eval.api.ask import Answered
 from eval.api.drawing import Drawing
@@ -179,6 +179,14 @@ async def test_worked_plans_are_continued_and_end_before_a_question_that_the_mod
     )
     assert generator.requests[0].prompt.plain and generator.prompts[0].endswith(f"Question: {ASKED.text}")
     assert [found.sub_question for found in answer.findings] == ["Which mill grinds flour?"]
+
+
+async def test_sub_questions_that_follow_references_are_searched_as_questions_are():
+    for follows, found in ((True, 2), (False, 1)):
+        options = {"mode": "decompose", "follow_references": follows, "max_depth": 1, "k": 2}
+        _, _, tools = await on_the_corpus(answering, **options)
+        searches = [step for step in tools.steps if isinstance(step, SearchStep)]
+        assert searches and {step.k for step in searches} == {found}
 
 
 async def test_references_of_sub_questions_keep_to_depth_and_documents():

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag.chains.chain import Chain
+from corag.chains.config import CoRAGConfig
+from corag.chains.prompting import final_answer_prompt
 from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
 from corag.core.prompting.prompt import Prompt, Segment
@@ -12,7 +15,7 @@ from corag.core.prompting.shorten import count_to_drop, shorten
 from corag.core.prompting.template import load_prompt, load_template, parse_template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.text import stated_answer
-from corag.core.types import Question
+from corag.core.types import Passage, Question
 from tests.data import data_folder
 from tests.fakes import passage
 from tests.messages import raises_message
@@ -116,8 +119,27 @@ def test_a_readers_prompt_may_say_how_passages_are_written(tmp_path):
     shown = [passage("T", "one two three ")]
     prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt=str(file), max_shown_words=2))
     assert prompt.text == "<T> one two\nQ Who?"
-    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt="{paragraphs}Q {query}"))
+    file = tmp_path / "other.txt"
+    file.write_text("version: 1\n--- user\n{paragraphs}Q {query}")
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt=str(file)))
     assert prompt.text == "Wikipedia Title: T\none two three\n\nQ Who?", "as IRCoT does if it says nothing"
+
+
+def test_passages_of_a_prompt_given_as_text_are_numbered_and_may_name_their_source():
+    shown = [Passage("1", "T", "one", "a.pdf", 3), Passage("2", "U", "two")]
+    prompt = reader_prompt(QUESTION, shown, ReaderConfig(qa_prompt="{paragraphs}Q {query}"))
+    assert prompt.text == "[1] T\none\n\n[2] U\ntwo\n\nQ Who?"
+    few_shot = "{demonstrations}{paragraphs}Q {query}"
+    prompt = reader_prompt(QUESTION, shown[:1], ReaderConfig(qa_prompt=few_shot, demonstrations="default"))
+    assert prompt.text.endswith("\n\nWikipedia Title: T\none\n\nQ Who?"), "as the examples are written"
+    sourced = "{paragraphs}Q {query}\n--- passage\n[{source}] {text}"
+    prompt = reader_prompt(QUESTION, shown[:1], ReaderConfig(qa_prompt=sourced))
+    assert prompt.text == "[a.pdf, page 3] one\nQ Who?"
+    own = "{passages}Q {query}\n{hops}\n--- passage\n[{source}] {text}"
+    assert (
+        "[a.pdf, page 3] one\nQ Who?"
+        in final_answer_prompt("Who?", Chain(), shown, CoRAGConfig(final_answer_prompt=own)).text
+    )
 
 
 def test_plain_prompts_end_without_a_blank():

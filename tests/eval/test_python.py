@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +157,9 @@ def test_ircot_tells_its_thoughts_by_their_name_in_the_code_of_its_paper(model: 
     answer = ask(Question("q", QUESTION), "ircot", model, index, config, watch=steps.append)
     assert len(answer.metadata["cot_sentences"]) == answer.metadata["steps"] and answer.metadata["chunk_ids"]
     assert tuple(steps) == answer.steps != ()
+    few = replace(config, paragraph_budget=1, k_per_step=3)
+    answer = ask(Question("q", QUESTION), "ircot", model, index, few)
+    assert len(answer.passages) == 1 < len(answer.metadata["chunk_ids"]), "all that was retrieved"
 
 
 def test_passages_that_were_fetched_by_id_come_with_their_texts(model: Model, index: Index) -> None:

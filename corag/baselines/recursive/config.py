@@ -46,7 +46,8 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
             these for each question.
         choose_by: how "auto" chooses: the "model" is asked ("simple" if its reply cannot be read), or the
             question's "words" decide without a call.
-        k: passages of each search of "simple" and "recursive" (also ``top_k``).
+        k: passages of each search of "simple" and "recursive" (also ``top_k``), and of sub-questions that
+            follow references.
         k_per_step: passages of each search of the other modes.
         follow_references: "decompose" follows references from what it finds for a sub-question, as
             "recursive" does for the question: each sub-question has its own ``max_depth`` rounds and

@@ -343,8 +343,9 @@ async def answer_wave(
     queries = [sub_question.with_answers(answers) for sub_question in wave]
     paths = [f"sub-question {sub_question.number}" for sub_question in wave]
     trails = [Trail(tools, config, path) for path in paths]
+    k = config.k if config.follow_references else config.k_per_step  # each is then a question of "recursive"
     await gather(
-        search_for(query, trail, k=config.k_per_step, why="sub_question")
+        search_for(query, trail, k=k, why="sub_question")
         for query, trail in zip(queries, trails, strict=True)
     )
     prompts = [

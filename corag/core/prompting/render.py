@@ -9,17 +9,19 @@ from typing import Literal
 
 from corag.core.prompting.demonstrations import Demonstration
 from corag.core.prompting.prompt import Segment
-from corag.core.prompting.template import Template, load_template
+from corag.core.prompting.template import INLINE, Piece, Template, load_template
 from corag.core.types import Passage
 from corag.core.words import first_words, is_unspaced
 
 PROMPTS = Path(__file__).parent / "prompts"
+NUMBERED: tuple[Piece, str] = ("passage", "[{number}] {title}\n{text}\n")
 
 
 def load_layout(source: str, folder: Path = PROMPTS, needs: Sequence[str] = ()) -> Template:
     """Load a prompt as :func:`load_template` does.
 
-    What it does not say about writing lists is as in IRCoT's, ``layout``. Raises :class:`ConfigError` also if
+    What it does not say about writing lists is as in IRCoT's, ``layout``; a prompt given as text without
+    worked examples, which are written so, gets numbered passages. Raises :class:`ConfigError` also if
     it lacks one of the fields that it ``needs``.
     """
     layout = load_template("layout", PROMPTS)
@@ -28,7 +30,8 @@ def load_layout(source: str, folder: Path = PROMPTS, needs: Sequence[str] = ()) 
     prompt = load_template(source, folder)
     prompt.require(needs)
     prompt.require_as(replace(layout, sections=()))
-    return prompt.with_missing_pieces(layout)
+    numbered = prompt.name == INLINE and "demonstrations" not in prompt.fields
+    return prompt.with_missing_pieces(replace(layout, pieces=(NUMBERED,)) if numbered else layout)
 
 
 def render_passages(
@@ -52,7 +55,12 @@ def render_passages(
 def passage_items(passages: Iterable[Passage], max_words: int | None = None) -> list[dict[str, str]]:
     """Return passages as :meth:`Template.items` takes them, for a method with a drop order of its own."""
     return [
-        {"title": passage.title, "text": clip_words(passage.text.strip(), max_words)} for passage in passages
+        {
+            "title": passage.title,
+            "text": clip_words(passage.text.strip(), max_words),
+            "source": passage.origin,
+        }
+        for passage in passages
     ]
 
 

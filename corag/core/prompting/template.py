@@ -35,7 +35,7 @@ Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
 _WHEN_EMPTY: dict[Item, Piece] = {"passage": "no_passages", "hop": "no_hops"}
 _HEADING = re.compile(r"^--- (\w+)[ \t]*\n", re.MULTILINE)
 _FIELD = re.compile(r"\{(\w+)\}")
-_INLINE = "inline"  # the name of a prompt that is given as text
+INLINE = "inline"  # the name of a prompt that is given as text
 # What the item of a list may do without in any prompt: its number or name, and a worked example its passages.
 _OF_ITEMS = frozenset({"number", "index", "place", "step", "title", "passages"})
 
@@ -68,7 +68,7 @@ class Template:
 
     @property
     def _title(self) -> str:
-        return "the prompt given as text" if self.name == _INLINE else f"the prompt '{self.name}'"
+        return "the prompt given as text" if self.name == INLINE else f"the prompt '{self.name}'"
 
     def require(self, fields: Iterable[str]) -> None:
         """Raise :class:`ConfigError` if the prompt does not use all of these fields."""
@@ -239,10 +239,10 @@ def _inline(text: str) -> Template:
     whole = text if text.endswith("\n") else f"{text}\n"
     head, *sections = _HEADING.split(whole)
     if not sections:
-        return Template(_INLINE, "0", (("user", text),))
+        return Template(INLINE, "0", (("user", text),))
     turn, rest = re.sub(r"^version:.*\n", "", head).strip("\n"), whole[len(head) :]
     user_turn = f"--- user\n{turn}\n" if turn else ""
-    return parse_template(_INLINE, f"version: 0\n{user_turn}{rest}")
+    return parse_template(INLINE, f"version: 0\n{user_turn}{rest}")
 
 
 def load_prompt(source: str, shipped_name: str, folder: Path, needs: Iterable[str] = ()) -> Template:
