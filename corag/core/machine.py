@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,28 @@ def count_threads() -> int:
     with suppress(ValueError):
         return max(1, min(count_cores(), int(os.environ.get("OMP_NUM_THREADS", ""))))
     return count_cores()
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files and connections as it may; return how many more that are.
+
+    The usual soft limit, 1,024, is less than the requests of a run with two servers.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return sys.maxsize
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    opened = 64
+    with suppress(OSError):
+        opened = len(os.listdir("/dev/fd"))
+    return max(0, soft - opened)
 
 
 def _affinity() -> int:

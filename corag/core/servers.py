@@ -109,18 +109,19 @@ class StallNotifier:
     def _note_reply(self) -> None:
         now = time.monotonic()
         if self._notice_after > self._first:
-            _print(f"{self._urls} replies again, after {now - self._since:.0f} s.")
+            print_note(f"{self._urls} replies again, after {now - self._since:.0f} s.")
         self._since, self._notice_after = now, self._first
 
     def _check(self) -> None:
         """Print a notice if one is due, and check again when the next may be."""
         silent = time.monotonic() - self._since
         if silent >= self._notice_after:
-            _print(f"waiting for {self._urls}: no reply for {silent:.0f} s.")
+            print_note(f"waiting for {self._urls}: no reply for {silent:.0f} s.")
             self._notice_after *= 2
         self._timer = asyncio.get_running_loop().call_later(self._notice_after - silent, self._check)
 
 
-def _print(line: str) -> None:
+def print_note(line: str) -> None:
+    """Print a line of ours on standard error."""
     sys.stderr.write(f"corag: {line}\n")
     sys.stderr.flush()

@@ -20,6 +20,8 @@ fi
 # SLURM runs a copy of this file: the checkout is where the job was submitted.
 root=${CORAG_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}}
 export PATH="$root/.venv/bin:$PATH" RAY_USAGE_STATS_ENABLED=0
+# Importing Ray from a cold network file system may take a node longer than the 30 s that Ray waits for it.
+export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=${RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT:-600}
 nodes=${SLURM_JOB_NUM_NODES:-${NODES:-1}}
 per_engine=${GPUS_PER_ENGINE:-1}
 command=$1
@@ -31,8 +33,9 @@ else
 fi
 # A port of the job's own: two jobs may share their first node.
 port=$((6379 + ${SLURM_JOB_ID:-0} % 1000))
+# Without an address corag would start a cluster of its own on the first node, and the others would idle.
 wanted=(ray symmetric-run --address "$head:$port" --min-nodes "$nodes" --
-    corag "$command" --workers ray --workers.gpus_per_worker "$per_engine" "$@")
+    corag "$command" --workers ray --workers.address "$head:$port" --workers.gpus_per_worker "$per_engine" "$@")
 # All that the job has on a node: a step of its own would get one core of it.
 step=(srun --nodes "$nodes" --ntasks "$nodes" --cpus-per-task "${SLURM_CPUS_ON_NODE:-$(nproc)}"
     --cpu-bind none --mem 0)

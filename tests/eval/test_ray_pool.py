@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -143,15 +145,40 @@ async def test_several_deadly_questions_take_no_other_with_them() -> None:
     assert max(each.actor.most for each in pool.workers) == 4, "the others share workers"
 
 
+async def test_a_question_meets_the_worker_that_remembers_it() -> None:
+    """Four cells of a sweep over eight workers, each question answered when it happens to be."""
+    pool = await pool_of(Ray(actor=Remembering), 8, in_flight=64)
+    for _ in range(4):
+        slots = asyncio.Semaphore(pool.slots)
+
+        async def ask(number: int, slots: asyncio.Semaphore = slots) -> None:
+            async with slots:
+                await pool.run(Question(f"q{number}", "Who?"), "", b"", "")
+
+        await asyncio.wait_for(asyncio.gather(*(ask(number) for number in range(1500))), 60)
+    actors = [each.actor for each in pool.workers]
+    assert sum(len(each.seen) for each in actors) < 1.1 * 1500, "a question is answered where it was before"
+    assert min(len(each.seen) for each in actors) > 0.7 * 1500 / 8
+    assert max(each.most for each in actors) <= 1.2 * 64
+
+
+async def test_engines_that_share_a_gpu_open_one_after_another() -> None:
+    """vLLM takes what another engine fills meanwhile for its own; those of different GPUs need not wait."""
+    Sharing.under_way, Sharing.most_at_once, Sharing.made = Counter(), Counter(), 0
+    pool = await asyncio.wait_for(pool_of(Ray(actor=Sharing), 4, in_flight=1), 20)
+    assert Sharing.most_at_once == {"0": 1, "1": 1, "all": 2}
+    assert pool.status().startswith("4/4 workers")
+
+
 async def test_a_question_that_no_longer_waits_to_be_alone_keeps_no_worker() -> None:
     pool = await pool_of(Ray(), 1, in_flight=2)
-    await pool._acquire(False)  # somebody is there, and stays
-    waiting = asyncio.create_task(pool._acquire(True))
+    await pool._acquire("q0", False)  # somebody is there, and stays
+    waiting = asyncio.create_task(pool._acquire("q1", True))
     await asyncio.sleep(0.01)
     assert pool.workers[0].exclusive
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    worker = await asyncio.wait_for(pool._acquire(False), 5)
+    worker = await asyncio.wait_for(pool._acquire("q2", False), 5)
     assert worker.load == 2 and not worker.exclusive
 
 
@@ -198,6 +225,48 @@ def test_each_worker_gets_cores_that_a_machine_has_for_it(
 def test_workers_that_no_machine_has_room_for_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         plan_workers(ray_workers(**options), Ray([(8, 32), (0, 96)]))
+
+
+class Remembering(Actor):
+    """A worker that knows which questions it has seen, and answers each in a time of its own."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.seen: set[str] = set()
+        self._busy, self._draw = 0, random.Random(7)
+
+    async def _run(self, question: Question, *_: object) -> Row:
+        self._busy += 1
+        self.most = max(self.most, self._busy)
+        self.seen.add(question.id)
+        await asyncio.sleep(0.02 * self._draw.random())
+        self._busy -= 1
+        return Row(question, "Ada", (), {}, 0.0, "")
+
+
+class Sharing(Actor):
+    """A worker of four, two on each of two GPUs, that takes a while to open."""
+
+    under_way: ClassVar[Counter[str]] = Counter()
+    most_at_once: ClassVar[Counter[str]] = Counter()
+    made = 0
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._gpu = str(Sharing.made // 2)
+        Sharing.made += 1
+
+    async def _where(self, ports: int) -> Place:
+        return replace(PLACE, gpus=[self._gpu])
+
+    async def _open(self, *_: object) -> WorkerInfo:
+        for key in (self._gpu, "all"):
+            self.under_way[key] += 1
+            self.most_at_once[key] = max(self.most_at_once[key], self.under_way[key])
+        await asyncio.sleep(0.05)
+        for key in (self._gpu, "all"):
+            self.under_way[key] -= 1
+        return INFO
 
 
 class Unplaced(Actor):

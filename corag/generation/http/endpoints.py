@@ -8,6 +8,7 @@ sent again after a pause. So what a reply must hold is checked here, while there
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
+from corag.core.machine import raise_file_limit
 from corag.core.proxies import describe_proxy, open_client
 from corag.core.replies import (
     FaultError,
@@ -25,7 +27,7 @@ from corag.core.replies import (
     UnreachableError,
     send,
 )
-from corag.core.servers import StallNotifier, TryAgainError, retrying
+from corag.core.servers import StallNotifier, TryAgainError, print_note, retrying
 from corag.generation.config import ModelConfig
 from corag.generation.http.wording import Wording
 
@@ -71,12 +73,22 @@ class Endpoints(Generic[Server]):
     in flight, after a pause.
     """
 
-    def __init__(self, client: httpx.AsyncClient, servers: Sequence[Server], retries: int) -> None:
-        """``servers``: at least one. ``retries``: how often a failed request is sent again."""
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        servers: Sequence[Server],
+        retries: int,
+        most_connections: int = sys.maxsize,
+    ) -> None:
+        """``servers``: at least one. ``retries``: how often a failed request is sent again.
+
+        ``most_connections``: those that the client opens.
+        """
         self.servers = list(servers)
         self.retried = 0  # requests that were sent again, each time
         self._client = client
-        self._retries = retries
+        self._retries, self._most_connections = retries, most_connections
+        self._said_that_some_wait = False
         self._homes: OrderedDict[str, Server] = OrderedDict()
         self._stalls = StallNotifier(", ".join(server.url for server in servers))
 
@@ -108,6 +120,7 @@ class Endpoints(Generic[Server]):
             server = failed_server = self._choose(affinity, avoid=failed_server)
             self.retried += number > 0
             server.load += 1
+            self._say_if_some_wait()
             start = time.monotonic()
             try:
                 return await send_adapted(
@@ -149,6 +162,14 @@ class Endpoints(Generic[Server]):
                 self._homes.popitem(last=False)
         return home
 
+    def _say_if_some_wait(self) -> None:
+        if not self._said_that_some_wait and sum(each.load for each in self.servers) > self._most_connections:
+            self._said_that_some_wait = True
+            print_note(
+                f"{self._most_connections} requests to servers are in flight at once, and the others wait: "
+                "this process may open no more files ('ulimit -Hn'). A smaller --batch_size asks less."
+            )
+
     def _no_reply(self, server: Server, fault: FaultError, attempts: int) -> BackendError:
         return BackendError(
             f"no reply after {attempts} attempt{'s' * (attempts > 1)}, the last to {server.url}"
@@ -178,8 +199,18 @@ def require_one_model(endpoints: Sequence[Endpoint]) -> None:
             )
 
 
-def connect(config: ModelConfig) -> httpx.AsyncClient:
+def count_connections() -> int:
+    """Return how many connections this process can have to the servers of a model.
+
+    A quarter of the files that it can open is left to indexes, logs and other servers.
+    """
+    return max(1, raise_file_limit() * 3 // 4)
+
+
+def connect(config: ModelConfig, most_connections: int) -> httpx.AsyncClient:
     """Return a client that sends the key in the environment, if there is one.
+
+    Requests beyond ``most_connections`` wait for a free connection.
 
     Nothing else holds the key, so that no message, manifest or trace can repeat it. Raises
     :class:`ConfigError` if the options name a variable that is not set.
@@ -193,9 +224,11 @@ def connect(config: ModelConfig) -> httpx.AsyncClient:
     key = os.environ.get(variable, "")
     return open_client(
         config.urls,
-        timeout=httpx.Timeout(config.timeout_s, connect=min(10.0, config.timeout_s)),
-        # No limit: the run bounds what is in flight, and the server's queue knows priorities, ours does not.
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        # Waiting for a free connection is no fault of the server's.
+        timeout=httpx.Timeout(config.timeout_s, connect=min(10.0, config.timeout_s), pool=None),
+        # As many as there can be: the run bounds what is in flight, and the server's queue knows priorities,
+        # ours does not.
+        limits=httpx.Limits(max_connections=most_connections, max_keepalive_connections=None),
         headers={"Authorization": f"Bearer {key}"} if key else {},
     )
 

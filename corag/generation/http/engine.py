@@ -42,7 +42,7 @@ from corag.core.seeds import stable_hash
 from corag.core.types import TokenUsage
 from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
-from corag.generation.http.endpoints import Endpoints, connect, require_one_model
+from corag.generation.http.endpoints import Endpoints, connect, count_connections, require_one_model
 from corag.generation.http.features import Features, Server, shared_features
 from corag.generation.http.opening import open_servers
 from corag.generation.http.thoughts import ServerThoughts
@@ -167,11 +167,12 @@ class HttpGenerator:
             folder = model_folder(tokenizer, weights=False)
             renderer = Renderer.load(folder, config.chat, config.thoughts)
             digest = folder_digest(folder)
-        client = connect(config)
+        most_connections = count_connections()
+        client = connect(config, most_connections)
         try:
             servers = await open_servers(client, config, renderer, preset)
             require_one_model(servers)
-            endpoints = Endpoints(client, servers, config.retries)
+            endpoints = Endpoints(client, servers, config.retries, most_connections)
             return cls(endpoints, config, renderer, digest, describe=preset is None)
         except BaseException:
             await client.aclose()

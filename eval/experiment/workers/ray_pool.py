@@ -1,7 +1,8 @@
-"""Workers as actors of Ray: the least loaded gets the next question, one that dies is started again by Ray.
+"""Workers as actors of Ray: a question goes to the one that remembers it, one that dies is started again.
 
 Placement, transport and the watch over processes are Ray's. What is done here: each worker has a bounded
-number of questions, the next goes to the worker with the fewest, and those of a dead worker go to others.
+number of questions; each question has a worker of its own by a hash of its id, so that the next cell of a
+sweep meets the replies and prefixes of the cell before; those of a dead worker go to others.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import asyncio
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -35,6 +37,7 @@ from retrieval.config import RetrieverConfig
 
 TRIES = 3  # workers that a question may see die, all but the first alone, before it is taken for the reason
 _OTHER_CALLS = 8  # calls that a worker takes beside questions: its place, opening its engine
+_MOST_OF_MEAN = 1.2  # of the mean load: a worker that has more gets no question only because it remembers it
 _RETRY_S = 0.5
 _PLACEMENT_S = 600.0  # until every worker's process runs; engines open later and may take longer
 _MOST_LOADS = 8  # workers whose loads are printed one by one
@@ -88,7 +91,7 @@ async def ray_pool(
         config: how many, with what.
         engine: opens a worker's engine, in its process; can be pickled.
         retrievers: what is searched; for folders each machine gets one server.
-        in_flight: most questions that a worker has at once.
+        in_flight: questions that a worker has at once, up to a fifth more where others have fewer.
 
     Raises:
         ConfigError: if Ray is not installed, or there is no room for the workers.
@@ -115,11 +118,13 @@ class RayPool:
         in_flight: int,
     ) -> None:
         self._ray, self._config, self._in_flight = ray, config, in_flight
+        self._most = int(_MOST_OF_MEAN * in_flight)
         self._engine = engine
         self._retrievers = {stable_hash(repr(each)): each for each in retrievers}
         self._addresses: Addresses = {}
         self._free_memory: float | None = None
         self._change = asyncio.Condition()
+        self._opening: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._revivals: set[asyncio.Task[None]] = set()
         self.workers: list[PoolWorker] = []
         self.servers: list[Any] = []
@@ -132,7 +137,7 @@ class RayPool:
             num_gpus=self._config.gpus_per_worker,
             max_restarts=self._config.restarts,
             max_task_retries=0,  # the pool decides which questions are tried again, and how often
-            max_concurrency=self._in_flight + _OTHER_CALLS,
+            max_concurrency=self._most + _OTHER_CALLS,
         )
         self.workers = [
             PoolWorker(number, kind.remote(self._engine, self._retrievers)) for number in range(count)
@@ -176,7 +181,15 @@ class RayPool:
             ) from None
 
     async def _open_worker(self, worker: PoolWorker) -> WorkerInfo:
-        info: WorkerInfo = await worker.actor.open.remote(self._addresses, self._free_memory)
+        """Open a worker's engine, after those that are being opened on its GPUs.
+
+        vLLM takes what is filled on a GPU meanwhile for its own.
+        """
+        place: Place = await worker.actor.where.remote(0)
+        async with AsyncExitStack() as stack:
+            for gpu in sorted(place.gpus):
+                await stack.enter_async_context(self._opening[place.node, gpu])
+            info: WorkerInfo = await worker.actor.open.remote(self._addresses, self._free_memory)
         return info
 
     async def _start_servers(self, keys: Sequence[str], places: Sequence[Place]) -> Addresses:
@@ -221,7 +234,7 @@ class RayPool:
         return RayExecutor(self, stable_hash(repr(retriever)) if retriever is not None else "")
 
     async def run(self, question: Question, key: str, task: bytes, index: str) -> Row:
-        """Run a pickled task on the least loaded worker; if that dies on another, up to ``TRIES`` times.
+        """Run a pickled task on the question's worker; if that dies on another, up to ``TRIES`` times.
 
         Any question of a worker that dies may be the reason. So each is then tried on a worker of its own:
         the deadly one ends no other question any more, and the others are answered.
@@ -238,7 +251,7 @@ class RayPool:
         why = ""
         for attempt in range(TRIES):
             alone = attempt > 0
-            worker = await self._acquire(alone)
+            worker = await self._acquire(question.id, alone)
             try:
                 row: Row = await worker.actor.run.remote(question, key, task, index)
                 return row
@@ -254,12 +267,13 @@ class RayPool:
         )
         return Row(question, None, (), {}, time.perf_counter() - start, error_text)
 
-    async def _acquire(self, alone: bool) -> PoolWorker:
+    async def _acquire(self, question_id: str, alone: bool) -> PoolWorker:
         """Wait for a worker that takes one more question, or has no other, and add one to its load."""
+        order = sorted(self.workers, key=lambda each: stable_hash(f"{question_id} {each.number}"))
         while True:
             async with self._change:
-                await self._change.wait_for(lambda: self._least_loaded(alone) is not None or self._all_dead())
-                worker = self._least_loaded(alone)
+                await self._change.wait_for(lambda: self._choose(order, alone) or self._all_dead())
+                worker = self._choose(order, alone)
                 if worker is None:
                     raise BackendError(
                         f"no worker is left ({self.workers[-1].why}): each of {len(self.workers)} died more "
@@ -290,13 +304,19 @@ class RayPool:
         async with self._change:
             self._change.notify_all()  # not one: who wakes may wait for another worker
 
-    def _least_loaded(self, alone: bool) -> PoolWorker | None:
-        """Return the worker with the fewest questions that takes one more, None if there is none.
+    def _choose(self, order: Sequence[PoolWorker], alone: bool) -> PoolWorker | None:
+        """Return the worker that a question goes to, None if none takes one more.
 
+        That is the first in its ``order``, which is the same whenever it is asked: the worker that remembers
+        it; if that is down or has a fifth more questions than the mean, the worker with the fewest.
         ``alone``: for a question that waits there until the others are answered, so a full worker will do.
         """
-        ready = [each for each in self.workers if each.state is _State.UP and not each.exclusive]
-        ready = [each for each in ready if alone or each.load < self._in_flight]
+        up = [each for each in order if each.state is _State.UP]
+        ready = [each for each in up if not each.exclusive and (alone or each.load < self._most)]
+        home = next((each for each in order if each.state is not _State.DEAD), None)
+        most = max(1.0, _MOST_OF_MEAN * sum(each.load for each in up) / max(1, len(up)))
+        if home in ready and home is not None and home.load < most and not alone:
+            return home
         return min(ready, key=lambda each: each.load, default=None)
 
     def _all_dead(self) -> bool:
