@@ -10,6 +10,7 @@ from corag.core.runs.manifest import Manifest
 from eval.scoring.rows import measure_title
 from eval.tables.columns import Summary
 
+FEWEST_QUESTIONS = 20  # with fewer a table shows that everything works, and no more
 _MUCH_MORE = 2.0  # times as many passages
 _MAX_RUNS = 6  # runs that are named one by one
 # Of a run's settings, what its method is; seed and budget are no part of it.
@@ -72,3 +73,13 @@ def depth_note(summaries: Sequence[Summary]) -> str:
     title = measure_title("recall", summaries[0].recall_at)
     advice = for_caller(f"--recall_at {int(counts[-1][0])} compares like with like.")
     return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {advice}"
+
+
+def size_note(summaries: Sequence[Summary]) -> str:
+    """Return that so few questions tell nothing about which run is better; "" for one run, or enough."""
+    most = max(each.n for each in summaries)
+    if len(summaries) < 2 or most >= FEWEST_QUESTIONS:
+        return ""
+    return (
+        f"{most} question{'s' * (most != 1)} cannot tell which run is better: ask {FEWEST_QUESTIONS} or more."
+    )

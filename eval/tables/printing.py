@@ -17,6 +17,7 @@ from corag.core.text import printable
 from eval.scoring.rows import FURTHER_MEASURES, MEASURES, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
+from eval.tables.cautions import size_note
 from eval.tables.columns import COLUMNS, cells, column_title, percent
 from eval.tables.disagreements import Disagreements
 from eval.tables.means import Means, Over
@@ -94,7 +95,7 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with all that must be known beside it, and the tests and means that it has."""
     console = console or wide_console()
     print_summaries(table, console)
-    for sentence in filter(None, [table.verdict, *table.cautions]):
+    for sentence in filter(None, [table.verdict, size_note(table.summaries), *table.cautions]):
         console.print(sentence)
     print_conditions(table, console)
     if table.baseline:

@@ -160,3 +160,11 @@ def test_so_they_are_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "one_step.k has no effect: one_step is not among the methods (closed_book, react)." in told
     assert "react has no effect: the runs of react have options of their own." in told
     assert "closed_book has no effect" not in told
+
+
+def test_a_table_of_few_questions_says_that_it_tells_nothing(tmp_path: Path) -> None:
+    for count, says in ((4, True), (20, False)):
+        rows = [row(each, "Ada") for each in QUESTIONS[:count]]
+        runs = {name: make_run(tmp_path / f"{name}{count}", rows) for name in "ab"}
+        table = Results(runs).table()
+        assert ("4 questions cannot tell which run is better" in str(table)) == says
