@@ -187,8 +187,8 @@ async def shape(folder: str, size: str) -> dict[str, Any]:
     return {"folder": folder, "size": size}
 
 
-async def pace(run: str) -> dict[str, Any]:
-    """Return questions and computed tokens a second of a run's one start."""
+async def pace(run: str, estimate: str = "") -> dict[str, Any]:
+    """Return questions and computed tokens a second of a run's one start, beside an estimate of them."""
     rows = list(read_rows(Path(run)).values())
     if failed := [row.error for row in rows if row.error]:
         sys.exit(f"{len(failed)} of {len(rows)} questions failed: {failed[0]}")
@@ -201,7 +201,7 @@ async def pace(run: str) -> dict[str, Any]:
         "computed_tokens_per_s": tokens / seconds,
         "computed_tokens_per_question": tokens / len(rows),
         "generated_tokens_per_question": sum(row.total_usage.generated for row in rows) / len(rows),
-        "estimated_for_an_h100": {"computed_tokens_per_s": [22_000, 28_000], "computed_per_question": 38_000},
+        "estimate": estimate,
     }
 
 

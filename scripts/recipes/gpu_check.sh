@@ -310,7 +310,7 @@ step_bench8b() {
     python -m benchmarks.on_gpu shape "$out/$size" $size >&2
     corag run --questions "$out/world/train.jsonl" --method corag --corag.strategy best_of_n --index "$out/bm25" \
         --model.name "$out/$size" --model.engine '{load_format: dummy}' "${amount[@]}" --out "$out/bench8b" >&2
-    python -m benchmarks.on_gpu pace "$out"/bench8b/corag*
+    python -m benchmarks.on_gpu pace "$out"/bench8b/corag* "22,000 to 28,000 computed tokens/s of an 8B on an H100"
 }
 
 step_dense() {
