@@ -105,6 +105,8 @@ def test_a_job_asks_for_cores_and_memory(root: Path) -> None:
     command = ["bash", str(ROOT / "scripts/recipes/slurm_ray.sh"), "run", "--config", "my.yaml"]
     planned = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     assert "--cpus-per-task 64 --cpu-bind none --mem 0 ray symmetric-run" in planned
+    cluster = re.findall(r"symmetric-run --address (\S+)", planned)
+    assert re.findall(r"--workers.address (\S+)", planned) == cluster, "else one node of the job works"
 
 
 def test_engines_of_several_gpus(root: Path) -> None:
