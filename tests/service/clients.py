@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+CHAT = "/v1/chat/completions"
 QUESTION = "Who is the mayor of Karlen?"
 SYSTEM = {"role": "system", "content": "You are a helpful assistant. Today is Thursday."}
 USER = {"role": "user", "content": QUESTION}
@@ -165,11 +165,6 @@ BODIES = [
         ],
     ),
     sent(
-        "Continue", "autocomplete", refused="suffix", path=COMPLETIONS, prompt="def mayor(", suffix="):",
-        max_tokens=256, temperature=0.01, stop=["<fim_prefix>", "/src/", "#- coding", "```", "\n\n"],
-        stream=True,
-    ),
-    sent(
         "Cursor", "agent", "temperature tools user messages.system", temperature=0, user="u_1", tools=TOOLS,
         tool_choice="auto", stream=True, stream_options=USAGE, messages=[SYSTEM, USER],
     ),
@@ -242,14 +237,6 @@ BODIES = [
     ),
     sent("AI SDK", "chat", "temperature", temperature=0, max_tokens=400),
     sent(
-        "AI SDK", "stream", "include messages.system store", path=RESPONSES, stream=True, store=False,
-        include=["reasoning.encrypted_content"],
-        input=[
-            {"role": "developer", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]},
-        ],
-    ),
-    sent(
         "AI SDK", "title", job="title", stream=False,
         messages=[
             {
@@ -267,38 +254,8 @@ BODIES = [
         temperature=0, tools=TOOLS, max_completion_tokens=300, stop=["\nObservation"],
         messages=[SYSTEM, USER],
     ),
-    sent("LangChain", "responses", path=RESPONSES, input=[USER], stream=False),
     sent("LangChain", "structured output", refused="response_format", response_format=SCHEMA),
     sent("LlamaIndex", "chat", "temperature messages.system", temperature=0.1, messages=[SYSTEM, USER]),
     sent("LlamaIndex", "stream", "temperature", temperature=0.1, stream=True, max_tokens=256),
-    sent(
-        "LlamaIndex", "completion", "temperature", path=COMPLETIONS, prompt=QUESTION, temperature=0.1,
-        max_tokens=256, stream=False,
-    ),
     sent("LlamaIndex", "log-probabilities", refused="logprobs", logprobs=True, top_logprobs=5),
-    sent(
-        "Agents SDK", "chat", "messages.system store", path=RESPONSES, instructions="Be brief.", tools=[],
-        include=[], store=True, stream=False, input=[{"role": "user", "content": QUESTION}],
-    ),
-    sent(
-        "Agents SDK", "stream", "messages.system tools reasoning parallel_tool_calls temperature metadata "
-        "input[1].reasoning input[2].function_call input[3].function_call_output text.verbosity",
-        path=RESPONSES, instructions="Be brief.", stream=True, temperature=0.3, parallel_tool_calls=True,
-        tools=[{"type": "function", "name": "f", "parameters": {}, "strict": True}], tool_choice="auto",
-        reasoning={"effort": "low"}, text={"verbosity": "low"}, metadata={"trace": "1"}, truncation="auto",
-        input=[
-            {"role": "user", "content": QUESTION},
-            {"type": "reasoning", "id": "rs_1", "summary": []},
-            {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "1", "output": "x"},
-        ],
-    ),
-    sent(
-        "Agents SDK", "required tool", refused="tool_choice", path=RESPONSES, input=QUESTION,
-        tools=[{"type": "function", "name": "f", "parameters": {}}], tool_choice="required",
-    ),
-    sent(
-        "Agents SDK", "output type", refused="text", path=RESPONSES, input=QUESTION,
-        text={"format": {"type": "json_schema", "name": "x", "schema": {}, "strict": True}},
-    ),
 ]  # fmt: skip

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
 from corag.service.answering import AnswerService
@@ -19,7 +18,7 @@ from corag.service.keys import Keys
 from corag.service.options import read_presets
 from corag.service.records import Records
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.service.clients import BODIES, CHAT, QUESTION, RESPONSES, USER
+from tests.service.clients import BODIES, CHAT, QUESTION, USER
 from tests.service.serving import PASSAGES, corag_preset, options, replies
 
 PRESETS = {
@@ -233,7 +232,7 @@ async def test_an_image_before_a_question_does_not_end_a_conversation():
 async def test_messages_under_the_name_of_another_protocol_are_told_where_they_belong():
     async with in_process() as (client, _):
         said = await client.post(CHAT, json={"model": "one_step", "input": [USER]})
-        assert said.status_code == 400 and "/v1/responses" in said.json()["error"]["message"]
+        assert said.status_code == 400 and "write 'messages'" in said.json()["error"]["message"]
 
 
 async def test_a_page_that_sends_the_place_of_the_answer_too_is_answered():
@@ -267,17 +266,17 @@ def test_what_a_job_is_takes_no_time_to_tell():
         ("//v1/chat/completions", "/v1/chat/completions"),
         ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
         ("/openai/deployments/corag/chat/completions", "/v1/chat/completions"),
-        ("/completions", "/v1/completions"),
+        ("/completions", "/v1/chat/completions"),
         ("/v1/v1/models", "/v1/models"),
         ("/models", "/v1/models"),
         ("/models/corag", "/v1/models/ID"),
-        ("/responses", "/v1/responses"),
+        ("/responses", "chat completions"),
         ("/v1/mcp", "/mcp"),
         ("/api/chat", "Ollama"),
         ("/api/tags", "Ollama"),
         ("/v1/messages", "Anthropic"),
         ("/v1/embeddings", "no embeddings"),
-        ("/v1/nothing/<script>", "/v1/chat/completions, /v1/completions or /v1/responses"),
+        ("/v1/nothing/<script>", "questions go to /v1/chat/completions"),
     ],
 )
 async def test_a_wrong_address_is_told_the_right_one(path, right):
@@ -300,74 +299,8 @@ async def test_addresses_can_be_looked_at_before_they_are_used():
         assert (await client.head(CHAT)).status_code == 204
         assert (await client.get("/v1/models/corag")).json()["id"] == "corag"
         assert (await client.get("/v1/models/gpt-5")).status_code == 404
-        assert "POST /v1/responses" in (await client.get("/v1")).json()["data"]
+        assert "POST /v1/chat/completions" in (await client.get("/v1")).json()["data"]
         assert (await client.options("/v1/nothing")).status_code == 404
-
-
-async def test_the_official_client_reads_completions_and_responses():
-    async with in_process() as (http, _):
-        client = openai.AsyncOpenAI(base_url="http://localhost/v1", api_key="any", http_client=http)
-        text = await client.completions.create(model="corag", prompt=QUESTION, max_tokens=1)
-        assert (text.choices[0].text.strip(), text.choices[0].finish_reason) == ("Ada", "length")
-        pieces = [
-            piece.choices[0].text
-            async for piece in await client.completions.create(model="corag", prompt=QUESTION, stream=True)
-        ]
-        assert "".join(pieces) == "Ada Orm"
-        first = await client.responses.create(model="corag", input=QUESTION)
-        assert first.output_text == "Ada Orm" and first.status == "completed"
-        assert first.output[0].type == "reasoning" and "searched: Who" in first.output[0].summary[0].text
-        assert first.usage.total_tokens == first.usage.input_tokens + first.usage.output_tokens > 0
-        cut = await client.responses.create(model="corag", input=QUESTION, max_output_tokens=1)
-        assert cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens"
-        kinds, shown = [], ""
-        async for event in await client.responses.create(model="corag", input=QUESTION, stream=True):
-            kinds.append(event.type)
-            shown += event.delta if event.type == "response.output_text.delta" else ""
-        assert shown == "Ada Orm" and kinds[0] == "response.created" and kinds[-1] == "response.completed"
-        assert "response.reasoning_summary_text.delta" in kinds
-        following = await client.responses.create(
-            model="corag", input="Where was she born?", previous_response_id=first.id
-        )
-        assert "standalone_question" in following.model_extra["corag"]["usage"]
-        with pytest.raises(openai.BadRequestError, match="no such response here"):
-            await client.responses.create(model="corag", input="Who?", previous_response_id="resp_x")
-
-
-@pytest.mark.parametrize(
-    ("path", "wrong"),
-    [
-        ("/v1/completions", {"prompt": ["Who?", "Where?"]}),
-        ("/v1/completions", {"prompt": [1, 2, 3]}),
-        ("/v1/completions", {"prompt": "Who?", "echo": True}),
-        ("/v1/completions", {"prompt": "Who?", "logprobs": 1}),
-        ("/v1/completions", {}),
-        (RESPONSES, {}),
-        (RESPONSES, {"input": []}),
-        (RESPONSES, {"input": [{"type": "reasoning"}]}),
-        (RESPONSES, {"input": "Who?", "background": True}),
-        (RESPONSES, {"input": "Who?", "conversation": "conv_1"}),
-        (RESPONSES, {"input": "Who?", "prompt": {"id": "pmpt_1"}}),
-        (RESPONSES, {"input": "Who?", "text": {"format": {"type": "json_object"}}}),
-        (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}),
-    ],
-)
-async def test_what_the_other_protocols_cannot_have_here_is_refused_with_a_sentence(path, wrong):
-    async with in_process() as (client, _):
-        said = await client.post(path, json={"model": "corag", **wrong})
-        assert said.status_code == 400 and said.json()["error"]["message"].endswith(".")
-
-
-async def test_a_stream_of_responses_that_fails_says_so():
-    async with in_process() as (client, service):
-
-        def broken(request):
-            raise RuntimeError("a secret")
-
-        service._generator._reply = broken
-        body = {"model": "corag", "input": QUESTION, "stream": True}
-        text = (await client.post(RESPONSES, json=body)).text
-        assert "event: response.failed" in text and "method_failed" in text and "secret" not in text
 
 
 async def test_a_budget_is_the_callers_error_only_if_the_caller_set_it():

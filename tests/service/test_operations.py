@@ -265,7 +265,6 @@ def _refuses(url):
     ("address", "body", "last"),
     [
         ("chat/completions", {"messages": [{"role": "user", "content": "Is it?"}]}, "data: [DONE]"),
-        ("responses", {"input": "Is it?"}, '"status":"failed"'),
     ],
 )
 async def test_a_stream_that_the_end_cuts_short_says_so_to_its_caller_and_in_json_alone_in_the_log(

@@ -8,8 +8,6 @@ ADDRESSES: Mapping[str, str] = {
     "/v1": "GET",
     "/v1/models": "GET",
     "/v1/chat/completions": "POST",
-    "/v1/completions": "POST",
-    "/v1/responses": "POST",
     "/v1/answers": "GET",
     "/v1/passages": "GET",
     "/mcp": "GET, POST, DELETE",
@@ -24,6 +22,7 @@ _ELSEWHERE: Mapping[str, str] = {
     ),
     "messages": "Anthropic's protocol is not spoken here: choose OpenAI's, with a base address that ends in "
     "/v1",
+    "responses": "OpenAI's responses are not spoken here: choose its chat completions",
     "embeddings": "no embeddings are made here: name another service for them",
     "rerank": "nothing is ranked here: name another service for it",
     "moderations": "nothing is moderated here: name another service for it",
@@ -67,6 +66,6 @@ def wrong_address(path: str) -> str:
         if tail.endswith(ending):
             return f"there is nothing at this address: {sentence}."
     return (
-        "there is nothing at this address: questions go to /v1/chat/completions, /v1/completions or "
-        "/v1/responses, /v1/models lists the presets, agents use /mcp."
+        "there is nothing at this address: questions go to /v1/chat/completions, /v1/models lists the "
+        "presets, agents use /mcp."
     )

@@ -4,8 +4,6 @@ GET  /                        the page
 GET  /v1                      which addresses there are
 GET  /v1/models               the presets
 POST /v1/chat/completions     asks a question (OpenAI's protocol)
-POST /v1/completions          the same, the question as a prompt
-POST /v1/responses            the same, in the words of OpenAI's newer protocol
 GET  /v1/answers/{id}         a recorded answer, for its link
 GET  /v1/passages/{id}        a passage
 *    /mcp                     the same for agents (MCP over HTTP)
@@ -16,10 +14,10 @@ GET  /metrics                 figures for Prometheus
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, replace
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from starlette.applications import Starlette
@@ -32,13 +30,11 @@ from starlette.types import ASGIApp
 from corag.core.process import unix_time
 from corag.core.tools import Step
 from corag.service.admission import Ticket
-from corag.service.answering import AnswerResult, AnswerService, describe_preset
+from corag.service.answering import AnswerService, describe_preset
 from corag.service.errors import CallError, error_from_exception, invalid, shutting_down
 from corag.service.http.addresses import ADDRESSES, wrong_address
 from corag.service.http.chat import ChatEvents, ChatRequest, ParseRules, completion, parse_chat
-from corag.service.http.completions import CompletionEvents, parse_completion, text_completion
 from corag.service.http.gate import AccessRules, Gate, reply
-from corag.service.http.responses import ResponseEvents, parse_response, response
 from corag.service.http.stream import CallerGoneError, EventStream, until_gone
 from corag.service.metrics import CONTENT_TYPE
 
@@ -51,48 +47,6 @@ ASSETS = {
 }
 
 
-class Events(Protocol):
-    """The events of one streamed answer, as a protocol has them."""
-
-    def begin(self) -> Sequence[bytes]:
-        """Return what comes before the first step."""
-        ...
-
-    def step(self, step: Step) -> Sequence[bytes]:
-        """Return the events of a finished step."""
-        ...
-
-    def end(self, result: AnswerResult, count: Callable[[str], int]) -> Sequence[bytes]:
-        """Return the events of the answer. ``count``: returns the tokens of a text."""
-        ...
-
-    def fail(self, error: CallError) -> Sequence[bytes]:
-        """Return the events of an error in the place of an answer."""
-        ...
-
-
-@dataclass(frozen=True)
-class Format:
-    """One of OpenAI's protocols: how a body is read and an answer is written.
-
-    Attributes:
-        parse: reads a body, parsed from JSON.
-        whole: writes an answer as one object.
-        events: begins a streamed answer, from its id, the time in seconds, and the request.
-    """
-
-    parse: Callable[[Any, ParseRules], ChatRequest]
-    whole: Callable[[AnswerResult, ChatRequest, Callable[[str], int]], dict[str, Any]]
-    events: Callable[[str, int, ChatRequest], Events]
-
-
-FORMATS = {
-    "/v1/chat/completions": Format(parse_chat, completion, ChatEvents),
-    "/v1/completions": Format(parse_completion, text_completion, CompletionEvents),
-    "/v1/responses": Format(parse_response, response, ResponseEvents),
-}
-
-
 def create_app(service: AnswerService, doors: AccessRules, agents: ASGIApp | None = None) -> ASGIApp:
     """Return the whole application. ``agents``: what answers at /mcp, if anything does."""
     handlers = _Handlers(service)
@@ -102,7 +56,7 @@ def create_app(service: AnswerService, doors: AccessRules, agents: ASGIApp | Non
         Route("/v1", handlers.addresses),
         Route("/v1/models", handlers.models),
         Route("/v1/models/{name:path}", handlers.model),
-        *(Route(path, handlers.answering(way), methods=["POST"]) for path, way in FORMATS.items()),
+        Route("/v1/chat/completions", handlers.ask, methods=["POST"]),
         Route("/v1/answers/{key}", handlers.answer),
         Route("/v1/passages/{key:path}", handlers.passage),
         Route("/healthz", handlers.healthy),
@@ -137,28 +91,23 @@ class _Handlers:
             strict=options.strict,
             jobs=options.page_jobs,
             job_patterns=tuple(options.page_job_patterns),
-            find=service.records.find,
         )
 
     # --- answers
 
-    def answering(self, form: Format) -> Callable[[Request], Awaitable[Response]]:
-        """Return what answers a question at once or as a stream, in one of the protocols."""
-
-        async def answer(request: Request) -> Response:
-            chat = self._adapt(form.parse(await read_json_body(request), self._rules))
-            parent = request.headers.get("traceparent", "")
-            chat = replace(chat, question=replace(chat.question, traceparent=parent))
-            self._service.check(chat.question)
-            ticket = self._service.enter(request.state.caller, chat.question.preset)
-            if chat.stream:
-                events = form.events(ticket.key, int(unix_time()), chat)
-                stream = self._events(chat, ticket, events)
-                return EventStream(stream, ticket.leave, lambda: events.fail(shutting_down()))
-            result = await until_gone(request.receive, self._service.answer(chat.question, ticket))
-            return json_response(form.whole(result, chat, self._service.count_tokens))
-
-        return answer
+    async def ask(self, request: Request) -> Response:
+        """Answer a question, at once or as a stream."""
+        chat = self._adapt(parse_chat(await read_json_body(request), self._rules))
+        parent = request.headers.get("traceparent", "")
+        chat = replace(chat, question=replace(chat.question, traceparent=parent))
+        self._service.check(chat.question)
+        ticket = self._service.enter(request.state.caller, chat.question.preset)
+        if chat.stream:
+            events = ChatEvents(ticket.key, int(unix_time()), chat)
+            stream = self._events(chat, ticket, events)
+            return EventStream(stream, ticket.leave, lambda: events.fail(shutting_down()))
+        result = await until_gone(request.receive, self._service.answer(chat.question, ticket))
+        return json_response(completion(result, chat, self._service.count_tokens))
 
     def _adapt(self, chat: ChatRequest) -> ChatRequest:
         """Leave out what cannot be used, unless the service is to refuse it, and count that."""
@@ -174,7 +123,9 @@ class _Handlers:
         )
         return replace(chat, question=adapted.request, ignored=ignored, shortened=adapted.shortened)
 
-    async def _events(self, chat: ChatRequest, ticket: Ticket, events: Events) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, chat: ChatRequest, ticket: Ticket, events: ChatEvents
+    ) -> AsyncGenerator[bytes, None]:
         """Yield an answer's steps as they end, then the answer."""
         steps: asyncio.Queue[Step | None] = asyncio.Queue()
         answering = asyncio.create_task(self._service.answer(chat.question, ticket, steps.put_nowait))

@@ -5,10 +5,9 @@ Which fields are honoured, passed over and refused is in :mod:`corag.service.htt
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from corag.core.runs.rows import step_record
 from corag.core.tools import Step
@@ -41,8 +40,6 @@ _HONOURED_FIELDS = frozenset(
 # Roles of messages that are no part of a question, with the reason.
 _OTHER_ROLES: Mapping[str, str] = {"tool": NO_TOOLS, "function": NO_TOOLS}
 _SYSTEM = "a system message is no part of a question"
-# What the id of an answer begins with, by the kind of object.
-_ID_PREFIXES = {"chat.completion": "chatcmpl", "chat.completion.chunk": "chatcmpl", "text_completion": "cmpl"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +50,11 @@ class ParseRules:
         strict: refuse fields that are passed over otherwise.
         jobs: answer a chat page's own jobs, such as titles, by one call of the model.
         job_patterns: further regular expressions that show such a job.
-        find: returns a recorded answer by its id, None for an unknown one.
     """
 
     strict: bool = False
     jobs: bool = True
     job_patterns: tuple[str, ...] = ()
-    find: Callable[[str], Mapping[str, Any] | None] = field(default=lambda _: None)
 
 
 _DEFAULT_RULES = ParseRules()
@@ -98,21 +93,7 @@ def parse_chat(body: Any, rules: ParseRules = _DEFAULT_RULES) -> ChatRequest:
     """Read a body, parsed from JSON. Raises :class:`CallError` naming the field that is wrong."""
     fields = FieldReader(require_object(body), rules.strict)
     fields.check(_HONOURED_FIELDS)
-    return read_request(fields, read_messages(body.get("messages"), fields), rules)
-
-
-def read_request(
-    fields: FieldReader,
-    messages: Sequence[Turn],
-    rules: ParseRules,
-    limits: Sequence[str] = ("max_completion_tokens", "max_tokens"),
-) -> ChatRequest:
-    """Read the fields that all three addresses have in common.
-
-    ``messages``: roles "system", "user" and "assistant". ``limits``: names of the limit of the visible
-    answer, the one that counts first. Raises :class:`CallError`.
-    """
-    body = fields.body
+    messages = read_messages(body.get("messages"), fields)
     model = model_name(body)
     job = ""
     if rules.jobs:
@@ -125,7 +106,7 @@ def read_request(
     options = fields.foreign_object(
         "stream_options", "include_usage", ("include_usage", "include_obfuscation")
     )
-    max_tokens = fields.limit(*limits)
+    max_tokens = fields.limit("max_completion_tokens", "max_tokens")
     stops = fields.stops()
     return ChatRequest(
         AnswerRequest(
@@ -155,7 +136,7 @@ def read_messages(messages: Any, fields: FieldReader) -> list[Turn]:
     Parts that are no text, and messages of tools, are passed over. Raises :class:`CallError`.
     """
     if messages is None and "input" in fields.body:
-        raise invalid("'input' belongs to /v1/responses: send it there, or write 'messages'.", "messages")
+        raise invalid("'input' belongs to OpenAI's responses: write 'messages'.", "messages")
     if not isinstance(messages, list) or not messages:
         raise invalid("'messages' must be a list with at least one message.", "messages")
     turns = []
@@ -281,85 +262,38 @@ def extension(result: AnswerResult, request: ChatRequest) -> dict[str, Any]:
     return fields
 
 
-def whole_answer(
-    result: AnswerResult,
-    request: ChatRequest,
-    visible: TruncatedAnswer,
-    kind: str,
-    content: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return an answer as one object. ``kind``: its "object"; ``content``: what its choice holds."""
+def completion(result: AnswerResult, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
+    """Return the whole answer as one object."""
+    visible = truncate_answer(result, request, count)
+    message = {"role": "assistant", "content": visible.text, "refusal": None}
     return {
-        "id": f"{_ID_PREFIXES[kind]}-{result.row.question.id}",
-        "object": kind,
+        "id": f"chatcmpl-{result.row.question.id}",
+        "object": "chat.completion",
         "created": int(result.row.begun),
         "model": request.question.preset,
-        "choices": [{"index": 0, **content, "finish_reason": visible.finish, "logprobs": None}],
+        "choices": [{"index": 0, "message": message, "finish_reason": visible.finish, "logprobs": None}],
         "usage": usage_record(result.row, visible.tokens),
         "corag": extension(result, request),
     }
 
 
-def completion(result: AnswerResult, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
-    """Return the whole answer as one object."""
-    visible = truncate_answer(result, request, count)
-    message = {"role": "assistant", "content": visible.text, "refusal": None}
-    return whole_answer(result, request, visible, "chat.completion", {"message": message})
-
-
-class ChunkEvents(ABC):
-    """The events of one streamed answer in the two protocols whose chunks have choices.
-
-    ``KIND``: the "object" of a chunk.
-    """
-
-    KIND: ClassVar[str]
+class ChatEvents:
+    """The events of one streamed answer."""
 
     def __init__(self, key: str, created: int, request: ChatRequest) -> None:
         self._common = {
-            "id": f"{_ID_PREFIXES[self.KIND]}-{key}",
-            "object": self.KIND,
+            "id": f"chatcmpl-{key}",
+            "object": "chat.completion.chunk",
             "created": created,
             "model": request.question.preset,
         }
         self._request = request
         self._reasoning = Reasoning()
 
-    @abstractmethod
-    def _chunk(self, text: str | None, finish: str | None = None, **more: Any) -> bytes:
-        """Return the event of a chunk with some text, None for one without."""
-
-    def _event(self, content: Mapping[str, Any], finish: str | None, more: Mapping[str, Any]) -> bytes:
-        choice = {"index": 0, **content, "finish_reason": finish, "logprobs": None}
-        return event({**self._common, "choices": [choice], **more})
-
-    def end(self, result: AnswerResult, count: Callable[[str], int]) -> Sequence[bytes]:
-        """Return the last events: the answer, its finish reason, and the usage if it was requested."""
-        visible = truncate_answer(result, self._request, count)
-        fields = extension(result, self._request)
-        fields.pop("steps", None)  # each was sent when it ended
-        pieces = [self._chunk(visible.text), self._chunk(None, visible.finish, corag=fields)]
-        if self._request.include_usage:
-            usage = usage_record(result.row, visible.tokens)
-            pieces.append(event({**self._common, "choices": [], "usage": usage}))
-        return [*pieces, DONE]
-
-    def fail(self, error: CallError) -> Sequence[bytes]:
-        """Return the events of an error: the status is sent already."""
-        return [error_event(error), DONE]
-
-
-class ChatEvents(ChunkEvents):
-    """The events of one streamed answer."""
-
-    KIND = "chat.completion.chunk"
-
-    def _chunk(self, text: str | None, finish: str | None = None, **more: Any) -> bytes:
-        return self._delta({} if text is None else {"content": text}, finish, **more)
-
     def _delta(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
         usage = {"usage": None} if self._request.include_usage else {}
-        return self._event({"delta": delta}, finish, {**usage, **more})
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return event({**self._common, "choices": [choice], **usage, **more})
 
     def begin(self) -> Sequence[bytes]:
         """Return the first event, which names the role."""
@@ -373,3 +307,18 @@ class ChatEvents(ChunkEvents):
         names = {"both": ("reasoning_content", "reasoning"), "none": ()}.get(field_, (field_,))
         delta = dict.fromkeys(names, line) if line else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
+
+    def end(self, result: AnswerResult, count: Callable[[str], int]) -> Sequence[bytes]:
+        """Return the last events: the answer, its finish reason, and the usage if it was requested."""
+        visible = truncate_answer(result, self._request, count)
+        fields = extension(result, self._request)
+        fields.pop("steps", None)  # each was sent when it ended
+        pieces = [self._delta({"content": visible.text}), self._delta({}, visible.finish, corag=fields)]
+        if self._request.include_usage:
+            usage = usage_record(result.row, visible.tokens)
+            pieces.append(event({**self._common, "choices": [], "usage": usage}))
+        return [*pieces, DONE]
+
+    def fail(self, error: CallError) -> Sequence[bytes]:
+        """Return the events of an error: the status is sent already."""
+        return [error_event(error), DONE]

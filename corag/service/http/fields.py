@@ -180,9 +180,6 @@ def refusal(name: str) -> CallError:
         "background": "an answer is waited for, or streamed: leave it out",
         "truncation": "write 'auto': what is too long is shortened from its front, and told",
         "include": "there is nothing to include: leave it out",
-        "text": "answers are plain text: leave its format out, and ask another model for a form",
-        "conversation": "conversations are not kept here: send the messages",
-        "prompt": "prompts are not kept here: send the input itself",
     }
     return invalid(f"'{name}' cannot be had: {reasons[name]}.", name, "unsupported_parameter")
 

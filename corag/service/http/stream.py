@@ -25,9 +25,9 @@ class CallerGoneError(Exception):
     """The caller closed the connection before there was an answer."""
 
 
-def event(data: Any, name: str = "") -> bytes:
-    """Write one event. ``name``: of its kind, "" for none."""
-    return (f"event: {name}\n".encode() if name else b"") + b"data: " + orjson.dumps(data) + b"\n\n"
+def event(data: Any) -> bytes:
+    """Write one event."""
+    return b"data: " + orjson.dumps(data) + b"\n\n"
 
 
 async def until_gone(receive: Receive, work: Awaitable[Result]) -> Result:
