@@ -22,7 +22,7 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, choices_of, kinds_of, marked_options
 
-LINES = 57
+LINES = 59
 COLUMNS = 110
 EVERYTHING = "all"
 _FEWEST = 3  # options of a section, below which it is better not begun
