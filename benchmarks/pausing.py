@@ -11,6 +11,7 @@ from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question, TokenUsage
+from corag.generation.cached import CachedGenerator
 
 HOPS = 4
 
@@ -47,10 +48,15 @@ async def open_pausing(latency_s: float, slots: int) -> PausingEngine:
     return PausingEngine(latency_s, slots)
 
 
-async def pausing_method(question: Question, tools: Tools) -> Answer:
-    """Ask ``HOPS`` times, one after the other, as a chain does."""
+async def open_remembering(latency_s: float, slots: int) -> CachedGenerator:
+    """Open such an engine that computes nothing twice."""
+    return CachedGenerator(PausingEngine(latency_s, slots))
+
+
+async def pausing_method(question: Question, tools: Tools, hops: int = HOPS) -> Answer:
+    """Ask ``hops`` times, one after the other, as a chain does."""
     transcript = [question.text]
-    for hop in range(HOPS):
+    for hop in range(hops):
         prompt = Prompt((Message("user", (Segment(" ".join(transcript)),)),))
         transcript.append((await tools.generate(prompt, role="hop", max_tokens=20, path=f"hop {hop}")).text)
-    return Answer(transcript[-1], steps=HOPS, stopped="done")
+    return Answer(transcript[-1], steps=hops, stopped="done")

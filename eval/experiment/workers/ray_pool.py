@@ -8,6 +8,7 @@ sweep meets the replies and prefixes of the cell before; those of a dead worker 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import time
@@ -118,7 +119,7 @@ class RayPool:
         in_flight: int,
     ) -> None:
         self._ray, self._config, self._in_flight = ray, config, in_flight
-        self._most = int(_MOST_OF_MEAN * in_flight)
+        self._most = math.ceil(_MOST_OF_MEAN * in_flight)
         self._engine = engine
         self._retrievers = {stable_hash(repr(each)): each for each in retrievers}
         self._addresses: Addresses = {}
