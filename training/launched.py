@@ -6,6 +6,7 @@ accelerate, torchrun and mpirun say it in the environment. All of this is asked 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +35,21 @@ def end_with_launcher() -> None:
     if of_accelerate and parent == 1 and b"python" not in _command_line(parent):
         parent = -1
     kill_with_parent(parent)()
+
+
+def drop_assumed_threads() -> None:
+    """Leave the number of threads to torch where accelerate has assumed one: 'corag train' does the same.
+
+    For a process that trains alone accelerate sets OMP_NUM_THREADS, to 1 as a rule, if no number was asked
+    for. torch reads it once, so this comes before torch is loaded.
+    """
+    if process_count() > 1 or not any(name.startswith("ACCELERATE_") for name in os.environ):
+        return
+    launcher = Path(f"/proc/{os.getppid()}")
+    with suppress(OSError):  # where the launcher cannot be seen, its number stays
+        given = b"\0".join([b"", (launcher / "environ").read_bytes(), (launcher / "cmdline").read_bytes()])
+        if not re.search(rb"\0(OMP_NUM_THREADS=|--num[-_]cpu[-_]threads)", given):
+            os.environ.pop("OMP_NUM_THREADS", None)
 
 
 def _command_line(process: int) -> bytes:

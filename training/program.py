@@ -36,6 +36,7 @@ from training.checks import requested_identity
 from training.config import LoopOptions, ProgramOptions
 from training.launched import (
     check_launch,
+    drop_assumed_threads,
     end_with_launcher,
     is_first,
     is_first_here,
@@ -117,6 +118,7 @@ def start_program(
         summary: what it does, in a line.
     """
     end_with_launcher()
+    drop_assumed_threads()
     os.environ[CALLER] = SHELL
     try:
         options = parse(kind, sys.argv[1:], program, summary)

@@ -135,6 +135,39 @@ def test_an_interrupted_training_says_what_it_leaves_and_nothing_else(options: O
     assert "goes on from there" not in text
 
 
+THREADS_PROGRAM = """
+from training.config import SftConfig
+from training.program import start_program
+
+def main(options):
+    import torch
+    return {"threads": torch.get_num_threads()}
+
+start_program(SftConfig, lambda _: None, main, lambda _, made: str(made["threads"]), "threads", "")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "variable", "expected"),
+    [([], {}, None), (["--num_cpu_threads_per_process", "1"], {}, 1), ([], {"OMP_NUM_THREADS": "1"}, 1)],
+)
+def test_plain_accelerate_trains_with_the_threads_of_corag_train(
+    words: list[str], variable: dict[str, str], expected: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "threads.py").write_text(THREADS_PROGRAM)
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | variable
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1", *words]
+    program = [str(tmp_path / "threads.py"), "--rows", "none", "--out", str(tmp_path / "out")]
+    by_torch = [sys.executable, "-c", "import torch; print(torch.get_num_threads())"]
+    threads = [
+        int(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+        for command in (by_torch, [*accelerate, *program])
+    ]
+    assert threads[1] == (expected or threads[0])  # what 'corag train' passes is torch's own number
+
+
 @pytest.mark.slow
 def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options: Options) -> None:
     config = options(max_steps=400)
