@@ -172,16 +172,17 @@ def free_gpu_memory(gpus: Sequence[str]) -> float | None:
 def gpu_memory(gpus: Sequence[str]) -> list[tuple[float, float]]:
     """Return (free, total) MiB of memory of each of some GPUs; nothing if that of one is not known.
 
-    ``gpus``: entries as :func:`visible_gpus` returns them.
+    ``gpus``: entries as :func:`visible_gpus` returns them; the memory comes in their order.
     """
-    memory = []
+    memory = {}
     query = "--query-gpu=index,uuid,memory.free,memory.total"
     for line in run_nvidia_smi(query, "--format=csv,noheader,nounits"):
         with suppress(ValueError):
             number, name, free, total = (each.strip() for each in line.split(","))
-            if any(each == number or ("-" in each and name.startswith(each)) for each in gpus):
-                memory.append((float(free), float(total)))
-    return memory if len(memory) == len(gpus) else []
+            for each in gpus:
+                if each == number or ("-" in each and name.startswith(each)):
+                    memory[each] = (float(free), float(total))
+    return [memory[each] for each in gpus] if len(memory) == len(gpus) else []
 
 
 def run_nvidia_smi(*arguments: str) -> list[str]:

@@ -17,6 +17,7 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.generation.config import ModelConfig
 from eval.api.results import arun
+from eval.experiment.backends import print_once
 from eval.experiment.workers.actors import client_options
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig, ray_workers
@@ -118,8 +119,6 @@ def test_how_many_engines_start_where_nobody_said(
     expected: tuple[int, int] | None,
     sentence: str,
 ) -> None:
-    from eval.experiment.backends import print_once
-
     print_once.cache_clear()
     install_driver(folder / "bin", listing)
     if visible is not None:
@@ -132,6 +131,33 @@ def test_how_many_engines_start_where_nobody_said(
     chosen = choose_workers(WorkersConfig(), ModelConfig(**options), [], questions)
     assert ((chosen.count, chosen.gpus_per_worker) if chosen.enabled else None) == expected
     assert sentence in (printed := capfd.readouterr().err) and bool(printed) == bool(sentence)
+
+
+@pytest.mark.parametrize(
+    ("free", "visible", "expected"),
+    [
+        (("79000", "9000", "70000"), "0,2", 2),
+        (("9000", "9000", "70000"), "2", None),
+        (("9000", "9000", "9000"), None, 3),
+    ],
+)
+def test_gpus_that_others_fill_are_left_out(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    free: tuple[str, ...],
+    visible: str | None,
+    expected: int | None,
+) -> None:
+    """One full GPU would set the share of all engines, since these are alike."""
+    print_once.cache_clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    memory = "\n".join(f"{number}, GPU-{number}, {each}, 81559" for number, each in enumerate(free))
+    install_driver(folder / "bin", WHOLE, memory)
+    chosen = choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
+    assert (chosen.count if chosen.enabled else None) == expected
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == (visible or "0,1,2")
+    assert ("left out" in capfd.readouterr().err) == bool(visible)
 
 
 def test_workers_that_are_asked_for_have_a_gpu_each(folder: Path) -> None:
@@ -151,7 +177,6 @@ async def test_from_python_options_are_opened_and_an_open_model_stays_alone(
 ) -> None:
     from corag.baselines.closed_book import closed_book
     from eval.api.opened import aopen_model
-    from eval.experiment.backends import print_once
 
     print_once.cache_clear()
     async with await aopen_model("model.py:reply") as model:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from corag.core.callers import is_shell
 from corag.core.installation import how_to_install, missing
-from corag.core.machine import visible_gpus
+from corag.core.machine import gpu_memory, visible_gpus
 from corag.core.own_objects import is_object_name
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import print_once
@@ -29,6 +30,8 @@ def choose_workers(
     if workers.kind == "none":
         return workers
     gpus_per_engine = model.engine_kind.count_gpus(model)
+    if gpus_per_engine and not workers.enabled:
+        _leave_out_filled()
     gpus = len(visible_gpus()) if gpus_per_engine else 0
     if workers.enabled:
         # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
@@ -63,6 +66,22 @@ def choose_workers(
     print_once(f"corag: {gpus} GPUs: {count}; {option} keeps one.")
     # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
     return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
+
+
+def _leave_out_filled() -> None:
+    """Hide GPUs that others fill from this process and its workers, and print which.
+
+    All engines of a run are alike, so one full GPU would leave each a sliver of memory. Where all are that
+    full, all stay.
+    """
+    gpus = visible_gpus()
+    filled = [name for name, (free, total) in zip(gpus, gpu_memory(gpus), strict=False) if free < total / 2]
+    if filled and len(filled) < len(gpus):
+        print_once(
+            f"corag: GPU {', '.join(filled)} is left out: less than half of its memory is free. "
+            "CUDA_VISIBLE_DEVICES says which GPUs may be used."
+        )
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(name for name in gpus if name not in filled)
 
 
 def without_workers(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig:
