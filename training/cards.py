@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import join
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -17,7 +17,7 @@ from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.shared_values import NOT_SHARED, shared_error, shared_text, withheld_name
-from corag.generation.adapters import TRAINING
+from corag.generation.adapters import MERGED_TRAINING, TRAINING
 from eval.tables.conditions import describe_conditions
 from eval.tables.formats import to_markdown
 from eval.tables.results import table_of_runs
@@ -25,26 +25,37 @@ from training.chains import describe, read_chains
 from training.shared_records import DEFAULT_ON_HUB, run_options, shared_manifest
 
 
-def adapter_card(
-    name: str, licence: str, base: str, training: Mapping[str, Any] | None, results: Mapping[str, Path]
+def model_card(
+    name: str,
+    licence: str,
+    made: Literal["adapter", "model", "merged"],
+    base: str,
+    training: Mapping[str, Any] | None,
+    results: Mapping[str, Path],
 ) -> str:
-    """Write an adapter's card.
+    """Write the card of an adapter or a model.
 
     Args:
         name: OWNER/NAME on the hub.
         licence: of what is shared, "" for none.
+        made: an adapter, a model that was trained whole, or one into which an adapter was folded.
         base: the base model's name there.
         training: how it was made, as :func:`training.shared_records.shared_training` returns it.
         results: finished runs by name, for a table.
     """
+    is_adapter = made == "adapter"
     head = _front(
-        licence, library_name="peft", base_model=base, pipeline_tag="text-generation",
-        tags=["corag", "lora", "retrieval-augmented-generation", "multi-hop-question-answering"],
+        licence, library_name="peft" if is_adapter else "transformers", base_model=base,
+        pipeline_tag="text-generation",
+        tags=[
+            "corag", *["lora"] * is_adapter, "retrieval-augmented-generation", "multi-hop-question-answering"
+        ],
     )  # fmt: skip
     training_options = Teaching.read(training["settings"] if training else {})
-    name_arguments = [] if base == DEFAULT_ON_HUB else ["--model.name", base]
-    arguments = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX", *name_arguments]
-    arguments += ["--model.adapter", PREFIX + name]
+    arguments = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX"]
+    if not is_adapter or base != DEFAULT_ON_HUB:
+        arguments += ["--model.name", base if is_adapter else name]
+    arguments += ["--model.adapter", PREFIX + name] if is_adapter else []
     arguments += training_options.arguments() if training_options else []
     arguments += [*_hops(training_options), *_search_arguments(results)]
     purpose = (
@@ -54,10 +65,11 @@ def adapter_card(
     )
     lines = [
         *_title(name),
-        f"A LoRA adapter for [{base}](https://huggingface.co/{base}), trained with corag for {purpose}.",
+        f"{_MADE[made].format(f'[{base}](https://huggingface.co/{base})')}, trained with corag for "
+        f"{purpose}.",
         "",
         *_block(join(arguments)),
-        *_training_lines(training),
+        *_training_lines(training, TRAINING if made != "merged" else MERGED_TRAINING),
     ]
     if results:
         lines += ["## Results", "", _table(results), "Made with these options of `corag run`:", ""]
@@ -65,6 +77,13 @@ def adapter_card(
             options = yaml.safe_dump(run_options(Manifest.read(folder)), sort_keys=False)
             lines += _block(options.rstrip(), language="yaml")
     return head + "\n".join(lines).rstrip() + "\n"
+
+
+_MADE = {
+    "adapter": "A LoRA adapter for {}",
+    "model": "All weights of {}",
+    "merged": "{} with a LoRA adapter folded into its weights",
+}
 
 
 def _hops(training_options: Teaching | None) -> list[str]:
@@ -89,9 +108,9 @@ def _search_arguments(results: Mapping[str, Path]) -> list[str]:
     ]
 
 
-def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
+def _training_lines(manifest: Mapping[str, Any] | None, record: str) -> list[str]:
     if manifest is None:
-        return [f"How it was trained is not recorded (no {TRAINING}).", ""]
+        return [f"How it was trained is not recorded (no {record}).", ""]
     options, result = manifest["settings"].get("options", {}), manifest["result"] or {}
     rows = manifest["settings"].get("rows", ())
     rows = [rows] if isinstance(rows, Mapping) else rows
@@ -107,14 +126,14 @@ def _training_lines(manifest: Mapping[str, Any] | None) -> list[str]:
         "training time": clock(seconds) if seconds else None,
         "rows a batch": options.get("batch_size"),
         "learning rate": options.get("learning_rate"),
-        "rank": (options.get("lora") or {}).get("rank"),
+        "rank": None if options.get("tuning") == "full" else (options.get("lora") or {}).get("rank"),
         "seed": options.get("seed"),
         "mean loss": result.get("train_loss"),
         **{f"loss on rows set aside, {_task(name)}": loss for name, loss in _evaluation(result).items()},
         "trained further from": withheld_name(before) or before,
     }
     lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value not in (None, "")]
-    return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{TRAINING}`.", ""]
+    return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{record}`.", ""]
 
 
 def _evaluation(result: Mapping[str, Any]) -> Mapping[str, float]:

@@ -27,7 +27,7 @@ from corag.core.shared_values import (
 )
 from corag.core.yaml_files import plain
 from corag.generation.adapter_weights import CONFIG
-from corag.generation.adapters import TRAINING, read_manifest
+from corag.generation.adapters import MERGED_TRAINING, TRAINING, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import DEFAULT_MODEL
 from eval.experiment.registry import METHODS
@@ -83,7 +83,10 @@ def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> St
 
 
 def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
-    """Return how an adapter was made (training.json) as others may read it. ``base``: its model's name."""
+    """Return how an adapter or a model was made (training.json) as others may read it.
+
+    ``base``: the name of the model that it was made of.
+    """
     values: dict[str, Any] = shared_value(
         {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS, (base,)
     )
@@ -103,20 +106,28 @@ def shared_adapter_settings(folder: Path) -> dict[str, Any]:
     return settings | patterns | {"base_model_name_or_path": base_on_hub(folder)}
 
 
-def shared_tokenizer_settings(file: Path) -> dict[str, Any]:
-    """Return tokenizer_config.json without the places that it was read from."""
-    settings = json.loads(file.read_text(encoding="utf-8"))
-    return {
-        name: value for name, value in settings.items() if name != "name_or_path" and name[-5:] != "_file"
-    }
+def shared_settings(file: Path) -> Any:
+    """Return a model's or a tokenizer's JSON file without the places that it was read from."""
+
+    def without_places(settings: dict[str, Any]) -> dict[str, Any]:
+        names = [name for name in settings if name.lstrip("_") != "name_or_path" and name[-5:] != "_file"]
+        return {name: settings[name] for name in names}
+
+    return json.loads(file.read_text(encoding="utf-8"), object_hook=without_places)
+
+
+def record_name(folder: Path) -> str:
+    """Return the name of the file that says how an adapter or a model was made."""
+    return MERGED_TRAINING if (folder / MERGED_TRAINING).is_file() else TRAINING
 
 
 def base_on_hub(folder: Path) -> str:
-    """Return the name on the hub of an adapter's base model.
+    """Return the name on the hub of the base model of an adapter, or of a model that was made of one.
 
     Raises :class:`ConfigError` if it is only a folder here.
     """
-    manifest = read_manifest(folder)
+    record = record_name(folder)
+    manifest = read_manifest(folder, record)
     if manifest is None:
         name = str(json.loads((folder / CONFIG).read_text("utf-8")).get("base_model_name_or_path") or "")
     else:
@@ -130,8 +141,8 @@ def base_on_hub(folder: Path) -> str:
     is_here = any((each / name).is_dir() for each in folder.absolute().parents)
     if name in folders or is_here or not is_repository_name(hub_name):
         raise ConfigError(
-            f"the adapter '{folder}' was trained on '{name}', a folder of this machine: others need its name "
-            f"on the hub. Write that into its {CONFIG if manifest is None else TRAINING}."
+            f"'{folder}' was trained on '{name}', a folder of this machine: others need its name on the hub. "
+            f"Write that into its {CONFIG if manifest is None else record}."
         )
     return hub_name
 

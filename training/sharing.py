@@ -1,4 +1,4 @@
-"""What is shared on the Hugging Face hub: an adapter, sampled chains or a run, each with a card.
+"""What is shared on the Hugging Face hub: an adapter, a model, sampled chains or a run, each with a card.
 
 What of a folder's records others may read says :mod:`training.shared_records`; :mod:`training.cards` writes
 the card from the same.
@@ -23,18 +23,19 @@ from corag.core.options import Options
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
 from corag.generation.adapter_weights import CONFIG, PICKLE, WEIGHTS
-from corag.generation.adapters import TRAINING, adapter_folder, read_manifest
+from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, read_manifest
 from eval.tables.runs import Runs
-from training.cards import adapter_card, chains_card, run_card
+from training.cards import chains_card, model_card, run_card
 from training.shared_records import (
     base_on_hub,
     count_asked,
     count_unanswered,
+    record_name,
     run_options,
     shared_adapter_settings,
     shared_lines,
     shared_manifest,
-    shared_tokenizer_settings,
+    shared_settings,
     shared_training,
 )
 
@@ -43,10 +44,18 @@ _NO_LICENSE = (
     "No license was given, so the card names none and others may not know what they may do: name it with "
     "--license, such as --license apache-2.0."
 )
-Kind = Literal["adapter", "chains", "run"]
+Kind = Literal["adapter", "model", "chains", "run"]
 CARD, OPTIONS = "README.md", "config.yaml"
-# Files of an adapter that others need as they are; checkpoints, logs and locks stay here.
-_ADAPTER_FILES = (WEIGHTS, PICKLE, "tokenizer*", "*.jinja", "special_tokens*")
+# What others need of an adapter or a model; checkpoints, logs and locks stay here.
+_TOKENIZER_FILES = ("tokenizer*", "*.jinja", "special_tokens*")
+_FILES: Mapping[Kind, Sequence[str]] = {
+    "adapter": (WEIGHTS, PICKLE, *_TOKENIZER_FILES),
+    "model": (
+        "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json",
+        *_TOKENIZER_FILES, "vocab.*", "merges.txt", "added_tokens.json", "*processor_config.json",
+    ),
+}  # fmt: skip
+_WITHOUT_PLACES = ("config.json", "generation_config.json", "tokenizer_config.json", "processor_config.json")
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,9 @@ class PushConfig(Options):
     """Options of 'corag push'.
 
     Attributes:
-        folder: an adapter, a folder of sampled chains or a run.
+        folder: an adapter, a model that was trained whole or merged, a folder of sampled chains or a run.
         name: OWNER/NAME on the hub.
-        results: finished runs whose table goes on an adapter's card.
+        results: finished runs whose table goes on the card of an adapter or a model.
         license: of what is shared, as the hub names licenses (mit, apache-2.0, cc-by-sa-4.0); "" names none.
         private: make a new repository private.
         dry_run: write the card to standard output and list the files; nothing leaves this machine.
@@ -112,7 +121,7 @@ class Upload:
 def prepare_upload(config: PushConfig) -> Upload:
     """Collect the files and write the card.
 
-    Raises :class:`ConfigError` if the folder is none of the three, or not finished.
+    Raises :class:`ConfigError` if the folder is none of these, or not finished.
     """
     folder = Path(adapter_folder(config.folder))
     training = read_manifest(folder)
@@ -123,11 +132,13 @@ def prepare_upload(config: PushConfig) -> Upload:
         )
     kind = _kind(folder)
     license_notes = [] if config.license else [_NO_LICENSE]
-    if kind == "adapter":
-        files = _adapter_files(folder, config)
+    if kind in _FILES:
+        files = _model_files(folder, kind, config)
         return Upload(kind, "model", files, [_LEFT_OUT, *license_notes])
     if config.results:
-        raise ConfigError(f"results go on an adapter's card, but '{config.folder}' holds {_NOUNS[kind]}.")
+        raise ConfigError(
+            f"results go on the card of an adapter or a model, but '{config.folder}' holds {_NOUNS[kind]}."
+        )
     files, lacking = _row_files(folder, kind, config)
     licenses = (
         "It holds the questions, their gold answers and the text of the passages that were read: check that "
@@ -139,30 +150,35 @@ def prepare_upload(config: PushConfig) -> Upload:
     return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *license_notes, *unfinished_notes])
 
 
-def _adapter_files(folder: Path, config: PushConfig) -> dict[str, Path | bytes]:
-    """Return an adapter's files with its card. Raises :class:`ConfigError` if it has no weights."""
+def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path | bytes]:
+    """Return an adapter's or a model's files with its card.
+
+    Raises :class:`ConfigError` if it has no weights.
+    """
     files: dict[str, Path | bytes] = {
-        file.name: file
-        for pattern in _ADAPTER_FILES
-        for file in sorted(folder.glob(pattern))
-        if file.is_file()
+        file.name: file for pattern in _FILES[kind] for file in sorted(folder.glob(pattern)) if file.is_file()
     }
-    base, training = base_on_hub(folder), read_manifest(folder)
-    if not files.keys() & {WEIGHTS, PICKLE}:
+    record = record_name(folder)
+    base, training = base_on_hub(folder), read_manifest(folder, record)
+    if not any(Path(name).suffix in {".safetensors", ".bin"} for name in files):
         raise ConfigError(
-            f"the adapter '{config.folder}' has no weights ({WEIGHTS}): copy that file there, or give the "
-            "command that trained it again."
+            f"the {kind} '{config.folder}' has no weights (no .safetensors file): copy them there, or give "
+            "the command that made it again."
         )
-    files[CONFIG] = _json(shared_adapter_settings(folder))
-    if (tokenizer := folder / "tokenizer_config.json").is_file():
-        files[tokenizer.name] = _json(shared_tokenizer_settings(tokenizer))
+    if kind == "adapter":
+        files[CONFIG] = _json(shared_adapter_settings(folder))
+    for name in files.keys() & set(_WITHOUT_PLACES):
+        files[name] = _json(shared_settings(folder / name))
     shared_record = None if training is None else shared_training(training, base)
     if shared_record is not None:
-        files[TRAINING] = _json(shared_record)
+        files[record] = _json(shared_record)
     results = Runs(runs=config.results).by_name() if config.results else {}
     for run in results.values():
         _check_finished(run)
-    files[CARD] = adapter_card(config.name, config.license, base, shared_record, results).encode()
+    made: Literal["adapter", "model", "merged"] = (
+        "adapter" if kind == "adapter" else "merged" if record == MERGED_TRAINING else "model"
+    )
+    files[CARD] = model_card(config.name, config.license, made, base, shared_record, results).encode()
     return files
 
 
@@ -240,18 +256,31 @@ def push(config: PushConfig, upload: Upload, report: Callable[[str], None]) -> s
     return str(commit.repo_url)
 
 
-_NOUNS: Mapping[Kind, str] = {"adapter": "a LoRA adapter", "chains": "sampled chains", "run": "a run"}
+_NOUNS: Mapping[Kind, str] = {
+    "adapter": "a LoRA adapter", "model": "a model", "chains": "sampled chains", "run": "a run"
+}  # fmt: skip
 
 
 def _kind(folder: Path) -> Kind:
     if (folder / CONFIG).is_file():
         return "adapter"
+    if _is_language_model(folder) and (folder / record_name(folder)).is_file():
+        return "model"
     if not (folder / MANIFEST).is_file():
         raise ConfigError(
-            f"'{folder}' is neither an adapter ({CONFIG}) nor a run or chains ({MANIFEST}): name the folder "
-            "that corag train, run or sample wrote."
+            f"'{folder}' is neither an adapter ({CONFIG}), nor a language model (config.json) with its "
+            f"{TRAINING} or {MERGED_TRAINING}, nor a run or chains ({MANIFEST}): name the folder that corag "
+            "train, merge, run or sample wrote."
         )
     method = Manifest.read(folder).method
     if method == VERDICTS:
         raise ConfigError(f"'{folder}' holds a judge's verdicts: name the run '{folder.parent}'.")
     return "chains" if method == CHAINS else "run"
+
+
+def _is_language_model(folder: Path) -> bool:
+    """Whether a folder holds one: encoders and re-rankers, too, have a config.json and a training.json."""
+    file = folder / "config.json"
+    settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    ends = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+    return any(name.endswith(ends) for name in settings.get("architectures") or ())

@@ -103,7 +103,9 @@ COMMANDS = {
         "run",
     ),
     "push": Command(
-        "corag.cli.commands.push", "share an adapter, chains or a run on the Hugging Face hub", "folder name"
+        "corag.cli.commands.push",
+        "share an adapter, model, chains or run on the Hugging Face hub",
+        "folder name",
     ),
     "report": Command(
         "corag.cli.commands.report",

@@ -247,3 +247,58 @@ def test_without_a_network_a_shared_run_that_is_not_here_is_one_sentence(tmp_pat
     told = corag(*words, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
     assert told.returncode == 2 and "the dataset hub:me/x is not on this machine" in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("made", ["trained", "merged"])
+def test_a_whole_model_is_shared_with_its_base_its_rows_and_the_command_that_asks_it(
+    made, tmp_path, options, tiny_model, start
+):
+    from training.sft import main as fine_tune
+
+    folder, record = tmp_path / "model", "training.json" if made == "trained" else "merged_training.json"
+    if made == "trained":
+        fine_tune(options(tuning="full", out=str(folder)))
+    else:
+        merged = corag("merge", start, "--out", folder)
+        assert merged.returncode == 0, merged.stderr
+    with pytest.raises(ConfigError, match=f"a folder of this machine: .* Write that into its {record}"):
+        prepare_upload(PushConfig(str(folder), "me/whole"))
+    training = json.loads((folder / record).read_text())
+    training["settings"]["base"]["name"] = "Qwen/Qwen3-8B"
+    (folder / record).write_text(json.dumps(training))
+    settings = json.loads((folder / "config.json").read_text()) | {"_name_or_path": tiny_model}
+    (folder / "config.json").write_text(json.dumps(settings))
+    with serving({}) as hub:
+        here = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
+        dry = corag("push", folder, "me/whole", "--dry_run", **here)
+        assert dry.returncode == 0 and not hub.repositories, dry.stderr
+        assert "Without --dry_run: the model me/whole." in dry.stdout and "model.safetensors: " in dry.stdout
+        done = corag("push", folder, "me/whole", "--license", "mit", **here)
+        assert done.returncode == 0, done.stderr
+        read = "from corag.generation.models import model_folder; print(model_folder('me/whole'))"
+        fetched = subprocess.run(
+            [sys.executable, "-c", read], env=os.environ | here, capture_output=True, text=True, check=False
+        )
+        assert fetched.returncode == 0, fetched.stderr[-2000:]
+        shared = hub.repositories["me/whole"]
+    there = Path(fetched.stdout.strip())
+    assert (there / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert {record, "config.json", "generation_config.json", "tokenizer.json"} <= {*shared}
+    assert not any("optimizer" in name or "checkpoint" in name or "adapter" in name for name in shared)
+    places = (tiny_model, str(tmp_path), start)
+    assert not any(each.encode() in content for each in places for content in shared.values())
+    card = shared["README.md"].decode()
+    head = yaml.safe_load(card.split("---")[1])
+    assert (head["library_name"], head["base_model"]) == ("transformers", "Qwen/Qwen3-8B")
+    assert "--model.name me/whole --corag" in card and "--model.adapter" not in card
+    assert "| rows of | final_answer, sub_answer, sub_query |" in card and "| questions | 8 |" in card
+    assert ("| rank |" in card) == (made == "merged") and f"All settings: `{record}`" in card
+
+
+def test_an_encoder_is_not_taken_for_a_language_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertModel"]}))
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    made = {"settings": {"base": {"name": "a/b", "digest": "0"}}, "result": {"steps": 1}}
+    (tmp_path / "training.json").write_text(json.dumps(made))
+    with raises_message(ConfigError):
+        prepare_upload(PushConfig(str(tmp_path), "me/x"))

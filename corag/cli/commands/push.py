@@ -1,12 +1,13 @@
-"""Share an adapter, sampled chains or a run on the Hugging Face hub, with a card written from its records.
+"""Share an adapter, a model, sampled chains or a run on the Hugging Face hub, with a card from its records.
 
     corag push adapters/world OWNER/world-adapter --results runs/test/* --license apache-2.0 --dry_run
+    corag push models/world OWNER/world-model
     corag push chains/world OWNER/world-chains
     corag push runs/dev/corag OWNER/corag-on-dev --private
 
-Others use what was shared by its name: --model.adapter hub:OWNER/NAME, corag rows hub:OWNER/NAME,
-corag table hub:OWNER/NAME, corag run --config hub:OWNER/NAME. The token is the hub's own (hf auth login, or
-HF_TOKEN).
+Others use what was shared by its name: --model.adapter hub:OWNER/NAME, --model.name OWNER/NAME, corag rows
+hub:OWNER/NAME, corag table hub:OWNER/NAME, corag run --config hub:OWNER/NAME. The token is the hub's own (hf
+auth login, or HF_TOKEN).
 """
 
 from __future__ import annotations
