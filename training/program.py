@@ -253,7 +253,10 @@ def peak_memory() -> dict[str, float]:
 
 
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
-    """Train, from the last checkpoint if there is one."""
+    """Train, from the last checkpoint if there is one.
+
+    Raises :class:`BackendError` if transformers stopped it early by ``enable_jit_checkpoint``.
+    """
     from training.callbacks import METRICS, heartbeats, mean_loss, seconds_until
 
     start, checkpoint = time.perf_counter(), last_checkpoint(Path(config.out))
@@ -261,6 +264,13 @@ def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     before = seconds_until(Path(config.out) / METRICS, step)
     with heartbeats(trainer):
         output = trainer.train(resume_from_checkpoint=checkpoint)
+    if trainer.args.enable_jit_checkpoint and output.global_step < trainer.state.max_steps:
+        # transformers returns as from a whole training.
+        kept = Path(last_checkpoint(Path(config.out)) or "").name
+        raise BackendError(
+            f"SIGTERM stopped the training: {kept} is kept in '{config.out}', from which the same command "
+            "goes on."
+        )
     log = trainer.state.log_history  # goes on from the checkpoint's
     return TrainingSummary(
         output.global_step,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -575,3 +577,23 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
     steps = [[line["step"] for line in metrics_of(each)] for each in (once, twice)]
     assert steps[0] == steps[1], "each step stands there once"
     assert resumed["evaluation"] == pytest.approx(whole["evaluation"], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_training_that_sigterm_stopped_at_a_checkpoint_has_not_finished(
+    options: Options, tmp_path: Path
+) -> None:
+    config = options(max_steps=4000, save_steps=4000, trainer={"enable_jit_checkpoint": True})
+    out = Path(config.out)
+    with (tmp_path / "log").open("w") as log:
+        process = launched(SFT, config, tmp_path, log)
+        while process.poll() is None and not (out / "metrics.jsonl").exists():
+            time.sleep(0.02)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(int(children), signal.SIGTERM)
+        assert process.wait(240) == 1
+    stopped = re.search(r"SIGTERM stopped the training: (checkpoint-\d+) is", (tmp_path / "log").read_text())
+    assert stopped and Path(last_checkpoint(out) or "").name == stopped[1]
+    begun = read_manifest(out)
+    assert begun is not None and begun["result"] is None
+    assert not (out / "adapter_config.json").exists()
