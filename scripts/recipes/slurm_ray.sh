@@ -22,6 +22,9 @@ root=${CORAG_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.
 export PATH="$root/.venv/bin:$PATH" RAY_USAGE_STATS_ENABLED=0
 # Importing Ray from a cold network file system may take a node longer than the 30 s that Ray waits for it.
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=${RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT:-600}
+# Ray asks who joins for a token, which each node would look for in a file of its own: this job's is in its environment.
+export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
+export RAY_AUTH_TOKEN=${RAY_AUTH_TOKEN:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}
 nodes=${SLURM_JOB_NUM_NODES:-${NODES:-1}}
 per_engine=${GPUS_PER_ENGINE:-1}
 command=$1
