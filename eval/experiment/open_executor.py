@@ -20,6 +20,7 @@ from eval.experiment.opening import quiet
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
+from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
 from retrieval.open import search_device_note
 
@@ -62,16 +63,18 @@ async def start_workers(
     retrievers: Sequence[RetrieverConfig],
     in_flight: int,
     capacity: int = REPLIES_KEPT,
+    servers: SearchServers | None = None,
 ) -> AsyncIterator[RayPool]:
     """Start workers with a model and what they search, show that, and end them with the block.
 
     ``in_flight``: questions that each worker has at once. ``capacity``: most replies of a kind that each
-    remembers.
+    remembers. ``servers``: search servers that outlive the block.
     """
     async with AsyncExitStack() as stack:
         with quiet("starting workers with Ray", "the workers are ready") as print_line:
             engine = engine_opener(model.with_engine(), capacity)
-            pool = await stack.enter_async_context(ray_pool(workers, engine, retrievers, in_flight=in_flight))
+            workers_open = ray_pool(workers, engine, retrievers, in_flight=in_flight, servers=servers)
+            pool = await stack.enter_async_context(workers_open)
             for line in (*pool.about, *filter(None, map(search_device_note, retrievers))):
                 print_line(f"corag: {line}")
         # Outside of "quiet": what is printed from here on is the run's own.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,7 +35,9 @@ from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
 from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
 from eval.experiment.workers.choice import choose_workers
+from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
+from eval.experiment.workers.search_servers import SearchServers
 from eval.sweeps.cells import Cell, read_cells, settings_digest
 from eval.sweeps.findings import Reporting, check_metric
 from eval.sweeps.record import refuse_other_questions
@@ -195,7 +197,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
     """Answer what is not finished, cell after cell, each with all its questions in flight.
 
     Cells of one model come together, in their order otherwise; models in the order in which they first
-    appear. One engine is open at a time, since it may fill a GPU; an index stays open for all.
+    appear. One engine is open at a time, since it may fill a GPU; an index stays open for all, and so do Ray
+    and its search servers.
     """
     # What is missing is found before hours go into the first cells.
     for cell in cells:
@@ -207,14 +210,18 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
         if not is_answered(cell):
             models.setdefault(repr(cell.config.model), []).append(cell)
     local_groups = []
-    for group in models.values():
-        first, distinct = group[0].config, _search_configs(group)
-        questions = max(len(cell.questions) for cell in group)
-        workers = choose_workers(first.workers, first.model, distinct, questions)
-        if workers.enabled:
-            await answer_in_workers(group, workers, distinct)
-        else:
-            local_groups.append(group)
+    servers = SearchServers()
+    with ExitStack() as ray:
+        for group in models.values():
+            first, distinct = group[0].config, _search_configs(group)
+            questions = max(len(cell.questions) for cell in group)
+            workers = choose_workers(first.workers, first.model, distinct, questions)
+            if workers.enabled:
+                ray.enter_context(connect(workers))  # the first starts it, the last ends it
+                ray.callback(servers.end)
+                await answer_in_workers(group, workers, distinct, servers)
+            else:
+                local_groups.append(group)
     async with AsyncExitStack() as stack:
         indexes: dict[str, Retriever] = {}
         for group in local_groups:
@@ -231,12 +238,15 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
 
 
 async def answer_in_workers(
-    group: Sequence[Cell], workers: WorkersConfig, retrievers: Sequence[RetrieverConfig]
+    group: Sequence[Cell],
+    workers: WorkersConfig,
+    retrievers: Sequence[RetrieverConfig],
+    servers: SearchServers,
 ) -> None:
     """Answer the cells of one model in workers that have it, and search whatever these cells search."""
     in_flight = max(cell.config.most_in_flight for cell in group)
     model = group[0].config.model
-    async with start_workers(workers, model, retrievers, in_flight, REPLIES_KEPT) as pool:
+    async with start_workers(workers, model, retrievers, in_flight, REPLIES_KEPT, servers) as pool:
         await answer_group(group, [pool.executor(_retriever_of(cell)) for cell in group])
 
 

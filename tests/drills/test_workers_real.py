@@ -46,7 +46,7 @@ async def test_the_real_model_in_two_workers_says_what_it_says_in_one_process_wh
     alone = read_rows((await answer_dataset(config, questions))["one_step"])
     async with start_workers(ray_workers(count=2), model, [config.retriever], 4) as pool:
         first, second = pool.workers
-        server = ray.get(pool.servers[0].process.remote())
+        server = ray.get(pool.servers.actors[0].process.remote())
         events = {
             6: lambda: os.kill(first.place.process, signal.SIGKILL),
             12: lambda: os.kill(server, signal.SIGKILL),

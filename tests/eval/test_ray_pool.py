@@ -23,6 +23,7 @@ from eval.experiment.workers.actors import Place, SearchServer, WorkerInfo
 from eval.experiment.workers.config import ray_workers
 from eval.experiment.workers.ray_pool import TRIES, RayPool
 from eval.experiment.workers.resources import plan_workers
+from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
 from tests.worker_engines import open_scripted
@@ -94,7 +95,9 @@ class Ray:
     actor: type[Actor] = Actor
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError, ActorDiedError=ActorDiedError)
-    util = SimpleNamespace(scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=None))
+    util = SimpleNamespace(
+        scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=lambda *_, **__: None)
+    )
 
     def remote(self, kind: type) -> Any:
         made = SimpleNamespace(remote=lambda *_: self.actor(self.deadly, self.infos))
@@ -111,7 +114,7 @@ class Ray:
 
 
 async def pool_of(ray: Ray, count: int, in_flight: int) -> RayPool:
-    pool = RayPool(ray, ray_workers(count=count), open_scripted, (), in_flight)
+    pool = RayPool(ray, ray_workers(count=count), open_scripted, (), in_flight, SearchServers())
     await pool.open()
     return pool
 
@@ -168,6 +171,17 @@ async def test_engines_that_share_a_gpu_open_one_after_another() -> None:
     pool = await asyncio.wait_for(pool_of(Ray(actor=Sharing), 4, in_flight=1), 20)
     assert Sharing.most_at_once == {"0": 1, "1": 1, "all": 2}
     assert pool.status().startswith("4/4 workers")
+
+
+async def test_a_search_server_is_started_once_for_the_workers_of_several_models() -> None:
+    Serving.opened_with, servers = [], SearchServers()
+    for _ in range(2):
+        indexes = [RetrieverConfig(index=["here"]), RetrieverConfig(url=["http://localhost:1"])]
+        pool = RayPool(Ray(actor=Serving), ray_workers(count=2), open_scripted, indexes, 1, servers)
+        await pool.open()
+        pool.end()
+    assert len(servers.actors) == 1
+    assert [[*each.values()] for each in Serving.opened_with] == [[{PLACE.node: "http://here"}]] * 4
 
 
 async def test_a_question_that_no_longer_waits_to_be_alone_keeps_no_worker() -> None:
@@ -266,6 +280,26 @@ class Sharing(Actor):
         await asyncio.sleep(0.05)
         for key in (self._gpu, "all"):
             self.under_way[key] -= 1
+        return INFO
+
+
+class Serving(Actor):
+    """A worker that notes what it searches, and a server of an index."""
+
+    opened_with: ClassVar[list[Mapping[str, Any]]] = []
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.ready = remote(self._ready)
+
+    async def _where(self, ports: int) -> Place:
+        return replace(PLACE, ports=[7000] * ports)
+
+    async def _ready(self) -> str:
+        return "http://here"
+
+    async def _open(self, servers: Mapping[str, Any], free_memory: float | None) -> WorkerInfo:
+        self.opened_with.append(servers)
         return INFO
 
 

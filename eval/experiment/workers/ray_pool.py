@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import sys
 import time
 from collections import defaultdict
@@ -30,10 +29,11 @@ from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from eval.experiment.executor import QuestionTask, RemoteHandle
 from eval.experiment.progress import Work
-from eval.experiment.workers.actors import Addresses, EngineOpener, Place, SearchServer, Worker, WorkerInfo
+from eval.experiment.workers.actors import Addresses, EngineOpener, Place, Worker, WorkerInfo
 from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.resources import describe_machines, list_machines, plan_workers
+from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
 
 TRIES = 3  # workers that a question may see die, all but the first alone, before it is taken for the reason
@@ -85,6 +85,7 @@ async def ray_pool(
     retrievers: Sequence[RetrieverConfig] = (),
     *,
     in_flight: int,
+    servers: SearchServers | None = None,
 ) -> AsyncIterator[RayPool]:
     """Start workers, and search servers for them, and end all of it with the block.
 
@@ -93,18 +94,21 @@ async def ray_pool(
         engine: opens a worker's engine, in its process; can be pickled.
         retrievers: what is searched; for folders each machine gets one server.
         in_flight: questions that a worker has at once, up to a fifth more where others have fewer.
+        servers: search servers that outlive the block, since somebody else ends them; None for own ones.
 
     Raises:
         ConfigError: if Ray is not installed, or there is no room for the workers.
         BackendError: if an engine or index does not open.
     """
     with connect(config) as ray:
-        pool = RayPool(ray, config, engine, retrievers, in_flight)
+        own_servers = SearchServers()
+        pool = RayPool(ray, config, engine, retrievers, in_flight, servers or own_servers)
         try:
             await pool.open()
             yield pool
         finally:
             pool.end()
+            own_servers.end()
 
 
 class RayPool:
@@ -117,6 +121,7 @@ class RayPool:
         engine: EngineOpener,
         retrievers: Sequence[RetrieverConfig],
         in_flight: int,
+        servers: SearchServers,
     ) -> None:
         self._ray, self._config, self._in_flight = ray, config, in_flight
         self._most = math.ceil(_MOST_OF_MEAN * in_flight)
@@ -128,7 +133,7 @@ class RayPool:
         self._opening: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._revivals: set[asyncio.Task[None]] = set()
         self.workers: list[PoolWorker] = []
-        self.servers: list[Any] = []
+        self.servers = servers
 
     async def open(self) -> None:
         """Start all processes, and wait until every engine is ready."""
@@ -144,9 +149,9 @@ class RayPool:
             PoolWorker(number, kind.remote(self._engine, self._retrievers)) for number in range(count)
         ]
         try:
-            folders = [key for key, each in self._retrievers.items() if not each.url]
+            folders = {key: each for key, each in self._retrievers.items() if not each.url}
             places = await self._wait_for_places(len(folders), cpus)
-            self._addresses = await self._start_servers(folders, places)
+            self._addresses = await self.servers.start(self._ray, folders, places)
             if self._config.gpus_per_worker:  # after the servers, which may hold an encoder on one of them
                 free = [worker.actor.free_memory.remote() for worker in self.workers]
                 shares = [share for each in free if (share := await each) is not None]
@@ -192,34 +197,6 @@ class RayPool:
                 await stack.enter_async_context(self._opening[place.node, gpu])
             info: WorkerInfo = await worker.actor.open.remote(self._addresses, self._free_memory)
         return info
-
-    async def _start_servers(self, keys: Sequence[str], places: Sequence[Place]) -> Addresses:
-        """Start a server for each index on every machine that has workers, and return the addresses."""
-        machines = {place.node: place for place in places}
-        affinity = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        kind = self._ray.remote(SearchServer)
-        addresses: dict[str, dict[str, Any]] = {}
-        for place in machines.values():
-            # Where all workers are on one machine, no other needs to reach the server.
-            host = "127.0.0.1" if len(machines) == 1 else place.address
-            for key, port in zip(keys, place.ports, strict=True):
-                server = kind.options(
-                    num_cpus=0,
-                    max_restarts=-1,  # one that never comes up again is given up by its clients
-                    max_concurrency=2,
-                    scheduling_strategy=affinity(place.node, soft=False),
-                ).remote(
-                    self._retrievers[key],
-                    host,
-                    port,
-                    os.environ.get("OMP_NUM_THREADS", ""),
-                    sum(bool(each.gpus) for each in places if each.node == place.node),
-                )
-                self.servers.append(server)
-                addresses.setdefault(key, {})[place.node] = server.ready.remote()
-        return {
-            key: {node: await ready for node, ready in by_node.items()} for key, by_node in addresses.items()
-        }
 
     def _refuse_differences(self) -> None:
         first = self.workers[0]
@@ -356,12 +333,12 @@ class RayPool:
             self._change.notify_all()
 
     def end(self) -> None:
-        """End all processes that this started, at once: questions in flight are not waited for."""
+        """End the workers, at once: questions in flight are not waited for."""
         for task in self._revivals:
             task.cancel()
-        for actor in [*(worker.actor for worker in self.workers), *self.servers]:
+        for worker in self.workers:
             with suppress(Exception):  # it may be gone, and the cluster with it
-                self._ray.kill(actor)
+                self._ray.kill(worker.actor)
 
     @property
     def about(self) -> Sequence[str]:
