@@ -192,7 +192,7 @@ def spread(values: Sequence[float]) -> Spread:
     Raises :class:`DataError` if there are no values, or one is not a finite number.
 
     >>> spread([0.25, 0.5, 0.75])
-    Spread(mean=0.5, deviation=0.25, n=3)
+    Spread(mean=0.5, deviation=0.25, n=3, low=None, high=None)
     """
     if not len(values):
         raise DataError("there is no run to take a mean over.")

@@ -255,8 +255,10 @@ def test_a_smaller_limit_shows_the_questions_of_this_call(
         compared = str(results.compare(baseline="none [plain]"))
         assert "minus none [plain]" in compared and compared.count("none [again]") >= 3
     cells = {"a": {"method": "closed_book", "closed_book.max_answer_tokens": 3}, "b": (closed_book, SHORT)}
-    swept = [sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=n) for n in (3, 2)]
-    assert {each.n for each in swept[1].compare("a").figures.summaries} == {2}
+    swept = [sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=n) for n in (2, 3)]
+    assert {each.n for each in swept[1].compare("a").figures.summaries} == {3}
+    with pytest.raises(ConfigError):  # its table and picture would be of fewer questions than before
+        sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=2)
 
 
 def test_threads_share_an_engine(model: Model, index: Index) -> None:

@@ -244,7 +244,7 @@ async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurrie
 
 def test_a_key_that_a_server_repeats_is_not_in_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORAG_API_KEY", "sk-secret")
-    client = endpoints.connect(ModelConfig())
+    client = endpoints.connect(ModelConfig(), 8)
     told = replies._excerpt(client, httpx.Response(401, text="the key sk-secret is not known"))
     assert told == "'the key (the key) is not known'"
 

@@ -117,7 +117,7 @@ async def test_what_may_not_go_is_refused_as_before():
 
 async def test_a_newer_model_is_opened_and_asked_and_the_line_on_it_says_what_it_takes_not(monkeypatch):
     server = NewerModel()
-    monkeypatch.setattr("corag.generation.http.engine.connect", lambda config: server.client())
+    monkeypatch.setattr("corag.generation.http.engine.connect", lambda *_: server.client())
     config = ModelConfig(backend="openai", name="newer", urls=(URL,), retries=0)
     generator = await HttpGenerator.open(config, tokenizer="")
     assert "it takes no temperature, so its own holds" in generator.about[0]
@@ -135,7 +135,7 @@ async def test_an_error_names_the_proxy(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://bob:secret@127.0.0.1:9")  # nothing listens there
     monkeypatch.setattr(endpoints, "_FIRST_PAUSE_S", 0.0)
-    client = endpoints.connect(ModelConfig(backend="openai", urls=(URL,)))
+    client = endpoints.connect(ModelConfig(backend="openai", urls=(URL,)), 8)
     pool = Endpoints(client, [Endpoint(URL, "newer", True)], retries=0)
     with pytest.raises(Exception, match=r"through the proxy http://127\.0\.0\.1:9 \(HTTP_PROXY\)") as error:
         await pool.request("/v1/chat/completions", lambda _: {}, lambda reply: reply, "")
