@@ -136,7 +136,7 @@ def test_engines_are_spawned_for_a_running_java_does_not_survive_a_fork(
     assert envs.VLLM_WORKER_MULTIPROC_METHOD == "spawn"
 
 
-RAY_STARTS = "import ray; ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)"
+RAY_STARTS = "import ray; ray.init(address='local', num_cpus=1, include_dashboard=False, log_to_driver=False)"
 RAY_ENDS = f"{RAY_STARTS}; ray.shutdown()"
 
 
