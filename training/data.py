@@ -18,7 +18,7 @@ from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import cut_best_passage, text_left, texts_left
 from corag.core.protocols import ScoreRequest
 from corag.core.seeds import derive_seed
-from corag.core.text import mentions
+from corag.core.text import mentions, normalize_answer
 from corag.core.types import Passage
 from corag.generation.rendering import Renderer
 from ircot.method import IRCoTConfig
@@ -163,6 +163,8 @@ def _shows_its_reply(example: TrainingExample, prompt: Prompt, left_out: Shorten
     # What the whole prompt did not show either, such as a refusal, was not lost here.
     whole = texts_left(example.prompt, "passage", Shortening())
     left = [*passages, *texts_left(prompt, "hop", left_out)]
+    if normalize_answer(example.reply) in ("yes", "no", "noanswer"):
+        return True  # that these words stand somewhere tells nothing
     return mentions(left, [example.reply]) or not mentions(whole, [example.reply])
 
 

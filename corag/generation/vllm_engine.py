@@ -95,9 +95,9 @@ class VllmGenerator(RenderingEngine):
         share, note = choose_share(config.gpu_memory_utilization, gpus)
         config = replace(config, gpu_memory_utilization=share)
         if gpus and not _MADE_SMALLER & config.engine.keys():
-            cards = gpus // int(config.engine.get("data_parallel_size", 1))
             size = weight_bytes(folder, dtype_of(config))
-            refuse_too_large(config.name, size, cards, card_bytes(gpus), share)
+            # All GPUs, also with data parallelism: experts are spread over all of them.
+            refuse_too_large(config.name, size, gpus, card_bytes(gpus), share)
         arguments = identity(config.engine) + DETERMINISTIC * config.deterministic
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.

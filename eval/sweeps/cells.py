@@ -51,6 +51,7 @@ class Cell:
         option_names: full names of the options that it was given.
         questions: what it answers.
         is_combined: whether a grid made it, and its name, of options; else somebody named it.
+        repeated: the name of the cell that it repeats with another seed.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Cell:
     option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
     is_combined: bool = False
+    repeated: str = ""
 
     @property
     def method(self) -> str:
@@ -183,7 +185,13 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
 def _repeats(cell: Cell) -> list[Cell]:
     """Return a cell once for each seed that it is repeated with."""
     return [
-        replace(cell, name=name, label=name.replace(cell.name, cell.label, 1), config=config)
+        replace(
+            cell,
+            name=name,
+            label=name.replace(cell.name, cell.label, 1),
+            config=config,
+            repeated=cell.name if name != cell.name else "",
+        )
         for name, config in repeats_of(cell.config, cell.name).items()
     ]
 

@@ -220,13 +220,14 @@ def weigh_cells(
     failed_cells = [
         each.name for each in [*test_cells, *dev_cells] if each.summary.failure_count == each.summary.n
     ]
-    scores, dev_scores = (
-        [each.scores for each in cells if each.name not in failed_cells] for cells in (test_cells, dev_cells)
+    weighed, dev_weighed = (
+        [each for each in cells if each.name not in failed_cells] for cells in (test_cells, dev_cells)
     )
-    curves: dict[str, list[CellScores]] = {}
-    for each in test_cells:
-        if each.name not in failed_cells:
-            curves.setdefault(curve_name(each), []).append(each.scores)
+    scores, dev_scores = mean_scores(weighed), mean_scores(dev_weighed)
+    by_curve: dict[str, list[FinishedCell]] = {}
+    for each in weighed:
+        by_curve.setdefault(curve_name(each), []).append(each)
+    curves = {name: mean_scores(cells) for name, cells in by_curve.items()}
     return Findings(
         [each.name for each in frontier(scores)],
         {
@@ -240,6 +241,24 @@ def weigh_cells(
         choose_cells(scores, dev_scores or scores, options.budgets) if scores else [],
         list(dict.fromkeys(failed_cells)),
     )
+
+
+def mean_scores(cells: Sequence[FinishedCell]) -> list[CellScores]:
+    """Return the scores of cells, by question the mean over those that repeat one with other seeds.
+
+    Each by itself, the best would be the luckiest seed, and a curve would go through what seeds differ in.
+    """
+    groups: dict[str, list[CellScores]] = {}
+    for each in cells:
+        groups.setdefault(each.cell.repeated or each.name, []).append(each.scores)
+    return [
+        CellScores(
+            name,
+            np.mean([each.tokens for each in group], axis=0),
+            np.mean([each.scores for each in group], axis=0),
+        )
+        for name, group in groups.items()
+    ]
 
 
 def curve_name(each: FinishedCell) -> str:

@@ -71,7 +71,8 @@ class Placement:
         # Before the weights are rounded: the same model whatever it runs in.
         fingerprint = model_fingerprint(model)
         dtype = own_dtype if wanted == "auto" else getattr(torch, wanted)
-        model = model.to(dtype).to(device)
+        # As they were saved, some layers may be in another precision on purpose (T5's in float16).
+        model = model.to(device) if wanted == "auto" else model.to(dtype).to(device)
         batch_size = self.batch_size or (_CPU_BATCH if device == "cpu" else _GPU_BATCH)
         rounding = "" if dtype == own_dtype else str(dtype).removeprefix("torch.")
         return PlacedModel(model, fingerprint, batch_size, rounding, dtype == torch.float32)

@@ -71,7 +71,8 @@ def test_a_repeated_run_says_how_far_equal_runs_differ(options, tmp_path, capsys
 
 def test_a_sweep_repeats_its_cells(options, tmp_path, capsys):
     cells = "{plain: {}, short: {closed_book.max_answer_tokens: 4}}"
-    printed, _ = record_of(capsys, "sweep", *options, "--cells", cells, "--repeats", "2")
+    printed, record = record_of(capsys, "sweep", *options, "--cells", cells, "--repeats", "2")
     folders = {each.name for each in (tmp_path / "runs").iterdir() if each.is_dir()}
     assert folders == {"plain", "plain-seed=1", "short", "short-seed=1"}
     assert "Mean ± standard deviation" in printed and f"of {N} questions differently" in printed
+    assert set(record["pareto"]) <= {"plain", "short"}, "a setting is a point, whatever its luckiest seed"

@@ -18,6 +18,7 @@ from corag.core.runs.manifest import Manifest
 from corag.generation.config import ModelConfig
 from eval.api.results import arun
 from eval.experiment.backends import print_once
+from eval.experiment.workers import choice
 from eval.experiment.workers.actors import client_options
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig, ray_workers
@@ -151,6 +152,7 @@ def test_gpus_that_others_fill_are_left_out(
 ) -> None:
     """One full GPU would set the share of all engines, since these are alike."""
     print_once.cache_clear()
+    choice._leave_out_filled.cache_clear()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     memory = "\n".join(f"{number}, GPU-{number}, {each}, 81559" for number, each in enumerate(free))
     install_driver(folder / "bin", WHOLE, memory)
@@ -158,6 +160,15 @@ def test_gpus_that_others_fill_are_left_out(
     assert (chosen.count if chosen.enabled else None) == expected
     assert os.environ["CUDA_VISIBLE_DEVICES"] == (visible or "0,1,2")
     assert ("left out" in capfd.readouterr().err) == bool(visible)
+
+
+def test_a_filled_gpu_stays_where_an_engine_needs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice._leave_out_filled.cache_clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    install_driver(folder / "bin", WHOLE, "0, GPU-0, 9000, 81559\n1, GPU-1, 79000, 81559")
+    (folder / "model.py").write_text(MODEL.replace("reply.gpus = 1", "reply.gpus = 2"))
+    choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 def test_workers_that_are_asked_for_have_a_gpu_each(folder: Path) -> None:

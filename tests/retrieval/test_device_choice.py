@@ -17,22 +17,22 @@ WIKIPEDIA, KILT = (21_015_324, 768), (36_000_000, 1_024)
 
 
 @pytest.mark.parametrize(
-    ("size", "cards", "where", "line"),
+    ("size", "rooms", "where", "line"),
     [
-        (WIKIPEDIA, [80 * GB] * 8, "cuda", ""),
-        (KILT, [80 * GB] * 8, "cuda", ""),
-        (WIKIPEDIA, [80 * GB] * 2, "cuda", ""),
-        (WIKIPEDIA, [80 * GB], "", "64 cores make 178 searches a second at most"),
-        (KILT, [80 * GB] * 8 + [24 * GB], "", "64 cores make 78 searches a second"),  # the smallest counts
+        (WIKIPEDIA, [20 * GB] * 8, "cuda", ""),
+        (KILT, [20 * GB] * 8, "cuda", ""),
+        (WIKIPEDIA, [20 * GB] * 2, "cuda", ""),
+        (WIKIPEDIA, [20 * GB], "", "64 cores make 178 searches a second at most"),
+        (KILT, [20 * GB] * 8 + [6 * GB], "", "64 cores make 78 searches a second"),  # the smallest counts
         (WIKIPEDIA, [], "", ""),
-        ((62_158, 384), [80 * GB], "", ""),  # no work for the cores
+        ((62_158, 384), [20 * GB], "", ""),  # no work for the cores
     ],
 )
 def test_vectors_go_to_gpus_of_which_they_take_a_quarter(
-    size: tuple[int, int], cards: list[float], where: str, line: str
+    size: tuple[int, int], rooms: list[float], where: str, line: str
 ) -> None:
     """Eight GPUs ask for 175 searches a second; exact search on 64 cores beside them made 60 to 135."""
-    chosen, said = decide(*size, cards, 64)
+    chosen, said = decide(*size, rooms, 64)
     assert chosen == where and line in said and bool(said) == bool(line)
 
 

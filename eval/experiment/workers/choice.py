@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from corag.core.callers import is_shell
 from corag.core.installation import how_to_install, missing
@@ -31,7 +32,7 @@ def choose_workers(
         return workers
     gpus_per_engine = model.engine_kind.count_gpus(model)
     if gpus_per_engine and not workers.enabled:
-        _leave_out_filled()
+        _leave_out_filled(gpus_per_engine)
     gpus = len(visible_gpus()) if gpus_per_engine else 0
     if workers.enabled:
         # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
@@ -68,15 +69,16 @@ def choose_workers(
     return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
 
 
-def _leave_out_filled() -> None:
+@cache  # what a later look finds may be this process's own engines, which are just ending
+def _leave_out_filled(gpus_per_engine: int) -> None:
     """Hide GPUs that others fill from this process and its workers, and print which.
 
-    All engines of a run are alike, so one full GPU would leave each a sliver of memory. Where all are that
-    full, all stay.
+    All engines of a run are alike, so one full GPU would leave each a sliver of memory. Where too few are
+    left for an engine, all stay.
     """
     gpus = visible_gpus()
     filled = [name for name, (free, total) in zip(gpus, gpu_memory(gpus), strict=False) if free < total / 2]
-    if filled and len(filled) < len(gpus):
+    if filled and len(gpus) - len(filled) >= gpus_per_engine:
         print_once(
             f"corag: GPU {', '.join(filled)} is left out: less than half of its memory is free. "
             "CUDA_VISIBLE_DEVICES says which GPUs may be used."
