@@ -156,7 +156,8 @@ def test_plain_accelerate_trains_with_the_threads_of_corag_train(
     words: list[str], variable: dict[str, str], expected: int | None, tmp_path: Path
 ) -> None:
     (tmp_path / "threads.py").write_text(THREADS_PROGRAM)
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | variable
+    # A shell's environment: trainings within this process leave accelerate's variables behind.
+    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | variable
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1", *words]
     program = [str(tmp_path / "threads.py"), "--rows", "none", "--out", str(tmp_path / "out")]
