@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+_LONG_S = 0.05  # a batch of a small index takes a few milliseconds, one of Wikipedia half a second
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -39,7 +42,8 @@ class MicroBatcher(Generic[In, Out]):
         """``work`` maps a batch of up to ``max_batch`` items to as many results, in the same order.
 
         ``at_once``: batches that are under way at the same time, each in a thread. With two, what arrives
-        does not wait for the slowest item of a batch.
+        does not wait for the slowest item of a batch. A further one starts only while another takes long:
+        quick ones would only become smaller.
         """
         self._work = work
         self._max_batch = max_batch
@@ -48,6 +52,8 @@ class MicroBatcher(Generic[In, Out]):
         self._at_once = at_once
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._look_at = 0.0  # when a further batch may start
+        self._began = 0.0  # when the newest batch did
 
     async def submit(self, item: In, priority: int = 0) -> Out:
         """Return the worker's result for one item.
@@ -57,10 +63,22 @@ class MicroBatcher(Generic[In, Out]):
         future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting((priority, self._arrivals), item, future))
         self._arrivals += 1
-        self._tasks = {task for task in self._tasks if not task.done()}
-        if len(self._tasks) < self._at_once:
-            self._tasks.add(asyncio.create_task(self._drain()))
+        self._start_batch()
         return await future
+
+    def _start_batch(self, is_late: bool = False) -> None:
+        """Start a batch if none is under way, or if one is that takes long; else look again in a while."""
+        loop = asyncio.get_running_loop()
+        self._tasks = {task for task in self._tasks if not task.done()}
+        if not self._tasks or (is_late and self._waiting and len(self._tasks) < self._at_once):
+            self._tasks.add(asyncio.create_task(self._drain()))
+        elif len(self._tasks) < self._at_once and self._look_at < loop.time():
+            self._look_at = loop.time() + _LONG_S
+            loop.call_at(self._look_at, self._look)
+
+    def _look(self) -> None:
+        self._look_at = 0.0
+        self._start_batch(is_late=time.monotonic() - self._began >= _LONG_S)
 
     async def _drain(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,6 +89,7 @@ class MicroBatcher(Generic[In, Out]):
             del self._waiting[: self._max_batch]
             if not batch:
                 continue
+            self._began = time.monotonic()
             try:
                 results = await loop.run_in_executor(
                     self._threads, self._work, [entry.item for entry in batch]
