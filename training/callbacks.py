@@ -6,7 +6,9 @@ A further kind of log is one class and one line of :func:`training_callbacks`.
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
 
 from corag.core.files import write_atomically
@@ -22,6 +25,7 @@ from training.expected import describe_expected
 
 METRICS = "metrics.jsonl"
 _FEWEST_LINES = 10  # of a training, if it has so many steps
+_STOP_S = 1800  # for the rest of a step, and a checkpoint
 _WINDOW = 20  # steps by which the time left is judged
 HEARTBEAT_S = 60.0
 """Seconds without a line after which one says that the training is at work."""
@@ -29,7 +33,42 @@ HEARTBEAT_S = 60.0
 
 def training_callbacks(out: Path) -> list[TrainerCallback]:
     """Return the callbacks of a training into the folder ``out``."""
-    return [ProgressLines(), MetricsFile(out / METRICS)]
+    return [StopAtSigterm(), ProgressLines(), MetricsFile(out / METRICS)]
+
+
+class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
+    """Writes a checkpoint and stops after the step in which a process of the training got SIGTERM.
+
+    Schedulers send it to all processes of a job a while before they kill them, torchrun to those that it has
+    started. A training that writes no checkpoints (``save_steps`` 0) ends at once.
+    """
+
+    def __init__(self) -> None:
+        self._is_requested = False
+        self._handler: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Handle the signal from now on."""
+        if args.save_strategy != "no" and threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGTERM, self._request)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop if any process was asked to: all have to write the checkpoint together."""
+        if args.world_size > 1:
+            flag = torch.tensor(float(self._is_requested), device=args.device)
+            torch.distributed.all_reduce(flag)
+            self._is_requested = bool(flag)
+        if self._is_requested:
+            control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave the signal to what handled it before."""
+        if self._handler is not None:
+            signal.signal(signal.SIGTERM, self._handler)
+
+    def _request(self, number: int, frame: Any) -> None:
+        self._is_requested = True
+        signal.alarm(_STOP_S)  # ends the process if another one has ended and this one waits for it
 
 
 class ProgressLines(TrainerCallback):  # type: ignore[misc]
@@ -127,7 +166,9 @@ class MetricsFile(TrainerCallback):  # type: ignore[misc]
         self._start, self._earlier_seconds = time.monotonic(), seconds_until(self._file, state.global_step)
         # A killed training has logged steps after its last checkpoint, which are now trained again.
         if state.is_world_process_zero:
-            valid = lines_until(self._file, state.global_step)
+            # One that SIGTERM stopped has logged its mean loss, as if it had finished.
+            lines = lines_until(self._file, state.global_step)
+            valid = [line for line in lines if "train_loss" not in line]
             write_atomically(self._file, "".join(f"{json.dumps(line)}\n" for line in valid))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

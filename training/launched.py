@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,15 +27,17 @@ STATUS_FILE = "CORAG_STATUS_FILE"
 def end_with_launcher() -> None:
     """End this process when what has launched it ends, however it does: accelerate, torchrun, 'corag train'.
 
-    Alone it would train on unseen, in a folder that the same command given again is to write.
+    Alone it would train on unseen, in a folder that the same command given again is to write. When accelerate
+    ends, which SIGTERM ends at once, this process gets SIGTERM, and thus may write a checkpoint first.
     """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # 'corag train' lets accelerate ignore it
     end_with_owner()
     parent = os.getppid()
     # accelerate, which sets these, is the parent then. If init is, it was killed while this process started.
     of_accelerate = any(name.startswith("ACCELERATE_") for name in os.environ)
     if of_accelerate and parent == 1 and b"python" not in _command_line(parent):
         parent = -1
-    kill_with_parent(parent)()
+    kill_with_parent(parent, signal.SIGTERM)()
 
 
 def drop_assumed_threads() -> None:

@@ -255,7 +255,7 @@ def peak_memory() -> dict[str, float]:
 def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     """Train, from the last checkpoint if there is one.
 
-    Raises :class:`BackendError` if transformers stopped it early by ``enable_jit_checkpoint``.
+    Raises :class:`BackendError` if SIGTERM stopped it early.
     """
     from training.callbacks import METRICS, heartbeats, mean_loss, seconds_until
 
@@ -264,7 +264,7 @@ def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
     before = seconds_until(Path(config.out) / METRICS, step)
     with heartbeats(trainer):
         output = trainer.train(resume_from_checkpoint=checkpoint)
-    if trainer.args.enable_jit_checkpoint and output.global_step < trainer.state.max_steps:
+    if output.global_step < trainer.state.max_steps:
         # transformers returns as from a whole training.
         kept = Path(last_checkpoint(Path(config.out)) or "").name
         raise BackendError(

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -43,7 +44,7 @@ ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 SFT, ENCODER, RERANKER = (
     str(Path(__file__).with_name(f"{name}.py")) for name in ("sft", "encoder", "reranker")
 )
-_END_S = 5.0  # less than the command line gives itself, lest the training go on alone
+_END_S = 5.0  # less than the command line gives itself: the training must not go on alone
 StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
 
 
@@ -92,21 +93,54 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
 def run_and_wait(command: Sequence[str]) -> int:
     """Run a command and return its exit status. What ends this process ends the command and its children.
 
-    If it is killed, the system kills the command, and what that has started watches this process.
+    If it is killed, the system kills the command, and what that has started watches this process. SIGTERM
+    lets a training write a checkpoint first.
     """
     mark_processes()
+    trains = tuple(command[: len(ACCELERATE)]) == ACCELERATE
+    end_with_parent = kill_with_parent(os.getpid())
+
+    def prepare() -> None:
+        end_with_parent()
+        if trains:  # accelerate would end at once, and the training with it
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     # In a process group of its own: accelerate would be killed before it could stop the training, which would
     # go on alone.
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=kill_with_parent(os.getpid()))
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare)
     try:
-        return process.wait()
+        return _wait_for_training(process) if trains else process.wait()
     except BaseException:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+            _signal_group(process, number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
         raise
+
+
+def _wait_for_training(process: subprocess.Popen[bytes]) -> int:
+    """Return a training's exit status; after SIGTERM end as the caller would, but only once it has ended."""
+    if threading.current_thread() is not threading.main_thread():
+        return process.wait()
+    requested = threading.Event()
+    handler = signal.signal(signal.SIGTERM, lambda *_: requested.set())
+    try:
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                status = process.wait(1.0)
+                break
+            if requested.is_set():  # once more each second: while accelerate starts it gets lost
+                _signal_group(process, signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    if requested.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+    return status
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def run_with_options(command: Sequence[str], options: Mapping[str, Any], file: Path) -> int:

@@ -122,8 +122,8 @@ def _end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)  # nothing is left to save
 
 
-def kill_with_parent(parent: int) -> Callable[[], None]:
-    """Return a function that lets the process that calls it be killed when its parent ends.
+def kill_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+    """Return a function that lets the process that calls it get a signal when its parent ends.
 
     To be called in that process, or as ``preexec_fn`` while it is started. The system sends the signal
     (prctl(2), PR_SET_PDEATHSIG), whatever the process is at. ``parent``: a process whose parent is another by
@@ -133,7 +133,7 @@ def kill_with_parent(parent: int) -> Callable[[], None]:
 
     def end_with_parent() -> None:
         if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+            prctl(_PR_SET_PDEATHSIG, int(number))
             if os.getppid() != parent:
                 _end()
 

@@ -17,7 +17,8 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.process import end_with_owner
 
-ROWS_IN_PAIRS = "rows in pairs"
+ROWS_IN_BLOCKS = "rows in blocks"
+_BLOCK = 16  # rows; a row costs as much in a product of 16 as in one of 500, and a lone one as much as 4
 
 
 class OwnerWatch(str):
@@ -25,7 +26,7 @@ class OwnerWatch(str):
 
     Where it arrives, that process begins to watch its owner: before anything else of ours runs there. An
     engine whose owner is killed before the two have connected would wait five minutes for it. If the string
-    is :data:`ROWS_IN_PAIRS`, it multiplies matrices as :func:`multiply_in_pairs` has it.
+    is :data:`ROWS_IN_BLOCKS`, it multiplies matrices as :func:`multiply_in_blocks` has it.
     """
 
     __slots__ = ()
@@ -37,30 +38,33 @@ class OwnerWatch(str):
 
 def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
-    if argument == ROWS_IN_PAIRS:
-        multiply_in_pairs()
+    if argument == ROWS_IN_BLOCKS:
+        multiply_in_blocks()
     return OwnerWatch(argument)
 
 
-def multiply_in_pairs() -> None:
-    """Let vLLM on a CPU multiply matrices by oneDNN alone, and no row by itself.
+def multiply_in_blocks() -> None:
+    """Let vLLM on a CPU multiply matrices by oneDNN alone, always as many rows at once, and use no AMX.
 
-    A sequence that is decoded alone is a matrix of one row, whose products oneDNN sums in another order; from
-    two rows on, each has the same digits however many there are (seen in bfloat16 and float32, 2 to 500
-    rows). SGLang's products, which vLLM has for processors with AMX, depend on how many rows there are.
+    In which order oneDNN sums a row's products depends on how many rows there are: on which numbers of them,
+    is another matter on each processor. It does not depend on where among them the row stands. SGLang's
+    products and attention by AMX, which vLLM has as well, are not known to have that.
     """
+    import torch
     import vllm._custom_ops as operators
     import vllm.model_executor.layers.utils as layers
 
     multiply = operators.onednn_mm
 
-    def multiply_pair(handler: Any, x: Any, bias: Any) -> Any:
-        if x.numel() != handler.k:
-            return multiply(handler, x, bias)
-        return multiply(handler, x.reshape(1, -1).repeat(2, 1), bias)[:1].reshape(*x.shape[:-1], -1)
+    def multiply_blocks(handler: Any, x: Any, bias: Any) -> Any:
+        rows = x.reshape(-1, handler.k)
+        whole = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % _BLOCK))
+        products = torch.cat([multiply(handler, block, bias) for block in whole.split(_BLOCK)])
+        return products[: len(rows)].reshape(*x.shape[:-1], -1)
 
-    operators.onednn_mm = multiply_pair
+    operators.onednn_mm = multiply_blocks
     layers.check_cpu_sgl_kernel = lambda *_: False
+    torch.cpu._is_amx_tile_supported = lambda: False
 
 
 def spare_children_interrupts() -> None:

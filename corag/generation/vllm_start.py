@@ -19,7 +19,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import is_quantized, with_exact_head
 from corag.generation.forced import PLUGIN
 from corag.generation.models import native_dtype
-from corag.generation.vllm_processes import ROWS_IN_PAIRS, OwnerWatch
+from corag.generation.vllm_processes import ROWS_IN_BLOCKS, OwnerWatch
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -70,8 +70,8 @@ def _batch_invariant(*, cpu: bool) -> Iterator[None]:
     """Let an engine that starts here compute each sequence as if it were alone.
 
     Its processes read that from the environment. On a CPU two things depend on what else is in the batch: how
-    attention shares a sequence's keys out among the cores, which is turned off here, and the products of a
-    row that is alone (:func:`multiply_in_pairs`). On GPUs vLLM has other kernels for all of it.
+    attention shares a sequence's keys out among the cores, which is turned off here, and products of matrices
+    (:func:`multiply_in_blocks`). On GPUs vLLM has other kernels for all of it.
 
     Raises :class:`ConfigError` on a GPU that these kernels do not run on.
     """
@@ -138,7 +138,7 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         "scheduling_policy": "priority",
         "logits_processors": [PLUGIN],
         "additional_config": {
-            "corag": OwnerWatch(ROWS_IN_PAIRS if cpu and config.deterministic else "owner")
+            "corag": OwnerWatch(ROWS_IN_BLOCKS if cpu and config.deterministic else "owner")
         },
         # From before any logits processor: what forced tokens had before they were forced, and what methods
         # that weigh a reply's probabilities mean by them.

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corag.core.errors import ConfigError
+from corag.core.errors import BackendError, ConfigError
 from corag.core.protocols import Completion, GenerateRequest, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
@@ -36,7 +36,12 @@ def test_a_reply_is_the_same_alone_and_beside_others(backend: str) -> None:
         config = ModelConfig(
             backend=backend, max_context=2048, kv_cache_gb=1.0, remember=False, deterministic=True
         )
-        generator = await open_generator(config)
+        try:
+            generator = await open_generator(config)
+        except BackendError as error:
+            if "depends on what else" not in str(error):
+                raise
+            pytest.skip(f"refused on this processor, as it should be there: {error}")
         try:
             own, others = requests(range(8)), requests(range(8, 24))
             if backend == "transformers":  # one after another, so few

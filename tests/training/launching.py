@@ -18,9 +18,20 @@ import yaml
 from training.program import last_checkpoint
 
 
+def launched_by_corag(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:
+    """Start what :func:`launched` starts with 'corag train'."""
+    write_options(config, folder)
+    command = [sys.executable, "-m", "corag.cli", "train", "--config", str(folder / "options.yaml")]
+    return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+
+
+def write_options(config: Any, folder: Path) -> None:
+    (folder / "options.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(asdict(config)))))
+
+
 def launched(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:
     """Start a program under accelerate, in a process group of its own."""
-    (folder / "options.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(asdict(config)))))
+    write_options(config, folder)
     words = [] if torch.cuda.is_available() else ["--cpu"]
     words += [
         "--num_processes",

@@ -24,6 +24,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from tests.training.conftest import PASSAGES, make_rows
 from training.config import SftConfig
+from training.program import last_checkpoint
 
 Options = Callable[..., SftConfig]
 CORAG = [sys.executable, "-m", "corag.cli"]
@@ -128,9 +129,10 @@ def test_an_interrupted_training_says_what_it_leaves_and_nothing_else(options: O
         _, text = process.communicate(timeout=60)
     assert process.returncode == 130
     last = text.strip().splitlines()[-1]
+    kept = Path(last_checkpoint(Path(config.out)) or "no checkpoint").name
     assert last == (
-        f"corag: interrupted: the training had written no checkpoint into '{config.out}': the same command "
-        "begins it anew."
+        f"corag: interrupted: of the training {kept} is kept in '{config.out}', from which the same command "
+        "goes on."
     )
     assert "goes on from there" not in text
 

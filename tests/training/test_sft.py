@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shutil
 import signal
@@ -28,7 +27,7 @@ from tests.fakes import passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
-from tests.training.launching import kill_after, launched
+from tests.training.launching import kill_after, launched, launched_by_corag
 from training.config import LoraOptions, SftConfig
 from training.program import last_checkpoint
 from training.sft import load_rows, main, make_trainer
@@ -580,20 +579,34 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
 
 
 @pytest.mark.slow
-def test_a_training_that_sigterm_stopped_at_a_checkpoint_has_not_finished(
-    options: Options, tmp_path: Path
+@pytest.mark.parametrize("launch", ["accelerate", "corag train"])
+def test_sigterm_writes_a_checkpoint_from_which_the_training_ends_as_if_it_had_not_been(
+    options: Options, tmp_path: Path, launch: str
 ) -> None:
-    config = options(max_steps=4000, save_steps=4000, trainer={"enable_jit_checkpoint": True})
-    out = Path(config.out)
+    """Sent to accelerate alone, which ends at once, and to 'corag train'."""
+    once = options(max_steps=60, save_steps=1000, save_precision="float32", out=str(tmp_path / "once"))
+    twice = replace(once, out=str(tmp_path / "twice"))
+    out = Path(twice.out)
     with (tmp_path / "log").open("w") as log:
-        process = launched(SFT, config, tmp_path, log)
+        start = launched if launch == "accelerate" else launched_by_corag
+        process = start(SFT, twice, tmp_path, log)
         while process.poll() is None and not (out / "metrics.jsonl").exists():
             time.sleep(0.02)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        os.kill(int(children), signal.SIGTERM)
-        assert process.wait(240) == 1
-    stopped = re.search(r"SIGTERM stopped the training: (checkpoint-\d+) is", (tmp_path / "log").read_text())
-    assert stopped and Path(last_checkpoint(out) or "").name == stopped[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(240) == (-signal.SIGTERM if launch == "accelerate" else 143)
+    sentence = re.compile(r"SIGTERM stopped the training: (checkpoint-\d+) is")
+    for _ in range(1000):  # the training ends a little after accelerate
+        if stopped := sentence.search((tmp_path / "log").read_text()):
+            break
+        time.sleep(0.05)
+    assert stopped and Path(last_checkpoint(out) or "").name == stopped[1], (tmp_path / "log").read_text()
     begun = read_manifest(out)
     assert begun is not None and begun["result"] is None
     assert not (out / "adapter_config.json").exists()
+    resumed, whole = main(twice)["result"], main(once)["result"]
+    assert resumed["resumed_from"] == stopped[1] != "checkpoint-60"
+    assert resumed["steps"] == whole["steps"] == 60
+    before, after = weights_of(once), weights_of(twice)
+    for name in before:
+        torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-5)
+    assert [line["step"] for line in metrics_of(once)] == [line["step"] for line in metrics_of(twice)]
