@@ -191,11 +191,9 @@ class VllmGenerator(RenderingEngine):
 
         Not every processor's kernels have been tried.
         """
-        texts = [" ".join(map(str, range(length))) for length in (400, 7, 30, 150)]
-        requests = [
-            GenerateRequest(as_prompt(each), Sampling(32, logprobs=True, special_tokens=True))
-            for each in texts
-        ]
+        sampling = Sampling(32, logprobs=True, special_tokens=True)
+        texts = (" ".join(map(str, range(length))) for length in (400, 7, 30, 150))
+        requests = [GenerateRequest(as_prompt(each), sampling) for each in texts]
         alone = await self.generate(requests[0])
         await self.reset_prefix_cache()
         beside, *_ = await asyncio.gather(*map(self.generate, requests))

@@ -58,13 +58,12 @@ def multiply_in_blocks() -> None:
 
     def multiply_blocks(handler: Any, x: Any, bias: Any) -> Any:
         rows = x.reshape(-1, handler.k)
-        whole = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % _BLOCK))
-        products = torch.cat([multiply(handler, block, bias) for block in whole.split(_BLOCK)])
+        blocks = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % _BLOCK)).split(_BLOCK)
+        products = torch.cat([multiply(handler, block, bias) for block in blocks])
         return products[: len(rows)].reshape(*x.shape[:-1], -1)
 
     operators.onednn_mm = multiply_blocks
-    layers.check_cpu_sgl_kernel = lambda *_: False
-    torch.cpu._is_amx_tile_supported = lambda: False
+    layers.check_cpu_sgl_kernel = torch.cpu._is_amx_tile_supported = lambda *_: False
 
 
 def spare_children_interrupts() -> None:
