@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import traceback
@@ -17,6 +18,7 @@ from corag.core.types import Answer, Question
 
 BoundMethod = Callable[[Question, Tools], Awaitable[Answer]]
 """A method with its options set."""
+_ROUNDING = 1e-9
 
 
 async def answer_question(question: Question, method: BoundMethod, tools: Tools) -> Row:
@@ -62,12 +64,32 @@ def failure_message(failure: Exception) -> str:
     return "\n".join([f"{message} ({location})" if location else message, *more])
 
 
+class RunTurn:
+    """A run's turn among those that share an engine: it takes places as the run before frees them."""
+
+    def __init__(self, before: RunTurn | None = None) -> None:
+        self._before, self._free, self._changed = before, 0.0, asyncio.Condition()
+
+    async def wait(self, share: float = 0.0) -> None:
+        """Wait until the run before, if any, has freed more than this share of its places."""
+        if (before := self._before) is not None:
+            async with before._changed:
+                await before._changed.wait_for(lambda: before._free > share)
+
+    async def free(self, share: float) -> None:
+        """Free a share of the places for good: no question is left for them."""
+        async with self._changed:
+            self._free += share
+            self._changed.notify_all()
+
+
 async def answer_all(
     questions: Iterable[Question],
     answer: Callable[[Question], Awaitable[Row]],
     record: Callable[[Row], None],
     *,
     in_flight: int,
+    turn: RunTurn | None = None,
 ) -> None:
     """Answer a stream of questions, ``in_flight`` at a time, and record each row as it is finished.
 
@@ -76,6 +98,7 @@ async def answer_all(
         answer: returns a question's row, with the error if it failed.
         record: takes each finished row, in the order in which they finish.
         in_flight: at least 1. Results do not depend on it as long as replies of model and index do not.
+        turn: of this run among others; by default it has its places for itself.
 
     Raises:
         BackendError: the first one; as an error of ``record``, it cancels what is in flight.
@@ -85,11 +108,13 @@ async def answer_all(
         raise ConfigError(
             f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
         )
-    stream = iter(questions)
+    stream, turn = iter(questions), turn or RunTurn()
 
     # Workers share one iterator: each takes the next question when it is free, so none waits for the slowest.
-    async def worker() -> None:
+    async def worker(number: int) -> None:
+        await turn.wait((number + 1) / in_flight - _ROUNDING)
         for question in stream:
             record(await answer(question))
+        await turn.free(1 / in_flight)
 
-    await gather(worker() for _ in range(in_flight))
+    await gather(map(worker, range(in_flight)))

@@ -24,6 +24,7 @@ from eval.api.run_folders import RunFolders, folders_by_name
 from eval.api.table import Table, save_text
 from eval.experiment.backends import print_once
 from eval.experiment.gold import match_gold
+from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, repeats_of, run_path
 from eval.report.page import write_report
@@ -263,13 +264,14 @@ async def run(
     check_folders(configs)
     print_idle_options(base.idle(options, by_default), configs)
     loaded_questions = base.load()
-    folders = {}
     in_flight = max(each.most_in_flight for each in configs.values())
     async with choose_executor(base.workers, in_flight, len(loaded_questions), model, index) as executor:
         loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
-        for name, each in configs.items():
-            folders[name] = await answer_with(each, each.method[0], loaded_questions, executor, cell=name)
-    results = Results(folders, loaded_questions)
+        folders = await in_turn(
+            partial(answer_with, each, each.method[0], loaded_questions, executor, cell=name)
+            for name, each in configs.items()
+        )
+    results = Results(dict(zip(configs, folders, strict=True)), loaded_questions)
     if base.answers_to:
         results.write_answers(base.answers_to)
     return results

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from corag.core.runner import answer_all
+from corag.core.gather import gather
+from corag.core.runner import RunTurn, answer_all
 from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
@@ -13,6 +15,27 @@ from corag.core.types import Question
 from eval.experiment.estimate import MIN_QUESTIONS, RunCost, RunEstimate, estimate
 from eval.experiment.executor import Executor, QuestionTask
 from eval.experiment.progress import Rate, RunProgress, Work, print_progress
+
+T = TypeVar("T")
+
+
+async def in_turn(runs: Iterable[Callable[[RunTurn], Awaitable[T]]]) -> list[T]:
+    """Make runs that share an engine one after another, and return what each returns.
+
+    The last questions of a run leave places in flight empty: the next run begins in these. The first error
+    cancels all and is raised.
+    """
+
+    async def begin(run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn) -> T:
+        await turn.wait()
+        return await run(turn)
+
+    turn: RunTurn | None = None
+    begun = []
+    for run in runs:
+        turn = RunTurn(turn)
+        begun.append(begin(run, turn))
+    return await gather(begun)
 
 
 async def answer_into(
@@ -26,6 +49,7 @@ async def answer_into(
     shard: str = "",
     rate: Rate | None = None,
     send: Callable[[Row], None] | None = None,
+    turn: RunTurn | None = None,
 ) -> None:
     """Run a task for the questions that a run has no answer to, write each row, and show the progress.
 
@@ -39,6 +63,7 @@ async def answer_into(
         shard: such as "2/8" if the questions are a shard: their ids are then recorded in the folder.
         rate: what else of the rows to count in the line of progress.
         send: sends the spans of each row that is written; see :mod:`eval.experiment.collector`.
+        turn: of this run among those that share the executor's engine.
 
     Raises:
         BackendError: if the engine or the index is gone; also what else :func:`answer_all` raises. Every row
@@ -70,7 +95,7 @@ async def answer_into(
             if send is not None:
                 send(row)
 
-        await answer_all(waiting, answer, record, in_flight=in_flight)
+        await answer_all(waiting, answer, record, in_flight=in_flight, turn=turn)
     foresight.compare()
 
 

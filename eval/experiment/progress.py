@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import ClassVar
 
 from rich import progress
 from rich.console import Console
@@ -54,6 +55,8 @@ class RunProgress:
         status: returns something to add, such as how busy workers are; "" for nothing.
     """
 
+    _on_show: ClassVar[threading.Lock] = threading.Lock()  # held by the one whose bar is on the terminal
+
     def __init__(
         self,
         title: str,
@@ -74,8 +77,8 @@ class RunProgress:
         self._refresher = threading.Thread(target=self._refresh, name="progress", daemon=True)
         self._line_time, self._line_count = 0.0, -1  # of the last line: when, and how many were finished
         self._console = Console(stderr=True, highlight=False)
-        terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
-        self._bar = _bar(self._console) if terminal else None
+        self._is_terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
+        self._bar: progress.Progress | None = None
 
     def advance(self, row: Row) -> None:
         """Count one finished question."""
@@ -87,7 +90,7 @@ class RunProgress:
         self._rate_count += self._rate.count(row) if self._rate else 0
         if self._bar:
             self._bar.update(self._task, advance=1, text=escape(self._text()))
-        elif time.monotonic() - self._line_time >= LINE_SECONDS:
+        elif not self._is_terminal and time.monotonic() - self._line_time >= LINE_SECONDS:
             self._print_line()
 
     def _text(self) -> str:
@@ -114,9 +117,11 @@ class RunProgress:
 
     def _refresh(self) -> None:
         """Keep the bar's words up to date, or print a line when there was none for long."""
-        while not self._end_event.wait(_BAR_SECONDS if self._bar else QUIET_SECONDS):
+        while not self._end_event.wait(_BAR_SECONDS if self._is_terminal else QUIET_SECONDS):
             if self._bar:
                 self._bar.update(self._task, text=escape(self._text()))
+            elif self._is_terminal:
+                self._show_bar()  # once the bar of the run before is gone
             elif time.monotonic() - self._line_time >= LINE_SECONDS:
                 self._print_line()
 
@@ -125,16 +130,20 @@ class RunProgress:
         print(f"{self._title}: {self._text()}", file=self._console.file, flush=True)
 
     def __enter__(self) -> RunProgress:
-        if self._bar:
-            self._bar.start()
-            self._task = self._bar.add_task(
-                escape(self._title),
-                total=self._total,
-                completed=self._answered_count,
-                text=escape(self._text()),
-            )
+        if self._is_terminal:
+            self._show_bar()
         self._refresher.start()
         return self
+
+    def _show_bar(self) -> None:
+        if RunProgress._on_show.acquire(blocking=False):
+            bar, text = _bar(self._console), escape(self._text())
+            bar.start()
+            finished_count = self._answered_count + self._new
+            self._task = bar.add_task(
+                escape(self._title), total=self._total, completed=finished_count, text=text
+            )
+            self._bar = bar
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -143,6 +152,7 @@ class RunProgress:
         self._refresher.join()
         if self._bar:
             self._bar.stop()
+            RunProgress._on_show.release()
         elif self._line_count < self._new:  # else the last line has these counts
             self._print_line()
 

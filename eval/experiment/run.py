@@ -18,6 +18,7 @@ from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath, Mark
 from corag.core.own_objects import code_behind_fingerprint, known_by_content
+from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder, refuse_other_settings
@@ -43,7 +44,7 @@ from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
 from eval.experiment.gold import match_gold
 from eval.experiment.in_flight import questions_in_flight
-from eval.experiment.loop import answer_into
+from eval.experiment.loop import answer_into, in_turn
 from eval.experiment.open_executor import open_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.questions import QuestionFile, question_notes
@@ -133,10 +134,11 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # One after another: what is interrupted has then finished the first methods.
-        return {
-            title: await answer_with(each, name, questions, executor, cell=title)
+        folders = await in_turn(
+            partial(answer_with, each, name, questions, executor, cell=title)
             for title, (name, each) in runs.items()
-        }
+        )
+        return dict(zip(runs, folders, strict=True))
 
 
 def repeats_of(config: RunConfig, title: str) -> dict[str, RunConfig]:
@@ -169,7 +171,13 @@ def refuse_other_run(
 
 
 async def answer_with(
-    config: RunConfig, name: str, questions: Sequence[Question], executor: Executor, *, cell: str = ""
+    config: RunConfig,
+    name: str,
+    questions: Sequence[Question],
+    executor: Executor,
+    turn: RunTurn | None = None,
+    *,
+    cell: str = "",
 ) -> Path:
     """Answer with one method what its run does not hold yet, and return the run's folder.
 
@@ -178,6 +186,7 @@ async def answer_with(
         name: the method's.
         questions: all of the run's.
         executor: runs the method, with a model and an index that are open.
+        turn: of this run among those that share the executor's engine.
         cell: the run's name in a sweep, or among the runs of a call from Python.
 
     Raises:
@@ -206,6 +215,7 @@ async def answer_with(
             batch_size=config.in_flight(name),
             shard=config.shard,
             send=partial(send, name),
+            turn=turn,
         )
     return run.path
 

@@ -9,12 +9,14 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from corag.core.errors import ConfigError
 from corag.core.identity import identity_of
 from corag.core.option_names import NameOrPath
 from corag.core.protocols import Generator, Retriever
+from corag.core.runner import RunTurn
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
@@ -30,6 +32,7 @@ from eval.experiment.backends import (
 )
 from eval.experiment.executor import Executor, LocalExecutor
 from eval.experiment.gold import match_gold
+from eval.experiment.loop import in_turn
 from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
@@ -194,7 +197,7 @@ class Openers:
 
 
 async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
-    """Answer what is not finished, cell after cell, each with all its questions in flight.
+    """Answer what is not finished, cell after cell, each in the places that the one before leaves.
 
     Cells of one model come together, in their order otherwise; models in the order in which they first
     appear. One engine is open at a time, since it may fill a GPU; an index stays open for all, and so do Ray
@@ -265,13 +268,17 @@ async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> 
     for cell, executor in zip(group, executors, strict=True):
         require_abilities(cell.name, cell.options.needs(), executor.model)
     questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
-    for cell, executor in zip(group, executors, strict=True):
+
+    async def answer(cell: Cell, executor: Executor, turn: RunTurn) -> None:
         retriever = cell.config.retriever
         key = (repr(retriever) if executor.index else "", id(cell.questions))
         if key not in questions_by_index:
             questions_by_index[key] = await match_gold(cell.questions, executor.index, retriever.index)
-        await answer_with(cell.config, cell.method, questions_by_index[key], executor, cell=cell.name)
+        questions = questions_by_index[key]
+        await answer_with(cell.config, cell.method, questions, executor, turn, cell=cell.name)
         cell_stamp(cell).finish(cell.folder / STAMP)
+
+    await in_turn(partial(answer, *each) for each in zip(group, executors, strict=True))
 
 
 def is_answered(cell: Cell) -> bool:

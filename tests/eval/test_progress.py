@@ -4,6 +4,7 @@ import asyncio
 import io
 import re
 import sys
+import time
 
 import pytest
 
@@ -127,3 +128,22 @@ def test_what_is_printed_beside_a_bar_goes_where_it_would_without(monkeypatch):
     with RunProgress("own", total=1):
         print("found")
     assert sys.stdout.getvalue() == "found\n"
+
+
+def test_of_two_runs_at_once_the_terminal_shows_one_bar_after_the_other(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("eval.experiment.progress._BAR_SECONDS", 0.02)
+    first, second = RunProgress("first", total=1), RunProgress("second", total=1)
+    with first:
+        second.__enter__()
+        first.advance(*rows(1))
+        time.sleep(0.1)
+    before = screen.getvalue()
+    time.sleep(0.3)
+    second.advance(*rows(1))
+    second.__exit__(None, None, None)
+    assert "first" in before and "second" not in before
+    assert "second" in screen.getvalue() and "1/1" in screen.getvalue()
