@@ -63,6 +63,7 @@ class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the signal to what handled it before."""
+        signal.alarm(0)
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
 

@@ -7,6 +7,7 @@ its options have changed, or anything that it reads.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,7 +108,9 @@ def run_and_wait(command: Sequence[str]) -> int:
 
     # In a process group of its own: accelerate would be killed before it could stop the training, which would
     # go on alone.
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare)
+    # torch kills the processes of a training 30 s after SIGTERM, if it is not given another time.
+    environment = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "1800"} | os.environ
+    process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare, env=environment)
     try:
         return _wait_for_training(process) if trains else process.wait()
     except BaseException:
@@ -122,20 +125,30 @@ def _wait_for_training(process: subprocess.Popen[bytes]) -> int:
     """Return a training's exit status; after SIGTERM end as the caller would, but only once it has ended."""
     if threading.current_thread() is not threading.main_thread():
         return process.wait()
-    requested = threading.Event()
+    requested, passed_on = threading.Event(), False
     handler = signal.signal(signal.SIGTERM, lambda *_: requested.set())
     try:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 status = process.wait(1.0)
                 break
-            if requested.is_set():  # once more each second: while accelerate starts it gets lost
+            # Each second while accelerate ignores it, for the training that it starts. Of several processes
+            # it passes it on, once: a second one would end it before them.
+            if requested.is_set() and not passed_on:
+                passed_on = not _ignores(process.pid, signal.SIGTERM)
                 _signal_group(process, signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, handler)
     if requested.is_set():
         os.kill(os.getpid(), signal.SIGTERM)
     return status
+
+
+def _ignores(process: int, number: signal.Signals) -> bool:
+    with suppress(OSError):
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        return bool(int(re.findall(r"SigIgn:\s*(\w+)", status)[0], 16) >> (number - 1) & 1)
+    return False
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

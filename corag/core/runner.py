@@ -68,18 +68,39 @@ class RunTurn:
     """A run's turn among those that share an engine: it takes places as the run before frees them."""
 
     def __init__(self, before: RunTurn | None = None) -> None:
-        self._before, self._free, self._changed = before, 0.0, asyncio.Condition()
+        self._before = before
+        self._changed: asyncio.Condition = before._changed if before else asyncio.Condition()
+        self._share, self._has_ended = 0.0, False
 
-    async def wait(self, share: float = 0.0) -> None:
-        """Wait until the run before, if any, has freed more than this share of its places."""
+    @property
+    def _free(self) -> float:
+        """The share of places that this run and those before have left."""
+        if self._has_ended:
+            return self._before._free if self._before else 1.0
+        return self._share
+
+    async def wait(self, share: float, needless: Callable[[], bool] = lambda: False) -> None:
+        """Wait until this share of the places is free, or none is needed any more."""
         if (before := self._before) is not None:
-            async with before._changed:
-                await before._changed.wait_for(lambda: before._free > share)
+            async with self._changed:
+                await self._changed.wait_for(lambda: before._free > share - _ROUNDING or needless())
 
-    async def free(self, share: float) -> None:
-        """Free a share of the places for good: no question is left for them."""
+    async def wait_for_first_place(self) -> None:
+        """Wait until the run before has a place to spare."""
+        await self.wait(2 * _ROUNDING)
+
+    async def wait_for_end(self) -> None:
+        """Wait until the runs before have ended."""
+        if (before := self._before) is not None:
+            async with self._changed:
+                await self._changed.wait_for(lambda: before._has_ended)
+            await before.wait_for_end()
+
+    async def free(self, share: float, *, ends: bool = False) -> None:
+        """Free a share of the places, for which no question is left; or all, as the run ``ends``."""
         async with self._changed:
-            self._free += share
+            self._share += share
+            self._has_ended = self._has_ended or ends
             self._changed.notify_all()
 
 
@@ -109,12 +130,17 @@ async def answer_all(
             f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
         )
     stream, turn = iter(questions), turn or RunTurn()
+    is_exhausted = False
 
     # Workers share one iterator: each takes the next question when it is free, so none waits for the slowest.
     async def worker(number: int) -> None:
-        await turn.wait((number + 1) / in_flight - _ROUNDING)
+        nonlocal is_exhausted
+        await turn.wait((number + 1) / in_flight, lambda: is_exhausted)
+        if is_exhausted:  # it may never have had its place
+            return
         for question in stream:
             record(await answer(question))
+        is_exhausted = True
         await turn.free(1 / in_flight)
 
     await gather(map(worker, range(in_flight)))

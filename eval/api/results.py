@@ -29,6 +29,7 @@ from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, repeats_of, run_path
 from eval.report.page import write_report
 from eval.sweeps.figure import draw_figure
+from eval.tables.means import Over
 from eval.tables.records import records_csv
 from eval.tables.results import TableView, score_view, table_of_runs
 from eval.tables.runs import Run, read_run, write_run_answers
@@ -49,6 +50,8 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         runs: run folders by name, or in a list.
         questions: those to keep to, by whose gold answers all is scored. Without, they are the runs' own.
             What :func:`run` returns keeps to the questions that it was asked.
+        over: "seeds" or "demonstrations": what runs of one mean differ in, for all tables and figures that do
+            not say it themselves.
 
     Example::
 
@@ -56,9 +59,11 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         print(results.compare(baseline="one_step"))
     """
 
-    def __init__(self, runs: RunFolders, questions: Sequence[Question] | None = None) -> None:
+    def __init__(
+        self, runs: RunFolders, questions: Sequence[Question] | None = None, over: Over = ""
+    ) -> None:
         self.runs = folders_by_name(runs, "Results")
-        self._questions = questions
+        self._questions, self._view = questions, TableView(over=over)
 
     def table(self, **view: Any) -> Table:
         """Return the table.
@@ -68,7 +73,7 @@ class Results(Mapping[str, Mapping[str, SavedRow]]):
         Raises:
             ConfigError: for an unknown option, or runs that do not go into one table.
         """
-        return Table(table_of_runs(self.runs, with_keywords(TableView(), view), self._questions))
+        return Table(table_of_runs(self.runs, with_keywords(self._view, view), self._questions))
 
     def compare(self, baseline: str, **view: Any) -> Table:
         """Return the table with paired tests of every run against the ``baseline``, by its name."""
@@ -271,7 +276,8 @@ async def run(
             partial(answer_with, each, each.method[0], loaded_questions, executor, cell=name)
             for name, each in configs.items()
         )
-    results = Results(dict(zip(configs, folders, strict=True)), loaded_questions)
+    runs = dict(zip(configs, folders, strict=True))
+    results = Results(runs, loaded_questions, "seeds" if base.repeats > 1 else "")
     if base.answers_to:
         results.write_answers(base.answers_to)
     return results

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from corag.core.errors import BackendError
 from corag.core.gather import gather
 from corag.core.runner import RunTurn, answer_all
 from corag.core.runs.folder import RunFolder
@@ -22,13 +23,21 @@ T = TypeVar("T")
 async def in_turn(runs: Iterable[Callable[[RunTurn], Awaitable[T]]]) -> list[T]:
     """Make runs that share an engine one after another, and return what each returns.
 
-    The last questions of a run leave places in flight empty: the next run begins in these. The first error
-    cancels all and is raised.
+    The last questions of a run leave places in flight empty: the next run begins in these. An engine that
+    fails ends all; of another error, those before come to their end before it is raised.
     """
 
     async def begin(run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn) -> T:
-        await turn.wait()
-        return await run(turn)
+        await turn.wait_for_first_place()
+        try:
+            result = await run(turn)
+        except BackendError:
+            raise
+        except Exception:
+            await turn.wait_for_end()
+            raise
+        await turn.free(0, ends=True)
+        return result
 
     turn: RunTurn | None = None
     begun = []

@@ -133,7 +133,7 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
-        # One after another: what is interrupted has then finished the first methods.
+        # In turn: what is interrupted has mostly finished the first methods.
         folders = await in_turn(
             partial(answer_with, each, name, questions, executor, cell=title)
             for title, (name, each) in runs.items()

@@ -27,9 +27,10 @@ from eval.statistics.scaling import pareto_set
 from eval.tables.adapters import MARK
 from eval.tables.candidates import METRICS, candidate_set, list_candidates
 from eval.tables.columns import ReportColumn, Summary, report_columns
-from eval.tables.results import ResultsTable, table_of_scored
+from eval.tables.means import find_repeats
+from eval.tables.results import ResultsTable, table_of_scored, visible_scores
 from eval.tables.runs import Run, ScoredRuns, read_manifests, score_runs
-from eval.tables.verdicts import leading_of, verdict
+from eval.tables.verdicts import leading_of
 
 SHOWN_MEASURES = ("em", "f1")
 Candidates = Mapping[str, Sequence[CandidateAnswer]]
@@ -215,8 +216,9 @@ class ReportContents:
 def describe(runs: ReportRuns) -> ReportContents:
     """Return what a report shows at once, and its tables."""
     scored_runs, first = runs.scored_runs, runs.scored_runs.runs[0].manifest
-    against = compare_each_other(scored_runs)
-    table = table_of_scored(scored_runs, against)
+    settings = {run.name: run.manifest.settings for run in scored_runs.runs}
+    table = table_of_scored(scored_runs, over=find_repeats(settings))
+    against = compare_each_other(table, scored_runs)
     untrained_runs = table.conditions.untrained_runs
     figures = [
         _figures(run, summary, runs) for run, summary in zip(scored_runs.runs, table.summaries, strict=True)
@@ -228,27 +230,32 @@ def describe(runs: ReportRuns) -> ReportContents:
         dataset=first.dataset,
         scorer=scored_runs.scoring,
         n=len(scored_runs.questions),
-        verdict=verdict(table.summaries, table.leaders, brief=True),
+        verdict=table.describe_best(brief=True),
         leading=leading_of(table.leaders),
         notes=table.sentences,
         paired=scored_runs.is_paired,
         recall_at=scored_runs.recall_at,
         differences=differences_to_baselines([run.name for run in scored_runs.runs], against),
-        tests=[sum(one.p_holm is not None for one in tests) for tests in against.values()],
+        tests=[sum(one.p_holm is not None for one in against.get(name, ())) for name in settings],
         frontier={measure: _frontier(table.summaries, measure) for measure in SHOWN_MEASURES},
         training_note=untrained_runs.note,
     )
-    tables = [replace(table, baseline=name, against=tests) for name, tests in against.items()]
-    return ReportContents(overview, tables or [table])
+    tables = [
+        replace(table, baseline=name, against=against[name]) if name in against else table
+        for name in settings
+    ]
+    return ReportContents(overview, tables)
 
 
-def compare_each_other(scored_runs: ScoredRuns) -> Mapping[str, Sequence[Against]]:
+def compare_each_other(table: ResultsTable, scored_runs: ScoredRuns) -> Mapping[str, Sequence[Against]]:
     """Test every run against every other one, by baseline: a reader of the page may choose any.
+
+    Of runs that differ in their seed alone, their mean by the name of the first.
 
     Each baseline's tests are those of 'corag table --baseline'. Without gold answers, without another run, or
     with other questions for each run, nothing is tested.
     """
-    measures = scored_runs.measures
+    measures = visible_scores(table, scored_runs)
     testable = scored_runs.is_paired and len(measures) > 1 and all("em" in each for each in measures.values())
     return against_each_other(measures, scored_runs.failed_ids) if testable else {}
 

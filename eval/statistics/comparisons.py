@@ -114,15 +114,13 @@ class Leading:
 def find_leaders(
     runs: Mapping[str, Measures],
     failed_ids: FailedIds = MappingProxyType({}),
-    against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
 ) -> dict[str, Leading]:
     """Return in every measure that several runs have the highest of them, and how sure that is.
 
-    The p-values are those of :func:`against_baseline` with the highest run as the baseline. ``against``: its
-    tests by baseline, if they have been made.
+    The p-values are those of :func:`against_baseline` with the highest run as the baseline.
     """
     scored_runs = {run: measures for run, measures in runs.items() if any(measures.values())}
-    tests = dict(against)
+    tests: dict[str, Sequence[Against]] = {}
     leaders = {}
     for measure in dict.fromkeys(name for measures in scored_runs.values() for name in measures):
         means = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corag.core.text import printable
@@ -71,18 +71,16 @@ def _measures(table: ResultsTable) -> list[str]:
 
 def _paper(table: ResultsTable, measures: Sequence[str]) -> _Paper:
     """Return these measures as text."""
-    tests = {(one.run, one.measure): one for one in table.against}
-    lines = {
-        each.method: (
-            [_score(table, each, name, tests.get((each.method, name))) for name in measures],
-            f"{each.tokens:.0f}",
-        )
-        for each in table.summaries
-    }
-    for run, means in table.means.items():
-        if (runs := means["tokens"].n) > 1:
-            scores = [_mean(means.get(name)) for name in measures]
-            lines[f"{run}, mean of {runs}"] = (scores, f"{means['tokens'].mean:.0f}")
+    averaged = {run: each for run, each in table.means.items() if each["tokens"].n > 1}
+    lines = {}
+    for each in table.summaries:
+        scores = [_score(each.measures.get(name)) for name in measures]
+        if each.method not in averaged:
+            scores = _with_tests(table, each.method, measures, scores)
+        lines[each.method] = scores, f"{each.tokens:.0f}"
+    for run, means in averaged.items():  # what is tested is the mean
+        scores = _with_tests(table, run, measures, [_mean(means.get(name)) for name in measures])
+        lines[f"{run}, mean of {means['tokens'].n}"] = scores, f"{means['tokens'].mean:.0f}"
     tested_measures = [name for name in measures if any(one.measure == name for one in table.against)]
     titles = [measure_title(name, table.recall_at) for name in measures]
     sizes = [
@@ -108,22 +106,37 @@ def _questions(counts: Iterable[int]) -> str:
     return count_questions(min(numbers), max(numbers))
 
 
-def _score(table: ResultsTable, summary: Summary, measure: str, test: Against | None) -> _Score:
-    value = summary.measures.get(measure)
+def _score(value: Interval | None) -> _Score:
+    return _Score() if value is None else _Score(f"{100 * value.mean:.1f}", _interval(value))
+
+
+def _with_tests(
+    table: ResultsTable, run: str, measures: Sequence[str], scores: Sequence[_Score]
+) -> list[_Score]:
+    """Return a run's scores with how they compare to the best and to the baseline."""
+    tests = {one.measure: one for one in table.against if one.run == run}
+    return [
+        replace(each, mark=_mark(table, run, name), **_test(tests.get(name)))
+        for name, each in zip(measures, scores, strict=True)
+    ]
+
+
+def _mark(table: ResultsTable, run: str, measure: str) -> str:
     leading = table.leaders.get(measure)
-    mark = ""
-    if leading and len(leading.best) < len(leading.best) + len(leading.worse) + len(leading.even):
-        mark = "best" if summary.method in leading.best else "even" * (summary.method in leading.even)
-    difference = "" if test is None else f"{100 * test.comparison.difference.mean:+.1f}"
-    p = None if test is None else test.p_holm
-    return _Score(
-        "" if value is None else f"{100 * value.mean:.1f}",
-        _interval(value),
-        mark,
-        "0.0" if difference == "-0.0" else difference,
-        "" if test is None else _interval(test.comparison.difference),
-        "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
-    )
+    if leading is None or not (leading.worse or leading.even):
+        return ""
+    return "best" if run in leading.best else "even" * (run in leading.even)
+
+
+def _test(test: Against | None) -> dict[str, str]:
+    if test is None:
+        return {}
+    points, p = f"{100 * test.comparison.difference.mean:+.1f}", test.p_holm
+    return {
+        "difference": "0.0" if points == "-0.0" else points,
+        "between": _interval(test.comparison.difference),
+        "p": "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
+    }
 
 
 def _interval(value: Interval | None) -> str:

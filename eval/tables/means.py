@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -52,6 +53,13 @@ def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[st
             f"over.{also}"
         )
     return {members[0]: members for members in groups.values()}
+
+
+def find_repeats(settings: Mapping[str, Mapping[str, Any]]) -> Over:
+    """Return "seeds" if some of the runs differ in nothing else, else ""."""
+    with suppress(ConfigError):
+        return "seeds" if group_runs(settings, "seeds") else ""
+    return ""
 
 
 def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def print_means(console: Console, means: Means, over: Over, recall_at: int) -> N
     console.print(table)
     console.print(
         f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "
-        "its first run, and 95% bootstrap intervals over both questions and runs.",
+        "its first run, and 95% bootstrap intervals over both questions and runs. Tests compare these means.",
         soft_wrap=True,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
@@ -134,7 +133,11 @@ class ResultsTable:
 
         Of runs with a mean over some, that mean counts.
         """
-        return verdict([self._mean_of(each) for each in self.summaries], self.leaders)
+        return self.describe_best()
+
+    def describe_best(self, *, brief: bool = False) -> str:
+        """Return :attr:`verdict`; ``brief``: without the tests."""
+        return verdict([self._mean_of(each) for each in self.summaries], self.leaders, brief=brief)
 
     def _mean_of(self, summary: Summary) -> Summary:
         """Return the line of a group's first run with the group's means in place of its own."""
@@ -300,13 +303,11 @@ def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
 
 def table_of_scored(
     scored_runs: ScoredRuns,
-    against: Mapping[str, Sequence[Against]] = MappingProxyType({}),
     measures: Sequence[str] = (),
     over: Over = "",
 ) -> ResultsTable:
     """Return the table of runs that are read and scored.
 
-    ``against``: the tests of all others with some of them as the baseline, if they have been made.
     ``measures``: those that are shown; all without any. ``over``: what the runs of one mean differ in.
     """
     summaries = [summarise(run.name, run.scored_rows, scored_runs.recall_at) for run in scored_runs.runs]
@@ -318,7 +319,7 @@ def table_of_scored(
         table = _with_means(table, scored_runs.runs, over)
     # Holm's rule is over what a reader sees, here as in the tests against a baseline.
     leaders = (
-        find_leaders(_visible_scores(table, scored_runs), scored_runs.failed_ids, against)
+        find_leaders(visible_scores(table, scored_runs), scored_runs.failed_ids)
         if scored_runs.is_paired
         else {}
     )
@@ -337,10 +338,11 @@ def _with_means(table: ResultsTable, runs: Sequence[Run], over: Over) -> Results
         for name, members in groups.items()
     }
     notes = [differing_note([by_name[each] for each in members]) for members in groups.values()]
+    notes += [f"Of runs that differ in their {over} only, the means are tested and compared."]
     return replace(table, over=over, means=means, groups=groups, notes=[*table.notes, *filter(None, notes)])
 
 
-def _visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Measures]:
+def visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Measures]:
     """Return the scores of the measures that a table shows, by run; of runs of one mean, means by the first.
 
     A test of one of them would be of luck: they are the same method.
@@ -368,7 +370,7 @@ def _with_baseline(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
     baseline = next((first for first, members in table.groups.items() if baseline in members), baseline)
-    against = against_baseline(_visible_scores(table, scored_runs), baseline, scored_runs.failed_ids)
+    against = against_baseline(visible_scores(table, scored_runs), baseline, scored_runs.failed_ids)
     (base,) = (run for run in scored_runs.runs if run.name == baseline)
     pairs = [
         find_disagreements(base, run, view.disagreements)

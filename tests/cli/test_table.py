@@ -15,6 +15,7 @@ from corag.core.errors import ConfigError
 from corag.core.runs.manifest import SERVICE_SOURCE, Manifest
 from corag.core.types import Passage, Question
 from eval.api.results import Results
+from eval.report.overview import describe, read_report_runs
 from eval.tables import formats
 from eval.tables.results import TableView
 from retrieval.index_manifest import IndexSettings, hash_corpus, write_manifest
@@ -524,6 +525,22 @@ def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_n
     for write in (listed.to_csv, listed.to_latex, listed.to_markdown, listed.to_pandas):
         with raises_message(ConfigError):
             write()
+
+
+def test_repeats_count_as_their_mean_wherever_runs_are_compared(tmp_path):
+    folders = [run_of(tmp_path / f"seed{n}", range(4 + 10 * n), {"seed": n}) for n in range(3)]
+    folders.append(run_of(tmp_path / "other", range(15), {"seed": 0, "method": "ircot"}))
+    runs = {each.name: each for each in folders}
+    rows = Results(runs, over="seeds").compare("other").to_markdown().splitlines()
+    (first,) = (each for each in rows if each.startswith("| seed0 |"))
+    (mean,) = (each for each in rows if each.startswith("| seed0, mean of 3 |"))
+    (best,) = (each for each in rows if each.startswith("| other |"))
+    assert "-4.2 [" in mean and "-4.2" not in first, "the difference is the mean's"
+    assert "**62.5**" in best and not any("**24" in each or "**100" in each for each in rows)
+    overview = describe(read_report_runs(runs)).overview
+    assert overview.verdict.startswith("other has the highest F1, 62.5"), "no seed is a method of its own"
+    assert [line[3] is None for line in overview.differences["em"]] == [False, True, True, True]
+    assert overview.tests[1:3] == [0, 0] and overview.tests[0] == overview.tests[3] > 0
 
 
 def test_a_table_as_csv_and_markdown(tmp_path, capsys):

@@ -4,25 +4,25 @@ import asyncio
 
 import pytest
 
-from corag.core.errors import BackendError
+from corag.core.errors import BackendError, ConfigError
 from corag.core.runner import answer_all
 from corag.core.types import Question
 from eval.experiment.loop import in_turn
 
 
 class Engine:
-    """Takes one step for a question, and many for the last one of each run."""
+    """Takes a few steps for a question, and many for the last one of a run."""
 
     def __init__(self):
         self.share = self.most = 0.0  # of all places: how many are taken, and were at most
         self.order = []
 
-    def run(self, name, count, in_flight, fails=False):
+    def run(self, name, count, in_flight, fails=False, last=300):
         async def answer(question):
             self.share += 1 / in_flight
             self.most = max(self.most, self.share)
             self.order.append(f"begin {question.id}")
-            for _ in range(300 if question.id == f"{name}{count - 1}" else 3):
+            for _ in range(last if question.id == f"{name}{count - 1}" else 3):
                 await asyncio.sleep(0)
             if fails:
                 raise BackendError("the engine is gone.")
@@ -49,6 +49,43 @@ async def test_the_last_questions_of_a_run_leave_their_places_to_the_next():
     assert order("begin b4") < order("begin d0") < order("end b4")
     assert max(order(f"begin a{number}") for number in range(12)) < order("begin b0")
     assert engine.most <= 1 + 1e-9, "never more in flight than one run alone has"
+
+
+async def test_a_run_ends_with_its_own_last_question():
+    engine, ended = Engine(), []
+
+    def noting(name, run):
+        async def start(turn):
+            rows = await run(turn)
+            ended.append(name)
+            return rows
+
+        return start
+
+    runs = [
+        engine.run("a", 12, 8),
+        engine.run("b", 3, 8, last=3),
+        engine.run("c", 0, 2),
+        engine.run("d", 9, 4),
+    ]
+    await in_turn(map(noting, "abcd", runs))
+    assert ended[:2] == ["b", "c"], "neither waits for the slow question of the first"
+    assert engine.order.index("begin d0") < engine.order.index("end a11")
+    assert engine.most <= 1 + 1e-9
+
+
+async def test_a_run_that_cannot_begin_lets_those_before_it_end():
+    engine, rows = Engine(), []
+
+    async def keep(turn):
+        rows.extend(await engine.run("a", 12, 8)(turn))
+
+    async def refuse(turn):
+        raise ConfigError("the folder holds another run.")
+
+    with pytest.raises(ConfigError, match="another run"):
+        await in_turn([keep, refuse, engine.run("c", 4, 4)])
+    assert len(rows) == 12 and not any(each.startswith("begin c") for each in engine.order)
 
 
 async def test_an_engine_that_fails_ends_all_runs():

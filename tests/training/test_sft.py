@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +30,7 @@ from tests.fakes import passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
-from tests.training.launching import kill_after, launched, launched_by_corag
+from tests.training.launching import kill_after, launched, launched_by_corag, write_options
 from training.config import LoraOptions, SftConfig
 from training.program import last_checkpoint
 from training.sft import load_rows, main, make_trainer
@@ -576,6 +579,36 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
     steps = [[line["step"] for line in metrics_of(each)] for each in (once, twice)]
     assert steps[0] == steps[1], "each step stands there once"
     assert resumed["evaluation"] == pytest.approx(whole["evaluation"], abs=1e-4)
+
+
+TORCHRUN = """
+import sys
+import training.stages as stages
+
+stages.ACCELERATE = (sys.executable, "-m", "torch.distributed.run")
+sys.exit(stages.run_and_wait([*stages.ACCELERATE, "--nproc_per_node", "2", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.slow
+def test_sigterm_lets_all_processes_of_a_training_write_the_checkpoint(
+    options: Options, tmp_path: Path
+) -> None:
+    """torch's launcher, which accelerate uses for several GPUs, has a handler of its own."""
+    config = options(max_steps=400, save_steps=1000)
+    write_options(config, tmp_path)
+    command = [sys.executable, "-c", TORCHRUN, SFT, "--config", str(tmp_path / "options.yaml")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(SFT).parents[1])}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        while process.poll() is None and not (Path(config.out) / "metrics.jsonl").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(240) == -signal.SIGTERM
+    text = (tmp_path / "log").read_text()
+    stopped = re.search(r"SIGTERM stopped the training: (checkpoint-\d+) is", text)
+    assert stopped and Path(last_checkpoint(Path(config.out)) or "").name == stopped[1], text
+    assert list((Path(config.out) / "checkpoints" / stopped[1]).glob("rng_state_1*")), "and the second's part"
 
 
 @pytest.mark.slow
