@@ -13,6 +13,15 @@
 # others: all of their official files, one after another (their paragraphs are the corpus).
 # The authors' prompts are cloned from GitHub. Every stage goes on where it was: give the same command again.
 set -euo pipefail
+usage() { sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"; exit 2; }
+[ "${SMOKE:-}" ] || [ $# -ge 3 ] || usage
+case ${SMOKE:+smoke}${1:-} in
+smoke* | hotpotqa | 2wikimultihopqa | musique) ;;
+*)
+    echo "corag: there are no prompts for '$1': name hotpotqa, 2wikimultihopqa or musique." >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
@@ -22,7 +31,6 @@ if [ "${SMOKE:-}" ]; then
     config=(--config eval/configs/paper_ircot.yaml --config scripts/configs/paper_ircot_smoke.yaml)
     sets=scripts/configs/paper_ircot_smoke_sets.yaml
 else
-    [ $# -ge 3 ] || { sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"; exit 2; }
     dataset=$1 questions=$2 out=results/paper_ircot/$1 index=indexes/$1-open
     corpus=("${@:3}") form=$dataset sets=eval/configs/paper_ircot_sets/$dataset.yaml
     dev=(--shuffle 13370 --limit 100) test=(--shuffle 13370 --skip 100 --limit 500)
@@ -30,14 +38,7 @@ else
     sed "s/hotpotqa/$dataset/g" eval/configs/paper_ircot.yaml >"$out/paper_ircot.yaml"
     config=(--config "$out/paper_ircot.yaml" --model.name "${MODEL:-google/flan-t5-xxl}"
         --model.backend "${BACKEND:-transformers}")
-    case $dataset in
-    hotpotqa) form=beir config+=(--dataset beir --scorer hotpotqa) ;;
-    2wikimultihopqa | musique) ;;
-    *)
-        echo "corag: there are no prompts for '$dataset': name hotpotqa, 2wikimultihopqa or musique." >&2
-        exit 2
-        ;;
-    esac
+    [ "$dataset" != hotpotqa ] || { form=beir; config+=(--dataset beir --scorer hotpotqa); }
 fi
 options=("${config[@]}" --questions "$questions" --retriever.index "$index")
 [ -z "${ALIASES:-}" ] || options+=(--aliases "$ALIASES")
