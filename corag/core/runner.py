@@ -74,10 +74,11 @@ class RunTurn:
 
     @property
     def _free(self) -> float:
-        """The share of places that this run and those before have left."""
-        if self._has_ended:
-            return self._before._free if self._before else 1.0
-        return self._share
+        """The share of places that this run has left; once it has ended, those that the run before has."""
+        turn = self
+        while turn._has_ended and turn._before is not None:
+            turn = turn._before
+        return 1.0 if turn._has_ended else turn._share
 
     async def wait(self, share: float, needless: Callable[[], bool] = lambda: False) -> None:
         """Wait until this share of the places is free, or none is needed any more."""
@@ -91,10 +92,12 @@ class RunTurn:
 
     async def wait_for_end(self) -> None:
         """Wait until the runs before have ended."""
-        if (before := self._before) is not None:
+        before = self._before
+        while before is not None:
             async with self._changed:
-                await self._changed.wait_for(lambda: before._has_ended)
-            await before.wait_for_end()
+                while not before._has_ended:
+                    await self._changed.wait()
+            before = before._before
 
     async def free(self, share: float, *, ends: bool = False) -> None:
         """Free a share of the places, for which no question is left; or all, as the run ``ends``."""

@@ -131,9 +131,10 @@ def _resource() -> Any:
 class _LastMessages(logging.Handler):
     """Keeps what the library says of a failure, which it would print at every batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, propagates: bool) -> None:
+        """``propagates``: whether the library's logger did before."""
         super().__init__(logging.WARNING)
-        self.reason = ""
+        self.reason, self.propagates = "", propagates
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep what a message is about: the status with its reason, or the error."""
@@ -155,15 +156,21 @@ def _describe(value: Exception | str | int) -> str:
 @contextmanager
 def _library_log() -> Iterator[_LastMessages]:
     """Keep the library from printing for the length of a block."""
-    logger, messages = logging.getLogger("opentelemetry"), _LastMessages()
-    propagates = logger.propagate
+    logger = logging.getLogger("opentelemetry")
+    others = _listening(logger)  # of runs that go on at the same time
+    messages = _LastMessages(others[0].propagates if others else logger.propagate)
     logger.addHandler(messages)
     logger.propagate = False
     try:
         yield messages
     finally:
-        logger.propagate = propagates
         logger.removeHandler(messages)
+        if not _listening(logger):
+            logger.propagate = messages.propagates
+
+
+def _listening(logger: logging.Logger) -> list[_LastMessages]:
+    return [each for each in logger.handlers if isinstance(each, _LastMessages)]
 
 
 class _Exporter:

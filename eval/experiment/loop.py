@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from corag.core.errors import BackendError
-from corag.core.gather import gather
+from corag.core.gather import first_leaf
 from corag.core.runner import RunTurn, answer_all
 from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
@@ -26,25 +27,28 @@ async def in_turn(runs: Iterable[Callable[[RunTurn], Awaitable[T]]]) -> list[T]:
     The last questions of a run leave places in flight empty: the next run begins in these. An engine that
     fails ends all; of another error, those before come to their end before it is raised.
     """
+    turn, tasks = None, []
+    try:
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                turn = RunTurn(turn)
+                await turn.wait_for_first_place()
+                tasks.append(group.create_task(_take_turn(run, turn)))
+    except BaseExceptionGroup as failures:
+        raise first_leaf(failures) from None
+    return [task.result() for task in tasks]
 
-    async def begin(run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn) -> T:
-        await turn.wait_for_first_place()
-        try:
-            result = await run(turn)
-        except BackendError:
-            raise
-        except Exception:
-            await turn.wait_for_end()
-            raise
-        await turn.free(0, ends=True)
-        return result
 
-    turn: RunTurn | None = None
-    begun = []
-    for run in runs:
-        turn = RunTurn(turn)
-        begun.append(begin(run, turn))
-    return await gather(begun)
+async def _take_turn(run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn) -> T:
+    try:
+        result = await run(turn)
+    except BackendError:
+        raise
+    except Exception:
+        await turn.wait_for_end()
+        raise
+    await turn.free(0, ends=True)
+    return result
 
 
 async def answer_into(
