@@ -179,6 +179,7 @@ def test_corag_run_takes_a_method_of_ones_own(
         options.write_text(
             f"method: [{method}, closed_book]\nmy_method:\n  k: 1\nclosed_book: {{max_answer_tokens: 60}}\n"
             f"retriever: {{url: ['{index}']}}\nmodel: {{backend: server, urls: ['{model.url}']}}\n"
+            "batch_size: 1\n"  # one method after the other, in the order of the replies
         )
         command = [
             "run",
