@@ -7,9 +7,10 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
+from fractions import Fraction
 
 from corag.core.errors import BackendError, ConfigError, CoragError
-from corag.core.gather import gather
+from corag.core.gather import first_leaf
 from corag.core.own_objects import error_location, user_code_location
 from corag.core.process import unix_time
 from corag.core.runs.rows import Row
@@ -18,7 +19,6 @@ from corag.core.types import Answer, Question
 
 BoundMethod = Callable[[Question, Tools], Awaitable[Answer]]
 """A method with its options set."""
-_ROUNDING = 1e-9
 
 
 async def answer_question(question: Question, method: BoundMethod, tools: Tools) -> Row:
@@ -64,47 +64,33 @@ def failure_message(failure: Exception) -> str:
     return "\n".join([f"{message} ({location})" if location else message, *more])
 
 
+class Places:
+    """The places in flight of an engine: a question of a run with 8 in flight takes an eighth of them."""
+
+    def __init__(self) -> None:
+        self._taken, self._freed = Fraction(0), asyncio.Event()
+
+    async def take(self, share: Fraction) -> None:
+        """Wait until this share is free, and take it. One run at a time may wait."""
+        while self._taken + share > 1:
+            self._freed.clear()
+            await self._freed.wait()
+        self._taken += share
+
+    def free(self, share: Fraction) -> None:
+        """Give a share back."""
+        self._taken -= share
+        self._freed.set()
+
+
 class RunTurn:
-    """A run's turn among those that share an engine: it takes places as the run before frees them."""
+    """A run's turn among those that share an engine: its questions take what places those before leave.
 
-    def __init__(self, before: RunTurn | None = None) -> None:
-        self._before = before
-        self._changed: asyncio.Condition = before._changed if before else asyncio.Condition()
-        self._share, self._has_ended = 0.0, False
+    ``all_begun``: set once each of its questions has had its place: the next run may begin.
+    """
 
-    @property
-    def _free(self) -> float:
-        """The share of places that this run has left; once it has ended, those that the run before has."""
-        turn = self
-        while turn._has_ended and turn._before is not None:
-            turn = turn._before
-        return 1.0 if turn._has_ended else turn._share
-
-    async def wait(self, share: float, needless: Callable[[], bool] = lambda: False) -> None:
-        """Wait until this share of the places is free, or none is needed any more."""
-        if (before := self._before) is not None:
-            async with self._changed:
-                await self._changed.wait_for(lambda: before._free > share - _ROUNDING or needless())
-
-    async def wait_for_first_place(self) -> None:
-        """Wait until the run before has a place to spare."""
-        await self.wait(2 * _ROUNDING)
-
-    async def wait_for_end(self) -> None:
-        """Wait until the runs before have ended."""
-        before = self._before
-        while before is not None:
-            async with self._changed:
-                while not before._has_ended:
-                    await self._changed.wait()
-            before = before._before
-
-    async def free(self, share: float, *, ends: bool = False) -> None:
-        """Free a share of the places, for which no question is left; or all, as the run ``ends``."""
-        async with self._changed:
-            self._share += share
-            self._has_ended = self._has_ended or ends
-            self._changed.notify_all()
+    def __init__(self, places: Places) -> None:
+        self.places, self.all_begun = places, asyncio.Event()
 
 
 async def answer_all(
@@ -132,18 +118,19 @@ async def answer_all(
         raise ConfigError(
             f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
         )
-    stream, turn = iter(questions), turn or RunTurn()
-    is_exhausted = False
+    turn, share = turn or RunTurn(Places()), Fraction(1, in_flight)
 
-    # Workers share one iterator: each takes the next question when it is free, so none waits for the slowest.
-    async def worker(number: int) -> None:
-        nonlocal is_exhausted
-        await turn.wait((number + 1) / in_flight, lambda: is_exhausted)
-        if is_exhausted:  # it may never have had its place
-            return
-        for question in stream:
+    async def answer_one(question: Question) -> None:
+        try:
             record(await answer(question))
-        is_exhausted = True
-        await turn.free(1 / in_flight)
+        finally:
+            turn.places.free(share)
 
-    await gather(map(worker, range(in_flight)))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for question in questions:
+                await turn.places.take(share)  # each begins when there is room, and waits for no slower one
+                group.create_task(answer_one(question))
+            turn.all_begun.set()
+    except BaseExceptionGroup as failures:
+        raise first_leaf(failures) from None

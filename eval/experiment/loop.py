@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from corag.core.errors import BackendError
 from corag.core.gather import first_leaf
-from corag.core.runner import RunTurn, answer_all
+from corag.core.runner import Places, RunTurn, answer_all
 from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
@@ -21,33 +21,39 @@ from eval.experiment.progress import Rate, RunProgress, Work, print_progress
 T = TypeVar("T")
 
 
-async def in_turn(runs: Iterable[Callable[[RunTurn], Awaitable[T]]]) -> list[T]:
-    """Make runs that share an engine one after another, and return what each returns.
+async def in_turn(runs: Iterable[Callable[[RunTurn], Awaitable[T]]], *, alone: bool = False) -> list[T]:
+    """Make runs that share an engine, in this order, and return what each returns.
 
-    The last questions of a run leave places in flight empty: the next run begins in these. An engine that
-    fails ends all; of another error, those before come to their end before it is raised.
+    The last questions of a run leave places in flight empty: the next run begins in these, unless each is to
+    be ``alone``, as for measuring it. An engine that fails ends all; of another error, the runs before come
+    to their end before it is raised.
     """
-    turn, tasks = None, []
+    places, tasks = Places(), list[asyncio.Task[T]]()
     try:
         async with asyncio.TaskGroup() as group:
             for run in runs:
-                turn = RunTurn(turn)
-                await turn.wait_for_first_place()
-                tasks.append(group.create_task(_take_turn(run, turn)))
+                turn = RunTurn(places)
+                tasks.append(group.create_task(_take_turn(run, turn, [*tasks])))
+                await turn.all_begun.wait()
+                if alone:
+                    await asyncio.wait(tasks)
     except BaseExceptionGroup as failures:
         raise first_leaf(failures) from None
     return [task.result() for task in tasks]
 
 
-async def _take_turn(run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn) -> T:
+async def _take_turn(
+    run: Callable[[RunTurn], Awaitable[T]], turn: RunTurn, before: Sequence[asyncio.Task[T]]
+) -> T:
     try:
         result = await run(turn)
     except BackendError:
         raise
     except Exception:
-        await turn.wait_for_end()
+        if before:
+            await asyncio.wait(before)
         raise
-    await turn.free(0, ends=True)
+    turn.all_begun.set()
     return result
 
 

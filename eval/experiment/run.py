@@ -116,10 +116,13 @@ class RunConfig(Setup, QuestionFile):
         return Path("runs") / Path(self.questions).name.split(".")[0]
 
 
-async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> dict[str, Path]:
+async def answer_dataset(
+    config: RunConfig, questions: Sequence[Question], *, alone: bool = False
+) -> dict[str, Path]:
     """Answer every question with every method, and return the run folder of each method and repetition.
 
-    What a folder holds already is not answered again. Failed questions are.
+    What a folder holds already is not answered again. Failed questions are. ``alone``: no run begins before
+    the one before has ended.
     """
     check_setup(config)
     runs = {title: (name, each) for name in config.method for title, each in repeats_of(config, name).items()}
@@ -134,10 +137,11 @@ async def answer_dataset(config: RunConfig, questions: Sequence[Question]) -> di
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # In turn: what is interrupted has mostly finished the first methods.
-        folders = await in_turn(
+        starts = [
             partial(answer_with, each, name, questions, executor, cell=title)
             for title, (name, each) in runs.items()
-        )
+        ]
+        folders = await in_turn(starts, alone=alone)
         return dict(zip(runs, folders, strict=True))
 
 
@@ -308,7 +312,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "trained_for": trained_for(config.model.adapter, config.model.name),
         "retriever": asdict(config.retriever),
         "from_hub": names_on_hub(config.model, config.retriever),
-        "batch_size": config.most_in_flight,
+        "batch_size": config.in_flight(settings["method"]),
         "questions": config.questions,
         "scorer": config.scorer,
         "recall_at": config.recall_at,

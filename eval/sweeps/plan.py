@@ -82,7 +82,8 @@ class PlannedRun:
 def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
     """Answer the pilot's questions and judge the rest by them.
 
-    They are answered in the very folders of the run or sweep, which keeps them. Raises as 'corag run' does.
+    They are answered in the very folders of the run or sweep, which keeps them, one run after the other: of
+    few questions several would be under way at once, each slower for it. Raises as 'corag run' does.
     """
     if config.dry:
         return _plan_dry(config)
@@ -90,7 +91,7 @@ def plan_runs(config: PlanConfig, openers: Openers) -> list[PlannedRun]:
         return _plan_sweep(SweepConfig(**config.options_of(SweepConfig)), config.pilot_size, openers)  # type: ignore[arg-type]
     run = RunConfig(**config.options_of(RunConfig))  # type: ignore[arg-type]
     questions = run.load()
-    folders = asyncio.run(answer_dataset(run, draw_evenly(questions, config.pilot_size)))
+    folders = asyncio.run(answer_dataset(run, draw_evenly(questions, config.pilot_size), alone=True))
     return [_plan_run(name, folder, questions) for name, folder in folders.items()]
 
 
@@ -98,7 +99,7 @@ def _plan_sweep(config: SweepConfig, pilot: int, openers: Openers) -> list[Plann
     test_cells, dev_cells = plan_cells(config)
     cells = [*test_cells, *dev_cells]
     pilots = [replace(cell, questions=draw_evenly(cell.questions, pilot)) for cell in cells]
-    asyncio.run(answer_cells(pilots, openers))
+    asyncio.run(answer_cells(pilots, openers, alone=True))
     names = [cell.name for cell in test_cells] + [f"dev: {cell.name}" for cell in dev_cells]
     return [_plan_run(name, cell.folder, cell.questions) for name, cell in zip(names, cells, strict=True)]
 

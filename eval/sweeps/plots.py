@@ -17,7 +17,7 @@ import numpy as np
 
 from eval.statistics.scaling import Curve, Fit, pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value
-from eval.sweeps.findings import METRICS, Findings, FinishedCell, curve_name, frontier
+from eval.sweeps.findings import METRICS, Findings, FinishedCell, curve_name, frontier, mean_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +114,7 @@ def find_curves(cells: Sequence[FinishedCell], findings: Findings, measure: str)
     """Return each method's curve through its Pareto set, or else all its cells, where these tell one."""
     curves = []
     for name, fits in findings.fits.items():
-        scores = [each.scores for each in cells if curve_name(each) == name]
+        scores = mean_scores([each for each in cells if curve_name(each) == name])
         for through, points in (("pareto", frontier(scores)), ("all", scores)):
             fit = fits[through]
             if isinstance(fit, Fit) and not fit.at_limit:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from corag.core.callers import for_caller
 from eval.statistics.scaling import Fit
-from eval.sweeps.findings import Findings, FinishedCell
+from eval.sweeps.findings import Findings, FinishedCell, mean_scores
 from eval.sweeps.record import Sweep, spending_record
 from eval.tables.columns import percent
 
@@ -23,7 +23,7 @@ def print_findings(console: Console, sweep: Sweep) -> None:
         )
         console.print(line, soft_wrap=True)
     console.print("\nPareto set (no other cell is as good for as few tokens):")
-    scores = {each.name: each.scores for each in sweep.test_cells}
+    scores = {each.name: each for each in mean_scores(sweep.test_cells)}
     for cell in (scores[name] for name in findings.pareto):
         figures = f"{cell.mean_tokens:>9,.0f} tokens  {measure} {100 * cell.mean_score:5.1f}"
         console.print(f"  {figures}  {cell.name}", soft_wrap=True)

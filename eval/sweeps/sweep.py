@@ -196,8 +196,10 @@ class Openers:
     retriever: Callable[[RetrieverConfig], AbstractAsyncContextManager[Retriever]] = open_index_or_client
 
 
-async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
+async def answer_cells(cells: Sequence[Cell], openers: Openers, *, alone: bool = False) -> None:
     """Answer what is not finished, cell after cell, each in the places that the one before leaves.
+
+    ``alone``: each only when the one before has ended.
 
     Cells of one model come together, in their order otherwise; models in the order in which they first
     appear. One engine is open at a time, since it may fill a GPU; an index stays open for all, and so do Ray
@@ -222,7 +224,7 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
             if workers.enabled:
                 ray.enter_context(connect(workers))  # the first starts it, the last ends it
                 ray.callback(servers.end)
-                await answer_in_workers(group, workers, distinct, servers)
+                await answer_in_workers(group, workers, distinct, servers, alone=alone)
             else:
                 local_groups.append(group)
     async with AsyncExitStack() as stack:
@@ -237,7 +239,8 @@ async def answer_cells(cells: Sequence[Cell], openers: Openers) -> None:
                 retrievers = (
                     indexes.get(repr(cell.config.retriever)) if cell.searches else None for cell in group
                 )
-                await answer_group(group, [LocalExecutor(generator, each) for each in retrievers])
+                executors = [LocalExecutor(generator, each) for each in retrievers]
+                await answer_group(group, executors, alone=alone)
 
 
 async def answer_in_workers(
@@ -245,12 +248,15 @@ async def answer_in_workers(
     workers: WorkersConfig,
     retrievers: Sequence[RetrieverConfig],
     servers: SearchServers,
+    *,
+    alone: bool = False,
 ) -> None:
     """Answer the cells of one model in workers that have it, and search whatever these cells search."""
     in_flight = max(cell.config.most_in_flight for cell in group)
     model = group[0].config.model
     async with start_workers(workers, model, retrievers, in_flight, REPLIES_KEPT, servers) as pool:
-        await answer_group(group, [pool.executor(_retriever_of(cell)) for cell in group])
+        executors = [pool.executor(_retriever_of(cell)) for cell in group]
+        await answer_group(group, executors, alone=alone)
 
 
 def _retriever_of(cell: Cell) -> RetrieverConfig | None:
@@ -263,7 +269,7 @@ def _search_configs(group: Sequence[Cell]) -> list[RetrieverConfig]:
     return [*configs.values()]
 
 
-async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> None:
+async def answer_group(group: Sequence[Cell], executors: Sequence[Executor], *, alone: bool = False) -> None:
     """Answer what cells of one model do not hold yet, each with those who have what it searches."""
     for cell, executor in zip(group, executors, strict=True):
         require_abilities(cell.name, cell.options.needs(), executor.model)
@@ -278,7 +284,8 @@ async def answer_group(group: Sequence[Cell], executors: Sequence[Executor]) -> 
         await answer_with(cell.config, cell.method, questions, executor, turn, cell=cell.name)
         cell_stamp(cell).finish(cell.folder / STAMP)
 
-    await in_turn(partial(answer, *each) for each in zip(group, executors, strict=True))
+    starts = [partial(answer, *each) for each in zip(group, executors, strict=True)]
+    await in_turn(starts, alone=alone)
 
 
 def is_answered(cell: Cell) -> bool:

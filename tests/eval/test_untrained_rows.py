@@ -68,7 +68,7 @@ def test_the_report_marks_the_row_and_says_what_each_was_trained_for(tmp_path):
 def test_a_run_notes_what_its_adapter_was_trained_for(tmp_path):
     def noted(**model):
         config = RunConfig(method=["closed_book"], questions="q.jsonl", model=model)
-        return run_environment(config, {"retriever": ""})["trained_for"]
+        return run_environment(config, {"method": "one_step", "retriever": ""})["trained_for"]
 
     assert list(noted(adapter="default")) == ["corag"] and noted() == {}
     mine = tmp_path / "mine"
