@@ -68,8 +68,9 @@ class StopAtSigterm(TrainerCallback):  # type: ignore[misc]
             signal.signal(signal.SIGTERM, self._handler)
 
     def _request(self, number: int, frame: Any) -> None:
+        if not self._is_requested:
+            signal.alarm(_STOP_S)  # ends the process if another one has ended and this one waits for it
         self._is_requested = True
-        signal.alarm(_STOP_S)  # ends the process if another one has ended and this one waits for it
 
 
 class ProgressLines(TrainerCallback):  # type: ignore[misc]

@@ -130,10 +130,10 @@ def _wait_for_training(process: subprocess.Popen[bytes]) -> int:
     try:
         while True:
             with suppress(subprocess.TimeoutExpired):
-                status = process.wait(1.0)
+                status = process.wait(1.0 if requested.is_set() else 0.25)
                 break
-            # Each second while accelerate ignores it, for the training that it starts. Of several processes
-            # it passes it on, once: a second one would end it before them.
+            # Again while accelerate ignores it, for the training that it is starting. To several processes it
+            # passes it on, once: a second one would end it before them.
             if requested.is_set() and not passed_on:
                 passed_on = not _ignores(process.pid, signal.SIGTERM)
                 _signal_group(process, signal.SIGTERM)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -611,35 +611,51 @@ def test_sigterm_lets_all_processes_of_a_training_write_the_checkpoint(
     assert list((Path(config.out) / "checkpoints" / stopped[1]).glob("rng_state_1*")), "and the second's part"
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Two threads wait for each other at every step, and for whatever else has the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("launch", ["accelerate", "corag train"])
+@pytest.mark.usefixtures("one_thread")
 def test_sigterm_writes_a_checkpoint_from_which_the_training_ends_as_if_it_had_not_been(
-    options: Options, tmp_path: Path, launch: str
+    options: Options, tmp_path: Path
 ) -> None:
     """Sent to accelerate alone, which ends at once, and to 'corag train'."""
     once = options(max_steps=60, save_steps=1000, save_precision="float32", out=str(tmp_path / "once"))
-    twice = replace(once, out=str(tmp_path / "twice"))
-    out = Path(twice.out)
-    with (tmp_path / "log").open("w") as log:
-        start = launched if launch == "accelerate" else launched_by_corag
-        process = start(SFT, twice, tmp_path, log)
+    whole = main(once)["result"]
+    for start, status in (launched, -signal.SIGTERM), (launched_by_corag, 143):
+        twice = replace(once, out=str(tmp_path / f"twice{status}"))
+        kept = stop_with_sigterm(start, twice, tmp_path, status)
+        resumed = main(twice)["result"]
+        assert resumed["resumed_from"] == kept != "checkpoint-60"
+        assert resumed["steps"] == whole["steps"] == 60
+        before, after = weights_of(once), weights_of(twice)
+        for name in before:
+            torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-5)
+        assert [line["step"] for line in metrics_of(once)] == [line["step"] for line in metrics_of(twice)]
+
+
+def stop_with_sigterm(start: Callable[..., Any], config: SftConfig, folder: Path, status: int) -> str:
+    """Start a training, send it the signal, and return the name of the checkpoint that it leaves."""
+    out, file = Path(config.out), folder / "log"
+    with file.open("w") as log:
+        process = start(SFT, config, folder, log)
         while process.poll() is None and not (out / "metrics.jsonl").exists():
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(240) == (-signal.SIGTERM if launch == "accelerate" else 143)
-    sentence = re.compile(r"SIGTERM stopped the training: (checkpoint-\d+) is")
+        assert process.wait(240) == status
     for _ in range(1000):  # the training ends a little after accelerate
-        if stopped := sentence.search((tmp_path / "log").read_text()):
+        if "SIGTERM stopped the training" in file.read_text():
             break
         time.sleep(0.05)
-    assert stopped and Path(last_checkpoint(out) or "").name == stopped[1], (tmp_path / "log").read_text()
+    stopped = re.search(r"SIGTERM stopped the training: (checkpoint-\d+) is", file.read_text())
+    assert stopped and Path(last_checkpoint(out) or "").name == stopped[1], file.read_text()
     begun = read_manifest(out)
     assert begun is not None and begun["result"] is None
     assert not (out / "adapter_config.json").exists()
-    resumed, whole = main(twice)["result"], main(once)["result"]
-    assert resumed["resumed_from"] == stopped[1] != "checkpoint-60"
-    assert resumed["steps"] == whole["steps"] == 60
-    before, after = weights_of(once), weights_of(twice)
-    for name in before:
-        torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-5)
-    assert [line["step"] for line in metrics_of(once)] == [line["step"] for line in metrics_of(twice)]
+    return stopped[1]
