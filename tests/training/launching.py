@@ -22,7 +22,8 @@ def launched_by_corag(program: str, config: Any, folder: Path, log: Any) -> subp
     """Start what :func:`launched` starts with 'corag train'."""
     write_options(config, folder)
     command = [sys.executable, "-m", "corag.cli", "train", "--config", str(folder / "options.yaml")]
-    return subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    return subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
 
 
 def write_options(config: Any, folder: Path) -> None:
