@@ -1,0 +1,64 @@
+"""Record what the product does, or compare what it does now with a record.
+
+python -m tests.record OUT
+python -m tests.record OUT --compare
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+# Before rich is imported: tables and help are as wide everywhere.
+os.environ |= {"COLUMNS": "110", "LINES": "60", "NO_COLOR": "1", "TERM": "dumb"}
+
+from tests.record.product import PARTS
+from tests.record.writing import differences
+
+
+def record(out: Path, parts: Iterable[str]) -> None:
+    """Write some parts of the record under a folder."""
+    for part in parts:
+        began = time.monotonic()
+        progress = io.StringIO()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.chdir(folder),
+            contextlib.redirect_stderr(progress),
+        ):
+            PARTS[part](out / part)
+        print(f"{part}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def main() -> int:
+    """Record, or compare; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.record", description=__doc__)
+    parser.add_argument("out", type=Path, help="folder of the record")
+    parser.add_argument("--compare", action="store_true", help="record anew and print what differs")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS), help="these alone")
+    parser.add_argument("--lines", type=int, default=40, help="most lines printed per file")
+    options = parser.parse_args()
+    out = options.out.resolve()
+    if not options.compare:
+        record(out, options.parts)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        record(Path(folder), options.parts)
+        lines = [
+            line
+            for part in options.parts
+            for line in differences(out / part, Path(folder, part), options.lines)
+        ]
+    print("\n".join(lines) if lines else "nothing differs")
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
