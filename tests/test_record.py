@@ -67,4 +67,7 @@ def test_the_program_compares_a_record_with_what_it_makes_anew(tmp_path: Path) -
     (tmp_path / "out/cases/own.docx.auto.txt").write_text("something else\n")
     compared = subprocess.run([*command, "--compare"], cwd=root, check=False, capture_output=True, text=True)
     assert compared.returncode == 1
-    assert compared.stdout.startswith("--- before/own.docx.auto.txt\n") and compared.stdout.count("---") == 1
+    assert (
+        compared.stdout.startswith("--- before/cases/own.docx.auto.txt\n")
+        and compared.stdout.count("---") == 1
+    )

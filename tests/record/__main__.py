@@ -27,11 +27,10 @@ def record(out: Path, parts: Iterable[str]) -> None:
     """Write some parts of the record under a folder."""
     for part in parts:
         began = time.monotonic()
-        progress = io.StringIO()
         with (
             tempfile.TemporaryDirectory() as folder,
             contextlib.chdir(folder),
-            contextlib.redirect_stderr(progress),
+            contextlib.redirect_stderr(io.StringIO()),
         ):
             PARTS[part](out / part)
         print(f"{part}: {time.monotonic() - began:.0f} s", file=sys.stderr)
@@ -46,16 +45,15 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=40, help="most lines printed per file")
     options = parser.parse_args()
     out = options.out.resolve()
+    for part in options.parts:
+        if (out / part).exists() != options.compare:
+            parser.error(f"{out / part} " + ("does not exist" if options.compare else "exists: name another"))
     if not options.compare:
         record(out, options.parts)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         record(Path(folder), options.parts)
-        lines = [
-            line
-            for part in options.parts
-            for line in differences(out / part, Path(folder, part), options.lines)
-        ]
+        lines = list(differences(out, Path(folder), options.lines, options.parts))
     print("\n".join(lines) if lines else "nothing differs")
     return int(bool(lines))
 

@@ -24,6 +24,7 @@ import orjson
 
 from corag import (
     CoragError,
+    Passage,
     RowsConfig,
     SampleConfig,
     ask,
@@ -34,7 +35,7 @@ from corag import (
     run,
     sample_chains,
     sweep,
-)
+)  # fmt: skip
 from corag.cli.main import COMMANDS, main
 from eval.datasets import DATASETS
 from eval.experiment.registry import METHODS
@@ -43,7 +44,7 @@ from eval.tables.formats import FORMS
 from retrieval.corpora import read_corpus
 from retrieval.sifting import CorpusReport
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.record.world import PASSAGES, as_question, questions, scripted_model
+from tests.record.world import PASSAGES, questions, scripted_model
 from tests.record.writing import REPOSITORY, prompt_lines, write
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from training.row_tasks import ROW_TASKS
@@ -76,19 +77,14 @@ VIEWS = {
     "hops": ["--min_hops", "3"],
 }
 REQUIRED = {  # what a command wants before it prints its options
-    "run": ["--questions", "q.jsonl"],
     "sweep": ["--questions", "q.jsonl", "--grid", "{method: one_step}"],
-    "plan": ["--questions", "q.jsonl"],
-    "join": ["runs/a"],
-    "sample": ["--questions", "q.jsonl"],
     "rows": ["chains/a", "--out", "rows/a", "--index", "i"],
     "pairs --for retriever": ["chains/a", "--out", "pairs/a", "--index", "i"],
     "train": ["--rows", "rows/a", "--out", "adapters/a"],
     "train encoder": ["--pairs", "pairs/a", "--out", "encoders/a"],
     "train reranker": ["--pairs", "pairs/a", "--out", "rerankers/a"],
-    "rounds": ["--questions", "q.jsonl"],
+    "rounds": ["--questions", "q.jsonl", "--out", "rounds/a", "--index", "i"],
     "merge": ["adapters/a", "--out", "models/a"],
-    "show": ["runs/a"],
     "export": ["runs/a", "--to", "answers", "--out", "a.csv"],
     "push": ["runs/a", "owner/name"],
     "index": ["corpus.jsonl", "--out", "indexes/a"],
@@ -97,7 +93,9 @@ REQUIRED = {  # what a command wants before it prints its options
     "serve": ["indexes/a"],
     "world": ["world"],
     "bench": ["decode"],
-} | {name: ["runs/a"] for name in ("table", "ledger", "ceiling", "judge", "report")}
+    **{name: ["--questions", "q.jsonl"] for name in ("run", "plan", "sample")},
+    **{name: ["runs/a"] for name in ("join", "table", "show", "ledger", "ceiling", "judge", "report")},
+}
 
 
 # ---- methods
@@ -159,7 +157,9 @@ def record_run(out: Path, method: str, options: Mapping[str, Any], count: int = 
     write(out / "prompts.txt", "\n".join(prompt_lines(requests_of(model))))
     notes = [line for line in said.getvalue().splitlines() if line.startswith("corag:")]
     if count > 2:
-        answered = ask(as_question(), method, scripted_model(), WordRetriever(PASSAGES), options)
+        answered = ask(
+            questions(1)[0]["question"], method, scripted_model(), WordRetriever(PASSAGES), options
+        )
         notes.append(str(answered))
     write(out / "shown.txt", "\n".join(notes))
     return ""
@@ -211,9 +211,9 @@ def record_command(out: Path, *argv: str) -> None:
 
 def record_tables(out: Path) -> None:
     """Record tables of a few runs in every form and view, and all else that reads finished runs."""
-    asked, index = questions(20), WordRetriever(PASSAGES, failing=FAILING)
+    index = WordRetriever(PASSAGES, failing=FAILING)
     options: Any = {"max_failed": 99, "repeats": 2, "batch_size": 1}
-    results = run(asked, COMPARED, scripted_model(), index, out="compared", **options)
+    results = run(questions(20), COMPARED, scripted_model(), index, out="compared", **options)
     set_times(Path("compared"))
     write(out / "results.csv", results.to_csv())
     runs = [f"compared/{folder.name}" for folder in sorted(Path("compared").iterdir()) if folder.is_dir()]
@@ -228,8 +228,25 @@ def record_tables(out: Path) -> None:
     for name in first:
         record_command(out / "show" / f"{Path(name).name}.txt", "show", name)
         record_command(out / "show" / f"{Path(name).name} q1.txt", "show", name, "q1")
+    record_opening(out, first)
     record_exports(out, first[0])
     record_report(out, results)
+
+
+def record_opening(out: Path, runs: Sequence[str]) -> None:
+    """Record the commands that open a model and an index: run, ask and judge."""
+    Path("own.py").write_text("from tests.record.world import INDEX, MODEL\n")
+    model, index = ["--model", "own.py:MODEL"], ["--index", "own.py:INDEX"]
+    options = ["--questions", "compared/questions.jsonl", "--out", "again", "--answers_to", "answers.csv"]
+    for _ in range(2):  # the second time all is answered, and times are set
+        record_command(
+            out / "run.txt", "run", *options, "--method", "one_step,ircot", *model, *index, "--json"
+        )  # fmt: skip
+        set_times(Path("again"))
+    write(out / "answers.csv", Path("answers.csv").read_text(encoding="utf-8"))
+    asked = questions(1)[0]["question"]
+    record_command(out / "ask.txt", "ask", asked, "--method", "corag", *model, *index)
+    record_command(out / "judge.txt", "judge", *runs, *model)
 
 
 def set_times(folder: Path) -> None:
@@ -353,20 +370,19 @@ def questions_of(file: Path) -> str:
 
 def compare(case: dict[str, Any]) -> str:
     """Return what CoRAG's rules make of a comparison whose chain is given; "MODEL" if nothing."""
-    hops = case["hops"]
+    queries, answers = (iter([hop[place] for hop in case["hops"]]) for place in (0, 1))
 
     def reply(request: Any) -> list[str]:
-        text = request.prompt.text
-        done = len(re.findall(r"^\d+\. .* -> ", text, re.MULTILINE))
-        answers = [answer for asked, answer in hops if f"Question: {asked}" in text]
-        texts = {"Next question:": hops[min(done, len(hops) - 1)][0] if hops else "What?"}
-        return [texts.get(request.prompt.prefix.strip(), answers[0] if answers else "MODEL")]
+        if request.prompt.prefix.strip() == "Next question:":
+            return [next(queries, "What else?")]
+        return ["MODEL" if "Main question:" in request.prompt.text else next(answers, "unknown")]
 
-    model = ScriptedGenerator(reply)
-    options = {"compare": "rules", "max_hops": len(hops)}
-    answered = ask(case["question"], "corag", model, WordRetriever(PASSAGES), options)
-    asked = [chain_hop["sub_query"] for chain in answered.metadata["chains"] for chain_hop in chain["hops"]]
-    return f"{case['question']} -> {answered.text or answered.error} | {asked}"
+    options = {"compare": "rules", "max_hops": len(case["hops"])}
+    index = WordRetriever([Passage("1", "", "how did in is was what when where which who many")])
+    answered = ask(case["question"], "corag", ScriptedGenerator(reply), index, options)
+    chain = answered.metadata["chains"][0]
+    hops = [(hop["sub_query"], hop["sub_answer"]) for hop in chain["hops"]]
+    return f"{case['question']} {hops} -> {answered.text or answered.error}"
 
 
 def record_commands(out: Path) -> None:

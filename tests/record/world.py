@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from corag import Passage, Question
-from tests.fakes import ScriptedGenerator
+from corag import Passage
+from tests.fakes import ScriptedGenerator, WordRetriever
 
 WORLD = json.loads(Path(__file__).with_name("world.json").read_text(encoding="utf-8"))
 QUESTIONS: list[dict[str, Any]] = WORLD["questions"]
@@ -93,6 +93,5 @@ def questions(count: int) -> list[dict[str, Any]]:
     return records
 
 
-def as_question() -> Question:
-    """Return the first without gold, to be asked."""
-    return Question("asked", QUESTIONS[0]["question"])
+# What commands open by a file's name.
+MODEL, INDEX = scripted_model(), WordRetriever(PASSAGES)

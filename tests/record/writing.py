@@ -7,14 +7,15 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 # Of times, places and versions, which differ though nothing has changed.
-VARYING = {"seconds", "started", "opened", "begun", "waited", "written"}
+VARYING = {"seconds", "started", "opened", "begun", "command", "machine", "versions"}
 WORDING = {
+    r"\b[0-9a-f]{40}(\+changes)?": "COMMIT",
     r"\b\d+\.\d s\b": "TIME",
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\+00:00)?": "DATE",
 }
@@ -85,10 +86,14 @@ def prompt_lines(requests: list[tuple[str, str]]) -> Iterator[str]:
         before = lines
 
 
-def differences(one: Path, other: Path, most: int) -> Iterator[str]:
-    """Yield what differs between two records, file by file: a unified diff of ``most`` lines each."""
-    files = {file.relative_to(root) for root in (one, other) for file in root.rglob("*") if file.is_file()}
-    for name in sorted(files):
+def differences(one: Path, other: Path, most: int, parts: Sequence[str] = ("",)) -> Iterator[str]:
+    """Yield what differs between two records, file by file: a unified diff of ``most`` lines each.
+
+    ``parts``: the folders in them that are compared.
+    """
+    files = (file for root in (one, other) for part in parts for file in (root / part).rglob("*"))
+    names = {file.relative_to(one if file.is_relative_to(one) else other) for file in files if file.is_file()}
+    for name in sorted(names):
         before, after = (
             file.read_text(encoding="utf-8").splitlines() if file.exists() else []
             for file in (one / name, other / name)
