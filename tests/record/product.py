@@ -44,7 +44,7 @@ from eval.tables.formats import FORMS
 from retrieval.corpora import read_corpus
 from retrieval.sifting import CorpusReport
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.record.world import PASSAGES, questions, scripted_model
+from tests.record.world import PASSAGES, questions, scripted_model, write_reply
 from tests.record.writing import REPOSITORY, prompt_lines, write
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from training.row_tasks import ROW_TASKS
@@ -59,9 +59,10 @@ CROSSED: list[dict[str, Any]] = [  # with each strategy of CoRAG
     *({"context": name} for name in ("chain", "fused", "evidence")),
     {"compare": "rules"},
     {"measure": ["refusal", "probability"]},
-    {"preset": "small_model"},
+    *({"preset": name} for name in ("small_model", "lean", "released_code")),
 ]
 BUDGETS = (400, 1500)  # tokens a question: for one or two requests, and for some steps
+WINDOW = 450  # tokens of a model that cannot read all that methods show
 FAILING = "Fenwick"  # searches for it fail in the runs of tables
 CASES = Path(os.environ.get("CORAG_CASES") or REPOSITORY.parent / "shared" / "cases")
 COMPARED = {
@@ -75,6 +76,12 @@ VIEWS = {
     "disagreements": ["--baseline", "one_step", "--disagreements", "5"],
     "kinds": ["--kinds", "comparison"],
     "hops": ["--min_hops", "3"],
+}
+SEARCHES = {
+    "plain": ["bm25"],
+    "links": ["bm25", "--retriever.links", "titles"],
+    "parameters": ["bm25", "--retriever.k1", "1.2", "--retriever.b", "0.75"],
+    "fused": ["bm25,notes"],
 }
 REQUIRED = {  # what a command wants before it prints its options
     "sweep": ["--questions", "q.jsonl", "--grid", "{method: one_step}"],
@@ -107,8 +114,10 @@ def record_methods(out: Path, names: Sequence[str] = tuple(METHODS)) -> None:
         kind, refused = METHODS[name].config, {}
         for title, options in presets(kind):
             refused[title] = record_run(out / name / title, name, options)
-        for budget in BUDGETS:
-            refused[f"budget={budget}"] = record_run(out / name / f"budget={budget}", name, {}, budget=budget)
+        for budget, options in product(BUDGETS, STRATEGIES if name == "corag" else [{}]):
+            title = " ".join([f"budget={budget}", *options.values()])
+            refused[title] = record_run(out / name / title, name, options, budget=budget)
+        refused["window"] = record_window(out / name / "window.txt", name)
         for options in choices(kind):
             title = " ".join(f"{option}={value}" for option, value in options.items())
             refused[title] = record_run(out / name / "choices" / title, name, options, count=2)
@@ -155,7 +164,7 @@ def record_run(out: Path, method: str, options: Mapping[str, Any], count: int = 
     write(out / "rows.json", read_rows(folder / "run"))
     write(out / "settings.json", manifest["settings"])
     write(out / "prompts.txt", "\n".join(prompt_lines(requests_of(model))))
-    notes = [line for line in said.getvalue().splitlines() if line.startswith("corag:")]
+    notes = notes_in(said.getvalue())
     if count > 2:
         answered = ask(
             questions(1)[0]["question"], method, scripted_model(), WordRetriever(PASSAGES), options
@@ -165,11 +174,33 @@ def record_run(out: Path, method: str, options: Mapping[str, Any], count: int = 
     return ""
 
 
+def record_window(out: Path, method: str) -> str:
+    """Record the prompts that a function gets as a model of a small window; return the refusal, as above."""
+    wanted: list[tuple[str, str]] = []
+
+    def model(prompt: str, max_tokens: int, temperature: float, seed: int | None = None) -> str:
+        wanted.append((prompt, f"max_tokens={max_tokens} temperature={temperature}"))
+        return write_reply(prompt, seed)
+
+    try:
+        opened = open_model(model, max_context=WINDOW)
+        shown = [str(ask(each["question"], method, opened, WordRetriever(PASSAGES))) for each in questions(2)]
+    except CoragError as error:
+        return str(error)
+    write(out, "\n".join([*shown, *prompt_lines(wanted)]))
+    return ""
+
+
 def read_rows(run_folder: Path) -> list[dict[str, Any]]:
     """Return a run's rows by id, without their questions, which stand in world.json."""
     lines = [line for file in run_folder.glob("*.jsonl") for line in file.read_bytes().splitlines()]
     rows = sorted(map(orjson.loads, lines), key=lambda row: row["id"])
     return [{name: value for name, value in row.items() if name != "question"} for row in rows]
+
+
+def notes_in(said: str) -> list[str]:
+    """Return what was printed to a reader, but for progress."""
+    return [line for line in said.splitlines() if line.startswith("corag:") and " is open (" not in line]
 
 
 def requests_of(model: ScriptedGenerator) -> list[tuple[str, str]]:
@@ -205,7 +236,7 @@ def record_command(out: Path, *argv: str) -> None:
             status = main(argv)
         except SystemExit as end:
             status = int(end.code or 0)
-    notes = [line for line in said.getvalue().splitlines() if line.startswith("corag:")]
+    notes = notes_in(said.getvalue())
     write(out, "\n".join([f"$ corag {' '.join(argv)}", printed.getvalue(), *notes, f"status {status}"]))
 
 
@@ -280,13 +311,13 @@ def record_report(out: Path, results: Any) -> None:
 
 
 def record_sweep(out: Path) -> None:
-    """Record a sweep of three cells with questions to choose by, budgets and all its text files."""
+    """Record a sweep of cells and a grid with questions to choose by, budgets and all its text files."""
     cells = {name: given for name, given in COMPARED.items() if name != "react"}
     asked, dev = questions(20)[:12], questions(20)[12:]
     for _ in range(2):  # the second only reads, after times are set
         result = sweep(
             asked, cells, scripted_model(), WordRetriever(PASSAGES), out="swept", dev=dev,
-            budgets=[400, 4000], batch_size=1,
+            budgets=[400, 4000], batch_size=1, grid={"method": "corag", "corag.max_hops": [1, 2, 4, 5]},
         )  # fmt: skip
         set_times(Path("swept"))
     write(out / "printed.txt", str(result))
@@ -320,6 +351,24 @@ def record_chains(out: Path) -> None:
         write(out / source / "rows.txt", str(rows))
         write(out / source / "rows.json", {split: list(each) for split, each in rows.load().items()})
         record_command(out / source / "show rows.txt", "show", f"rows/{source}", "q1")
+
+
+# ---- indexes
+
+
+def record_index(out: Path) -> None:
+    """Record a BM25 index of the world and one of a document, and what they find, alone and fused."""
+    records = [{"id": each.id, "title": each.title, "text": each.text} for each in PASSAGES]
+    Path("corpus.jsonl").write_bytes(b"\n".join(map(orjson.dumps, records)))
+    Path("notes.md").write_text("# Rivers\n\nThe Issel floods in May.\n\n# Towns\n\nFenwick has a bridge.\n")
+    for source, folder in (("corpus.jsonl", "bm25"), ("notes.md", "notes")):
+        record_command(out / f"index {folder}.txt", "index", source, "--out", folder)
+        manifest = orjson.loads(Path(folder, "corag_index.json").read_bytes())
+        write(out / f"{folder}.json", {name: manifest[name] for name in ("settings", "passages", "notes")})
+    for name, options in SEARCHES.items():
+        for record in questions(4):
+            file = out / name / f"{record['id']}.txt"
+            record_command(file, "search", options[0], record["question"], "--k", "5", *options[1:])
 
 
 # ---- documents, questions and commands
@@ -402,6 +451,7 @@ PARTS: dict[str, Callable[[Path], None]] = {
     "tables": record_tables,
     "sweep": record_sweep,
     "chains": record_chains,
+    "index": record_index,
     "cases": record_cases,
     "commands": record_commands,
 }
