@@ -1,7 +1,10 @@
 """Record what the product does, or compare what it does now with a record.
 
-python -m tests.record OUT
-python -m tests.record OUT --compare
+python -m tests.record OUT                 # about a minute
+python -m tests.record OUT --compare       # status 1 if anything differs; --lines 0 names the files alone
+
+No model is opened: replies follow from the prompts (world.py). The shared cases are in ../shared/cases or
+$CORAG_CASES. Both records of a comparison must have had them, and the same packages installed.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ def record(out: Path, parts: Iterable[str]) -> None:
 
 def main() -> int:
     """Record, or compare; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.record", description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path, help="folder of the record")
     parser.add_argument("--compare", action="store_true", help="record anew and print what differs")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS), help="these alone")
@@ -54,7 +57,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         record(Path(folder), options.parts)
         lines = list(differences(out, Path(folder), options.lines, options.parts))
-    print("\n".join(lines) if lines else "nothing differs")
+    print("\n".join(lines or ["nothing differs"]))
     return int(bool(lines))
 
 
