@@ -10,6 +10,7 @@ import ast
 import multiprocessing
 import signal
 import sys
+from dataclasses import replace
 from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
     if argument == ROWS_IN_BLOCKS:
         multiply_in_blocks()
+        attend_by_token()
     return OwnerWatch(argument)
 
 
@@ -64,6 +66,36 @@ def multiply_in_blocks() -> None:
 
     operators.onednn_mm = multiply_blocks
     layers.check_cpu_sgl_kernel = torch.cpu._is_amx_tile_supported = lambda *_: False
+
+
+def attend_by_token() -> None:
+    """Let vLLM's attention on a CPU compute each query token as a sequence of its own.
+
+    It goes through a sequence's keys in tiles, whose size depends on how many queries it computes together:
+    on the rest of the batch, and on what of the prompt was in the cache. Up to about 1,000 keys fit into one
+    tile (by the size of the L2 cache); of longer prompts the last digits differed.
+    """
+    import torch
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder
+
+    build = CPUAttentionMetadataBuilder.build
+
+    def build_by_token(self: Any, common_prefix_len: int, common: Any, *rest: Any, **options: Any) -> Any:
+        starts = common.query_start_loc
+        counts = starts[1:] - starts[:-1]
+        tokens = torch.arange(common.num_actual_tokens, dtype=starts.dtype)
+        ends = torch.repeat_interleave(common.seq_lens - starts[1:], counts)
+        single = replace(
+            common,
+            num_reqs=len(tokens),
+            max_query_len=1,
+            query_start_loc=torch.arange(len(tokens) + 1, dtype=starts.dtype),
+            seq_lens=(ends + tokens + 1).to(common.seq_lens.dtype),
+            block_table_tensor=torch.repeat_interleave(common.block_table_tensor, counts, dim=0),
+        )
+        return build(self, common_prefix_len, single, *rest, **options)
+
+    CPUAttentionMetadataBuilder.build = build_by_token
 
 
 def spare_children_interrupts() -> None:

@@ -69,9 +69,10 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
 def _batch_invariant(*, cpu: bool) -> Iterator[None]:
     """Let an engine that starts here compute each sequence as if it were alone.
 
-    Its processes read that from the environment. On a CPU two things depend on what else is in the batch: how
-    attention shares a sequence's keys out among the cores, which is turned off here, and products of matrices
-    (:func:`multiply_in_blocks`). On GPUs vLLM has other kernels for all of it.
+    Its processes read that from the environment. On a CPU three things depend on what else is in the batch:
+    how attention shares a sequence's keys out among the cores, which is turned off here, and among tiles
+    (:func:`attend_by_token`), and products of matrices (:func:`multiply_in_blocks`). On GPUs vLLM has other
+    kernels for all of it.
 
     Raises :class:`ConfigError` on a GPU that these kernels do not run on.
     """

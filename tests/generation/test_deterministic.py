@@ -17,10 +17,10 @@ STORY = "Anna and Ben walked to the old mill by the river, and the miller told t
 
 
 def requests(numbers: range) -> list[GenerateRequest]:
-    """Greedy and sampled ones, of lengths from a line to 700 tokens; some begin alike."""
+    """Greedy and sampled ones, of lengths from a line to 1,400 tokens; some begin alike."""
     return [
         GenerateRequest(
-            chat_prompt(f"{STORY * (number % 5) ** 2}Tell me what number {number % 17} stands for."),
+            chat_prompt(f"{STORY * 4 * (number % 5) ** 2}Tell me what number {number % 17} stands for."),
             Sampling(24, temperature=0.7 * (number % 2), seed=number, logprobs=True),
         )
         for number in numbers
