@@ -18,7 +18,7 @@ from typing import Any
 from corag.core.errors import ConfigError
 from corag.core.process import end_with_owner
 
-ROWS_IN_BLOCKS = "rows in blocks"
+BATCH_INVARIANT = "batch invariant"
 _BLOCK = 16  # rows; a row costs as much in a product of 16 as in one of 500, and a lone one as much as 4
 
 
@@ -27,7 +27,7 @@ class OwnerWatch(str):
 
     Where it arrives, that process begins to watch its owner: before anything else of ours runs there. An
     engine whose owner is killed before the two have connected would wait five minutes for it. If the string
-    is :data:`ROWS_IN_BLOCKS`, it multiplies matrices as :func:`multiply_in_blocks` has it.
+    is :data:`BATCH_INVARIANT`, it computes as :func:`multiply_in_blocks` and :func:`attend_by_token` have it.
     """
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class OwnerWatch(str):
 
 def _watch(argument: str) -> OwnerWatch:
     end_with_owner()
-    if argument == ROWS_IN_BLOCKS:
+    if argument == BATCH_INVARIANT:
         multiply_in_blocks()
         attend_by_token()
     return OwnerWatch(argument)

@@ -19,7 +19,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.engine_arguments import is_quantized, with_exact_head
 from corag.generation.forced import PLUGIN
 from corag.generation.models import native_dtype
-from corag.generation.vllm_processes import ROWS_IN_BLOCKS, OwnerWatch
+from corag.generation.vllm_processes import BATCH_INVARIANT, OwnerWatch
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
 # that extended prompts of 700 tokens by 30, vLLM computed 5,638 prompt tokens with blocks of 32, and 8,742
@@ -139,7 +139,7 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         "scheduling_policy": "priority",
         "logits_processors": [PLUGIN],
         "additional_config": {
-            "corag": OwnerWatch(ROWS_IN_BLOCKS if cpu and config.deterministic else "owner")
+            "corag": OwnerWatch(BATCH_INVARIANT if cpu and config.deterministic else "owner")
         },
         # From before any logits processor: what forced tokens had before they were forced, and what methods
         # that weigh a reply's probabilities mean by them.
