@@ -1,43 +1,32 @@
 """Engines and indexes are opened quietly: what other libraries print goes to a log, a person sees one line.
 
-vLLM, transformers, tqdm and Java write to standard output and error by Python's logging, by file descriptor,
-and from processes of their own. So both the streams and the descriptors under them are turned to the log
-while something opens. Whatever bound itself to them meanwhile keeps writing there: loggers their stream, the
-engine's processes the descriptors that they inherited. What this process prints afterwards is seen again.
-
-The log is shown when an engine fails: its last lines, and where it is.
+vLLM, tqdm and Java write by Python's logging, by file descriptor, and from processes of their own. So while
+something opens, both streams and the descriptors under them are the log. Whatever bound itself to them
+meanwhile keeps writing there: loggers, and the engine's processes.
 """
 
 from __future__ import annotations
 
-import atexit
-import ctypes
-import io
 import os
-import re
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
+from corag.core.files import cache_folder
 from corag.core.installation import cpu_build_note
 from corag.core.own_objects import is_user_object
-from corag.core.pace import in_thread
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import writable_folder
-from corag.core.text import printable
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
@@ -47,13 +36,12 @@ from retrieval.open import open_retriever, search_device_note
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
 # What Java writes whenever it starts with the module that makes Lucene faster: beside a failure it would look
 # like the cause.
-_ALWAYS_LOGGED = re.compile("WARNING: Using incubator modules")
+_ALWAYS_LOGGED = "WARNING: Using incubator modules"
 _LAST_LINES = 12
-_printed_lines: set[str] = set()  # what models have said of themselves
-_LATE_S = 5.0  # what takes longer is printed where there is no spinner
-_AGAIN_S = 30.0  # and then again this often, with the last line of the log
-_LOG_CHARS = 100  # of that line
+_LONGEST_LOG = 10_000_000  # bytes; a longer one begins anew
+_LATE_S = 5.0  # what takes longer is announced where there is no spinner
 _OUTPUT, _ERROR = 1, 2  # the descriptors, by their numbers in every process
+_printed_lines: set[str] = set()  # what models have said of themselves
 
 
 async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) -> Generator:
@@ -94,24 +82,33 @@ def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
     as a note.
     """
     start = time.monotonic()
-    with _output_log.redirect() as lines, lines.show(what):
+    with _output.to_log() as spinner:
+
+        def print_line(line: str) -> None:
+            spinner.console.print(for_caller(line), markup=False, soft_wrap=True)
+
+        task = spinner.add_task(what, total=None)
+        notice = threading.Timer(_LATE_S, print_line, [f"corag: {what} ..."])
+        if spinner.disable:
+            notice.start()
         try:
-            yield lines.print
+            yield print_line
         except Exception as error:
             # Our other errors are sentences about what was given: a library's output adds nothing to them.
-            if (isinstance(error, BackendError) or not isinstance(error, CoragError)) and (
-                note := last_words()
-            ):
+            is_mistake = isinstance(error, CoragError) and not isinstance(error, BackendError)
+            if not is_mistake and (note := last_words()):
                 error.add_note(note)
             raise
+        finally:
+            notice.cancel()
+            spinner.remove_task(task)
         if message:  # printed here, where it is seen even if something else is still opening
-            lines.print(f"corag: {message} ({time.monotonic() - start:.1f} s)")
+            print_line(f"corag: {message} ({time.monotonic() - start:.1f} s)")
 
 
 def log_to(path: Path) -> None:
-    """Set where this process's log is written; without, it is a temporary file, removed at the end."""
-    # What wrote to an earlier log keeps it: it is never closed.
-    _output_log.target, _output_log.log = path, None
+    """Set where this process's log is written; without, it is "opening.log" in the cache."""
+    _output.path, _output.log = path, None  # what wrote to an earlier log keeps it: it is never closed
 
 
 def prepare_output(folder: Path) -> None:
@@ -125,214 +122,83 @@ def prepare_output(folder: Path) -> None:
 
 def last_words() -> str:
     """Return the last lines of this process's log and where it is, "" if there is nothing in it."""
-    return _output_log.last_words()
+    return _output.last_words()
 
 
-class _Lines:
-    """What a person sees while things open: in a terminal a line each, with a spinner and seconds."""
+class _Output:
+    """This process's standard output and error, which are the log as long as anything opens."""
 
-    def __init__(self, terminal: TextIO) -> None:
-        """``terminal``: writes to where ``sys.stderr`` wrote."""
-        self.terminal = terminal
-        self._console = Console(file=terminal, highlight=False)
-        self._spinning: Progress | None = None
-        if terminal.isatty() and not self._console.is_dumb_terminal:
-            columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-            # It would put its own in place of the streams that have just been turned to the log.
-            self._spinning = Progress(
-                *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
-            )
-            self._spinning.start()
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.log: TextIO | None = None
+        self._start = 0  # the log's size when this process opened it: an earlier start may have written there
+        self._opening = 0  # how many things open at this moment
+        self._lock = threading.Lock()  # guards the count, and what is below
+        self._restore = ExitStack()
+        self._spinner = Progress()
 
     @contextmanager
-    def show(self, what: str) -> Iterator[None]:
-        """Show a line for the length of a block; where there is no spinner, only if it takes its time.
-
-        Every half minute it says what the log does: engines load, compile and measure for minutes.
-        """
-        task = self._spinning.add_task(what, total=None) if self._spinning else None
+    def to_log(self) -> Iterator[Progress]:
+        """Send output to the log for a block, and yield what a person sees all the same."""
+        with self._lock:
+            if not self._opening:
+                self._redirect()
+            self._opening += 1
         try:
-            with in_thread(partial(self._print_progress, what, task)):
-                yield
+            yield self._spinner
         finally:
-            if self._spinning and task is not None:
-                self._spinning.remove_task(task)
+            with self._lock:
+                self._opening -= 1
+                if not self._opening:
+                    self._restore.close()
 
-    def _print_progress(self, what: str, task: TaskID | None, end_event: threading.Event) -> None:
-        """Say now and then that something still opens, until it does not."""
-        start = time.monotonic()
-        if task is None:
-            if end_event.wait(_LATE_S):
-                return
-            self.print(f"corag: {what} ...")
-        while not end_event.wait(_AGAIN_S):
-            last = _output_log.last_line()
-            doing = f"; last in the log: {last}" if last else ""
-            if self._spinning and task is not None:
-                self._spinning.update(task, description=f"{what}{doing}")
-            else:
-                self.print(f"corag: still {what} ({time.monotonic() - start:.0f} s){doing}")
-
-    def print(self, line: str) -> None:
-        """Print a line, above those with a spinner."""
-        line = for_caller(line)
-        if self._spinning:
-            self._console.print(line, markup=False, soft_wrap=True)
-        else:
-            print(line, file=self.terminal, flush=True)
-
-    def end(self) -> None:
-        """Take the lines away."""
-        if self._spinning:
-            self._spinning.stop()
-
-
-@dataclass
-class _Redirection:
-    """What was redirected to the log, as it was before.
-
-    Attributes:
-        streams: ``sys.stdout`` and ``sys.stderr``.
-        descriptors: copies of theirs.
-        lines: what a person sees meanwhile.
-    """
-
-    streams: tuple[TextIO, TextIO]
-    descriptors: dict[int, int]
-    lines: _Lines
-
-
-@dataclass
-class _OutputLog:
-    """The log of this process. Several things may open at the same time: the last one restores the streams.
-
-    Attributes:
-        target: the file to write, None for a temporary one.
-        path: the file that is written.
-        start: its size when this process opened it: an earlier start may have written there.
-        log: the open file.
-        redirection: what was redirected, while something opens.
-        depth: how many things are opening.
-        lock: guards the last two.
-    """
-
-    target: Path | None = None
-    path: Path | None = None
-    start: int = 0
-    log: TextIO | None = None
-    redirection: _Redirection | None = None
-    depth: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def open(self) -> TextIO:
-        """Open the target, or a temporary file if there is none or it cannot be written."""
-        log = None
-        if self.target is not None:
-            with suppress(OSError):  # the run itself will say what is wrong with the folder
-                self.target.parent.mkdir(parents=True, exist_ok=True)
-                log = _writer(_LogFile(self.target, "a"))
-        if log is None:
-            descriptor, name = tempfile.mkstemp(prefix="corag-", suffix=".log")
-            atexit.register(self._remove, Path(name))
-            log = _writer(_LogFile(descriptor, "a"))
-            self.path = Path(name)
-        else:
-            self.path = self.target
-        self.log, self.start = log, os.fstat(log.fileno()).st_size
-        return log
-
-    @contextmanager
-    def redirect(self) -> Iterator[_Lines]:
-        """Redirect output to the log for a block, and yield the lines that are seen all the same."""
-        with self.lock:
-            if not self.depth:
-                self.redirection = self._redirect_to(self.log or self.open())
-            self.depth += 1
-        assert self.redirection is not None
-        try:
-            yield self.redirection.lines
-        finally:
-            with self.lock:
-                self.depth -= 1
-                if not self.depth:
-                    self._restore(self.redirection)
-
-    def _redirect_to(self, log: TextIO) -> _Redirection:
-        streams = sys.stdout, sys.stderr
-        _flush()
-        copies = {number: os.dup(number) for number in (_OUTPUT, _ERROR)}
-        for number in copies:
+    def _redirect(self) -> None:
+        log = self.log = self.log or self._open_log()
+        restore, seen = self._restore, sys.stderr
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for number in (_OUTPUT, _ERROR):
+            copy = os.dup(number)
+            restore.callback(os.close, copy)
+            restore.callback(os.dup2, copy, number)
             os.dup2(log.fileno(), number)
-        # A notebook, or a test, has streams that write elsewhere: they still do.
-        writes_elsewhere = _descriptor(sys.stderr) != _ERROR
-        terminal = sys.stderr if writes_elsewhere else os.fdopen(os.dup(copies[_ERROR]), "w", buffering=1)
-        sys.stdout = sys.stderr = log
-        return _Redirection(streams, copies, _Lines(terminal))
+        if _descriptor(seen) == _ERROR:  # a notebook, or a test, has streams that write elsewhere
+            seen = restore.enter_context(os.fdopen(os.dup(copy), "w", buffering=1))
+        restore.enter_context(redirect_stdout(log))
+        restore.enter_context(redirect_stderr(log))
+        console = Console(file=seen, highlight=False, emoji=False, force_jupyter=False)
+        # It would put streams of its own in place of those that have just been turned to the log.
+        self._spinner = Progress(
+            SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
+            console=console, transient=True, redirect_stdout=False, redirect_stderr=False,
+            disable=not console.is_terminal or console.is_dumb_terminal,
+        )  # fmt: skip
+        self._spinner.start()
+        restore.callback(self._spinner.stop)
 
-    def _restore(self, redirection: _Redirection) -> None:
-        redirection.lines.end()
-        _flush()
-        for number, copy in redirection.descriptors.items():
-            os.dup2(copy, number)
-            os.close(copy)
-        if redirection.lines.terminal is not redirection.streams[1]:
-            redirection.lines.terminal.close()
-        sys.stdout, sys.stderr = redirection.streams
-
-    def last_line(self) -> str:
-        """Return the last line that this process logged, of bars what they showed last; "" for none."""
-        last = self._last_lines(1)
-        line = printable(last[0].rpartition("\r")[2].strip()) if last else ""
-        return line if len(line) <= _LOG_CHARS else f"{line[:_LOG_CHARS]} ..."
-
-    def _last_lines(self, most: int) -> deque[str]:
-        """Return the last lines of the log that are not blank, and not what Java always prints."""
-        if self.path is None or not self.path.is_file():
-            return deque()
-        with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            lines.seek(self.start)
-            message_lines = (
-                line.rstrip() for line in lines if line.strip() and not _ALWAYS_LOGGED.search(line)
-            )
-            return deque(message_lines, most)
+    def _open_log(self) -> TextIO:
+        self.path = self.path or cache_folder() / "opening.log"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except OSError:  # the run itself will say what is wrong with the folder
+            log = os.open(os.devnull, os.O_WRONLY)
+        if (length := os.fstat(log).st_size) > _LONGEST_LOG:
+            os.ftruncate(log, length := 0)
+        self._start = length
+        return os.fdopen(log, "a", buffering=1, encoding="utf-8", errors="replace")
 
     def last_words(self) -> str:
-        """Return the last lines that this process logged, and keep the log."""
-        last = self._last_lines(_LAST_LINES)
-        if not last:
+        """Return the last lines that this process logged, but for blank ones and what Java always prints."""
+        if self.path is None or not self.path.is_file():
             return ""
-        atexit.unregister(self._remove)
-        return "\n".join([f"The last lines of {self.path}:", *(f"  | {line}" for line in last)])
-
-    @staticmethod
-    def _remove(path: Path) -> None:
-        with suppress(OSError):
-            path.unlink()
-
-
-_output_log = _OutputLog()
-
-
-class _LogFile(io.FileIO):
-    """A file that takes what a full disk does not: a library that logs a line must not fail of it."""
-
-    def write(self, content: Any) -> int:
-        """Write, if there is space; return the whole length even if there is not."""
-        with suppress(OSError):
-            super().write(content)
-        return len(content)
-
-
-def _writer(file: _LogFile) -> TextIO:
-    return io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8", errors="replace", line_buffering=True)
-
-
-def _flush() -> None:
-    """Flush every buffer: ours, and those of libraries in C, which else would be written out later."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    ctypes.CDLL(None).fflush(None)
+        with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            lines.seek(self._start)
+            said = (line.rstrip() for line in lines if line.strip() and _ALWAYS_LOGGED not in line)
+            last = deque(said, _LAST_LINES)
+        return "\n".join(
+            [f"The last lines of {self.path}:", *(f"  | {line}" for line in last)] if last else []
+        )
 
 
 def _descriptor(stream: TextIO) -> int | None:
@@ -340,3 +206,6 @@ def _descriptor(stream: TextIO) -> int | None:
         return stream.fileno()
     except (OSError, ValueError, AttributeError):  # a notebook's or a test's
         return None
+
+
+_output = _Output()
