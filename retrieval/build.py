@@ -30,10 +30,9 @@ from retrieval.corpora import (
 )
 from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
-from retrieval.dense.encoder import Encoder, TextEncoder, load_encoder, packages_of
+from retrieval.dense.encoder import TextEncoder, load_encoder, packages_of
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitting_words, split_to_fit
-from retrieval.dense.late import LateEncoder
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
 from retrieval.documents.reading import (
@@ -108,8 +107,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         check_columns(config.format)
     encoder, prompt = None, ""
     if config.kind != "bm25":
-        kind = LateEncoder if config.kind == "late" else Encoder
-        encoder = load_encoder(config.encoder, config.max_passage_tokens, config.placement, kind)
+        encoder = load_encoder(config.encoder, config.max_passage_tokens, config.placement)
         config = _with_prompts(config, encoder, report)
         prompt = config.passage_prefix
     documents = None
@@ -218,7 +216,7 @@ def _check_installed(config: IndexConfig) -> None:
     if kind != "bm25":
         faiss = ["faiss"] if kind == "dense" else []
         require("an index with vectors", *packages_of(config.encoder), *faiss)
-    if kind not in ("dense", "late"):
+    if kind != "dense":
         find_java()
         find_jar()
 

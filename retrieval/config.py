@@ -27,7 +27,7 @@ GRAPHS = ("hnsw", "hnsw_sq8")
 Refine = Literal["fp16", "sq8", "none"]
 
 MAIN = "main"
-_VECTOR_KINDS = ("dense", "late", "lucene_flat", "lucene_hnsw")
+_VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ class IndexConfig(Options):
             text=body,title=name. Nested fields are written with a dot (text=page.body), columns without a
             header by number.
         strict: Refuse a corpus at its first invalid record; otherwise such records are skipped and counted.
-        kind: "bm25" (Lucene), "dense" (FAISS), "late" (late interaction: a vector per token, of models such
-            as ColBERT), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
+        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
         encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or
             a server of embeddings (vLLM, TEI, Ollama, OpenAI): http://host:8000/v1, with #MODEL behind it
             where it serves several; a key stands in CORAG_ENCODER_API_KEY.
@@ -173,7 +172,7 @@ class IndexConfig(Options):
                         f"no use for it: it is for {where}. Choose that, or leave {name} out."
                     )
         is_served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
-        if is_served and self.kind not in ("dense", "late"):
+        if is_served and self.kind != "dense":
             raise ConfigError(
                 f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
                 f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "

@@ -21,13 +21,11 @@ from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import (
     UNLIMITED,
-    Encoder,
     TextEncoder,
     load_encoder,
     open_encoder,
     packages_of,
 )
-from retrieval.dense.late import LateEncoder, LateSearcher, TokenVectors
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
@@ -131,9 +129,8 @@ def _kinds(folder: Path) -> tuple[str, ...]:
     if manifest is not None:
         if manifest.settings.kind == "bm25":
             return ("folder", "bm25")
-        dense = ("dense",) if manifest.settings.kind != "late" else ()
         flat = ("flat",) if manifest.settings.detail("faiss") == "flat" else ()
-        return ("folder", "vectors", *dense, *flat)
+        return ("folder", "vectors", "dense", *flat)
     # Its texts are those of a Lucene index, which are looked up and not searched.
     is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
     return ("folder", "vectors", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
@@ -286,9 +283,8 @@ def _choose_language(folder: Path, manifest: IndexManifest | None, config: Retri
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
     name = config.encoder or settings.encoder
-    if settings.kind in ("dense", "late"):
-        faiss_too = ["faiss"] if settings.kind == "dense" else []
-        require(f"the index '{folder}'", *packages_of(name), *faiss_too)
+    if settings.kind == "dense":
+        require(f"the index '{folder}'", *packages_of(name), "faiss")
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
@@ -300,7 +296,6 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         most_tokens if most_tokens != UNLIMITED else 0,  # a server does not tell how much it reads
         settings.encoder_fingerprint,
         config.placement,
-        LateEncoder if settings.kind == "late" else Encoder,
     )
     # Of a served model nothing shows the weights: there vectors of passages are compared, if they can be.
     is_served = is_address(encoder.name) or is_address(settings.encoder)
@@ -313,10 +308,6 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
             "same encoder, or build the index again with this one."
         )
     store = PassageStore(folder)
-    if isinstance(encoder, LateEncoder):
-        tokens = TokenVectors(folder, settings.dimension, manifest.passages)
-        late = LateSearcher(encoder, tokens, store, settings.detail("query_prefix"))
-        return BatchedRetriever(late, stable_hash(f"{manifest.fingerprint}|{encoder.rounding}"))
     if settings.kind == "dense":
         faiss = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
         _refuse_other_vectors(folder, faiss, len(store), manifest)

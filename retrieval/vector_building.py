@@ -20,7 +20,6 @@ from retrieval.dense.build import (
 )
 from retrieval.dense.encoder import CutTexts, TextEncoder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
-from retrieval.dense.late import LateEncoder, encode_tokens
 from retrieval.documents.reading import EarlierIndex
 from retrieval.index_building import BuildPlace
 from retrieval.index_manifest import SHARDS
@@ -52,10 +51,6 @@ def build_vectors(
         measure_corpus(store, encoder, config.passage_prefix), rows, encoder, config
     ):
         report(cut_note)
-    if isinstance(encoder, LateEncoder):
-        (folder / SHARDS).mkdir(exist_ok=True)  # says that vectors are worth keeping
-        encode_tokens(store, encoder, folder, config.passage_prefix, report)
-        return _finish(store, folder, cut_note, "")
     earlier_vectors = None
     if earlier and EarlierVectors.are_in(place.folder, config):
         earlier_vectors = EarlierVectors(place.folder, earlier.store)
@@ -80,10 +75,6 @@ def build_vectors(
     else:
         recall_note = ""
         build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
-    return _finish(store, folder, cut_note, recall_note)
-
-
-def _finish(store: PassageStore, folder: Path, cut_note: str, recall_note: str) -> tuple[str, str]:
     store.close()
     shutil.rmtree(folder / SHARDS)
     return cut_note, recall_note

@@ -15,7 +15,7 @@ from eval.experiment.opening import quiet
 from retrieval import build
 from retrieval.index_manifest import IndexManifest
 
-Kind = Literal["bm25", "dense", "late", "lucene_flat", "lucene_hnsw"]
+Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 
 
 class BuiltIndex:
@@ -57,7 +57,7 @@ def build_index(
     Args:
         corpus: files or folders with the passages.
         out: folder that becomes the index.
-        kind: "bm25" (Lucene), "dense" (FAISS), "late" (a vector per token), or Lucene's own vectors,
+        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors,
             "lucene_flat" and "lucene_hnsw".
         report: told sentences of progress; they go to standard error without it.
         options: further ones of :class:`retrieval.config.IndexConfig`, such as ``format="hotpotqa"``,

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -100,7 +100,6 @@ class TextEncoder(ABC):
         prompts: what the model brings for queries and documents.
     """
 
-    is_late: ClassVar[bool] = False
     name: str
     dimension: int
     batch_size: int
@@ -160,25 +159,23 @@ class Encoder(TextEncoder):
         if not isinstance(source, Path):
             source = download(source, "encoder", "a local folder or 'default'")
         with importing:
+            from sentence_transformers import SentenceTransformer
             from transformers.utils import logging
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        # The library would load either as the other, and begin what is missing with random weights.
-        if is_late_interaction(Path(source)) != self.is_late:
+        # The library would load it all the same, and begin what is missing with random weights.
+        if is_late_interaction(Path(source)):
             raise ConfigError(
-                f"the encoder '{name}' has no vector per token, which an index of the kind 'late' wants: "
-                "name another, or choose --kind dense."
-                if self.is_late
-                else f"the encoder '{name}' has a vector per token (late interaction), and not one per text: "
-                "choose --kind late."
+                f"the encoder '{name}' has a vector per token (late interaction), and not one per text: name "
+                "another."
             )
         self.name = name
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         try:
             with reading_weights(f"the encoder '{name}'"):
                 placed_model = placement.load(
-                    lambda device: self._open_model(str(source), device), "the encoder's device"
+                    lambda device: SentenceTransformer(str(source), device=device), "the encoder's device"
                 )
         except (OSError, ValueError) as error:
             raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
@@ -195,20 +192,11 @@ class Encoder(TextEncoder):
                 f"max_passage_tokens is {max_tokens}, but '{name}' reads {limit} tokens at most."
             )
         if 0 < max_tokens < limit:
-            self._read_at_most(max_tokens)
+            self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
         self.prompts = own_prompts(
             self._model.prompts, self._model.default_prompt_name, stated_names(Path(source))
         )
-
-    @staticmethod
-    def _open_model(source: str, device: str) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(source, device=device)
-
-    def _read_at_most(self, tokens: int) -> None:
-        self._model.max_seq_length = tokens
 
     @property
     def max_tokens(self) -> int:
@@ -292,27 +280,19 @@ def packages_of(name: str) -> tuple[str, ...]:
     return () if is_address(name) else ("sentence_transformers",)
 
 
-def load_encoder(
-    name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE, kind: type[Encoder] = Encoder
-) -> TextEncoder:
+def load_encoder(name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> TextEncoder:
     """Load an encoder: a model in this process, or for an address (http://host:port/v1#MODEL) a server's.
 
-    ``kind``: the class of one in this process. Raises as it and
-    :class:`retrieval.http.encoder.ServedEncoder` do, :class:`ConfigError` for a vector per token of a server.
+    Raises as :class:`Encoder` and :class:`retrieval.http.encoder.ServedEncoder` do.
     """
     if not is_address(name):
-        return kind(name, max_tokens, placement)
-    if kind.is_late:
-        raise ConfigError(
-            f"the encoder '{name}' is a server's, which returns one vector a text, but an index of the kind "
-            "'late' has one a token: name a model or a folder, or choose --kind dense."
-        )
+        return Encoder(name, max_tokens, placement)
     from retrieval.http.encoder import ServedEncoder  # loads httpx, which a local model does not need
 
     return ServedEncoder(name, placement)
 
 
-_open: WeakValueDictionary[tuple[str, int, Placement, type[Encoder]], TextEncoder] = WeakValueDictionary()
+_open: WeakValueDictionary[tuple[str, int, Placement], TextEncoder] = WeakValueDictionary()
 _opening = threading.Lock()
 
 
@@ -321,16 +301,15 @@ def open_encoder(
     max_tokens: int,
     fingerprint: str,
     placement: Placement = _ANYWHERE,
-    kind: type[Encoder] = Encoder,
 ) -> TextEncoder:
     """Load an encoder, or return the one of these weights that another open index has in the same place.
 
     A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
-    what is opened may have another. ``kind``: its class, unless it is a server's.
+    what is opened may have another.
     """
     with _opening:
-        encoder = _open.get((name, max_tokens, placement, kind))
+        encoder = _open.get((name, max_tokens, placement))
         if encoder is None or encoder.fingerprint != fingerprint:
-            encoder = load_encoder(name, max_tokens, placement, kind)
-            _open[name, max_tokens, placement, kind] = encoder
+            encoder = load_encoder(name, max_tokens, placement)
+            _open[name, max_tokens, placement] = encoder
         return encoder

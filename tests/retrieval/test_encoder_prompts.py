@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from corag.core.errors import ConfigError
 from corag.core.types import Passage
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.prompts import Prompts, own_prompts, prompts_by_card
 from retrieval.open import open_retriever
+from tests.messages import raises_message
 from tests.retrieval.conftest import write_jsonl
 from tests.tiny import save_tiny_encoder
 
@@ -219,3 +221,10 @@ def test_own_prompts_pass_over_names_that_the_library_adds_by_itself() -> None:
     """sentence-transformers adds an empty "document", and would take it in place of the model's "passage"."""
     loaded = {"query": "query: ", "document": "", "passage": "passage: "}
     assert own_prompts(loaded, None, ["query", "passage"]) == Prompts("query: ", "passage: ")
+
+
+def test_a_model_with_a_vector_per_token_is_refused(tmp_path: Path) -> None:
+    """sentence-transformers would load it all the same, with a mean of its tokens."""
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "MultiVectorEncoder"}')
+    with raises_message(ConfigError):
+        Encoder(str(tmp_path))
