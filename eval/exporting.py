@@ -53,28 +53,30 @@ _PARTS = {"hotpotqa": ("sp", "joint"), "2wikimultihopqa": ("sp", "evi", "joint")
 
 @dataclass(frozen=True)
 class ExportConfig(Options):
-    """Options of 'corag export'.
-
-    Attributes:
-        run: the run folder.
-        to: answers, hotpotqa, 2wikimultihopqa, musique, kilt, browsecomp_plus (for its evaluate_run.py), trec
-            (the passages collected, a TREC run), qrels (the gold passages, TREC's judgements) or dataset.
-        out: the file to write; of answers .jsonl or .csv; of browsecomp_plus the folder of its files.
-        questions: the dataset's own question file; "" takes the one that the run was made from, if it is
-            still there.
-        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score.
-        top_k: of the passages collected for a question, take the first so many; 0 for all (musique, kilt,
-            browsecomp_plus, trec).
-        tag: the last column of a TREC run; "" for the method's name.
-    """
+    """Options of 'corag export'."""
 
     run: LocalPath = ""
+    """the run folder."""
+
     to: str = ""
+    """answers, hotpotqa, 2wikimultihopqa, musique, kilt, browsecomp_plus (for its evaluate_run.py), trec (the
+    passages collected, a TREC run), qrels (the gold passages, TREC's judgements) or dataset."""
+
     out: LocalPath = ""
+    """the file to write; of answers .jsonl or .csv; of browsecomp_plus the folder of its files."""
+
     questions: LocalPath = ""
+    """the dataset's own question file; "" takes the one that the run was made from, if it is still there."""
+
     aliases: LocalPath = ""
+    """2WikiMultihopQA's file of answer aliases (id_aliases.json), for its official score."""
+
     top_k: int = 0
+    """of the passages collected for a question, take the first so many; 0 for all (musique, kilt,
+    browsecomp_plus, trec)."""
+
     tag: str = ""
+    """the last column of a TREC run; "" for the method's name."""
 
     def __post_init__(self) -> None:
         if not self.run or not self.out:

@@ -36,14 +36,7 @@ from eval.tables.runs import Run, Runs
 
 @dataclass(frozen=True)
 class JudgingConfig(Runs):
-    """Options of 'corag judge'.
-
-    Attributes:
-        judge: the judge's prompt.
-        model: the language model that judges, and its engine.
-        batch_size: questions in flight; 0 chooses: 64, or 256 with vLLM on a large GPU.
-        max_failed: questions that the judge may fail on; if it fails on more, the exit status is 1.
-    """
+    """Options of 'corag judge'."""
 
     def usage(self) -> str:
         """The command line to write."""
@@ -52,9 +45,16 @@ class JudgingConfig(Runs):
     ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    """the judge's prompt."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
+    """the language model that judges, and its engine."""
+
     batch_size: int = 0
+    """questions in flight; 0 chooses: 64, or 256 with vLLM on a large GPU."""
+
     max_failed: int = 0
+    """questions that the judge may fail on; if it fails on more, the exit status is 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

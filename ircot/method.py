@@ -47,53 +47,60 @@ _STOP_SEQUENCE = "answer is:"
 
 @dataclass(frozen=True)
 class IRCoTConfig(ReaderConfig, section="ircot"):
-    """Options of IRCoT.
-
-    Attributes:
-        preset: values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give
-            ``demonstrations``), "paper_code" (the same with the released code's 10 steps, and as many
-            demonstrations as it takes; a direct reader's from the file "beside"), "paper_flan" (as "paper",
-            but as the code asks Flan-T5: a line before each question, a direct reader with the file "beside",
-            200 tokens) or "zero_shot" (chat models, lenient exit rule).
-        k_per_step: passages per search (also ``top_k``). The paper tunes it in {2, 4, 6, 8}.
-        max_steps: maximum number of thoughts; the last one is not searched with.
-        paragraph_budget: maximum number of passages collected over all steps.
-        budget_policy: "keep_first" ignores passages beyond the budget (the paper), "keep_last" drops the
-            oldest.
-        stop_rule: "strict" ends if the newest thought matches "... answer is: X" by the released code's
-            pattern; "lenient" also if it contains ``stop_sequence``, case-insensitive.
-        stop_sequence: the words that end a lenient run; the strict rule accepts the default only.
-        question_prefix: a line before the question in thought prompts, and before the questions of the
-            demonstrations. The reader has ``reader_question_prefix``.
-        demonstration_window: demonstrations are dropped, the last first, until they, a question as long as
-            the longest of them and the reply fit this many tokens (released code, for Codex: 8000); 0 for
-            all.
-        strip_question_words: remove who, what, is, ... from queries, as the paper does for BM25; for dense
-            indexes try false.
-        sentence_splitter: how a thought's first sentence is found: "rules", or "spacy" as in the released
-            code.
-        max_thought_tokens: token limit of a thought.
-        max_collected_words: longer passages are not collected (released code: 600).
-        near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
-        reasoning_prompt: "auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a
-            file, or a text with {query}, {paragraphs} and {cot_history}.
-    """
+    """Options of IRCoT."""
 
     preset: Literal["paper", "paper_code", "paper_flan", "zero_shot"] = "zero_shot"
+    """values for the other options: "paper" (few-shot, 8 steps, strict exit rule; give ``demonstrations``),
+    "paper_code" (the same with the released code's 10 steps, and as many demonstrations as it takes; a direct
+    reader's from the file "beside"), "paper_flan" (as "paper", but as the code asks Flan-T5: a line before
+    each question, a direct reader with the file "beside", 200 tokens) or "zero_shot" (chat models, lenient
+    exit rule)."""
+
     k_per_step: Annotated[int, Ge(1)] = 4
+    """passages per search (also ``top_k``). The paper tunes it in {2, 4, 6, 8}."""
+
     max_steps: Annotated[int, Ge(1)] = 8
+    """maximum number of thoughts; the last one is not searched with."""
+
     paragraph_budget: Annotated[int, Ge(1)] = 15
+    """maximum number of passages collected over all steps."""
+
     budget_policy: BudgetPolicy = "keep_first"
+    """"keep_first" ignores passages beyond the budget (the paper), "keep_last" drops the oldest."""
+
     stop_rule: Literal["strict", "lenient"] = "lenient"
+    """"strict" ends if the newest thought matches "... answer is: X" by the released code's pattern;
+    "lenient" also if it contains ``stop_sequence``, case-insensitive."""
+
     stop_sequence: str = _STOP_SEQUENCE
+    """the words that end a lenient run; the strict rule accepts the default only."""
+
     strip_question_words: bool = True
+    """remove who, what, is, ... from queries, as the paper does for BM25; for dense indexes try false."""
+
     sentence_splitter: Splitter = "rules"
+    """how a thought's first sentence is found: "rules", or "spacy" as in the released code."""
+
     max_thought_tokens: Annotated[int, Ge(1)] = 200
+    """token limit of a thought."""
+
     max_collected_words: Annotated[int, Ge(1)] = 600
+    """longer passages are not collected (released code: 600)."""
+
     near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0
+    """passages this similar (percent, title and text) to a kept one are not collected."""
+
     reasoning_prompt: NameOrPath = "auto"
+    """"auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a file, or a text with
+    {query}, {paragraphs} and {cot_history}."""
+
     question_prefix: str = ""
+    """a line before the question in thought prompts, and before the questions of the demonstrations. The
+    reader has ``reader_question_prefix``."""
+
     demonstration_window: Annotated[int, Ge(0)] = 0
+    """demonstrations are dropped, the last first, until they, a question as long as the longest of them and
+    the reply fit this many tokens (released code, for Codex: 8000); 0 for all."""
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",

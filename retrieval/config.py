@@ -34,103 +34,130 @@ _VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
 class IndexConfig(Options):
     """How to turn a corpus into an index folder.
 
-    Attributes:
-        corpus: Folders and documents (.txt, .md, .html, .pdf, .docx, .pptx, .xlsx, ...), or files that hold
-            passages as they stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way);
-            folders of Parquet files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it),
-            fetched if need be.
-        out: Output folder of the index. An existing index of documents that have changed is updated.
-        format: "auto" goes by the endings: "documents" for folders and documents, which are cut into passages
-            (.jsonl files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow,
-            else "jsonl". By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a
-            title and a text under any of their usual names), "table", "dpr" (a table of id, text, title where
-            no header says otherwise; also wiki18), "kilt" (its knowledge source, or corag/kilt-corpus; ids
-            begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
-            "popqa" pool the paragraphs of that dataset's question files.
-        columns: Field names of text, title, id or source in your file if they are unusual, such as
-            text=body,title=name. Nested fields are written with a dot (text=page.body), columns without a
-            header by number.
-        strict: Refuse a corpus at its first invalid record; otherwise such records are skipped and counted.
-        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw".
-        encoder: "default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or
-            a server of embeddings (vLLM, TEI, Ollama, OpenAI): http://host:8000/v1, with #MODEL behind it
-            where it serves several; a key stands in CORAG_ENCODER_API_KEY.
-        query_prefix: Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto"
-            = what the encoder brings (its ``prompts``), or else its authors' card asks for; "" = nothing.
-        passage_prefix: Put before every passage, such as "passage: " for E5; "auto" as above.
-        passage_words: Maximum words of a passage cut from a document; "auto" = as many as the encoder reads,
-            at most 180. The encoder's limit always holds.
-        passage_overlap: Maximum words that a passage repeats from the previous one, in whole sentences.
-        html: What is read of web pages: "whole" (all but navigation, footers and the like, by their markup)
-            or "main" (the article alone, found by trafilatura: far less boilerplate, slightly less text).
-        max_passage_tokens: Tokens of a passage that are encoded, from its start; 0 = the encoder's own limit.
-        faiss: With --kind dense: "flat" (exact, default), "hnsw" (graph), "hnsw_sq8" (graph, 8 bits per
-            dimension), "sq8" (no graph, 8 bits per dimension), "ivfpq" (highest compression).
-        language: BM25's analyser (tokenisation and stemming): "en", "de", "zh", "ja", "ar", ...; "standard"
-            tokenises any language without stemming. Searches use the same.
-        hnsw_m: Neighbours per node of an HNSW graph (FAISS and Lucene).
-        hnsw_ef_construction: Candidates considered when an HNSW graph is built (efConstruction).
-        ivf_lists: Number of lists of "ivfpq"; 0 = four times the square root of the number of passages, but
-            at most one for 39 passages.
-        pq_bytes: Bytes per passage of "ivfpq"; must divide the encoder's dimension.
-        device: Where the encoder runs, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one.
-        encoder_dtype: Precision of the encoder: "bfloat16" is several times as fast on a GPU and moves a
-            cosine by less than 0.01; "auto" = bfloat16 on a GPU that computes in it, else that of its
-            weights' files, mostly float32. The index records it.
-        refine: The vectors by which "ivfpq" scores its ten best candidates per hit again, on disk beside it:
-            "fp16" (its default; 2 bytes per number), "sq8" (1), "none".
-        batch_size: Passages that the encoder takes at once; 0 = 64 on a CPU and 512 on a GPU.
-        shard_size: Passages per shard of encoding. It counts as a setting of the index. An interruption loses
-            a minute of encoding, or a batch, whatever it is.
-        threads: Threads of Lucene and FAISS while building; 0 = all cores.
-        overwrite: Replace any index in ``out`` (also ``replace``), even one with other settings or of files
-            that are mostly gone. The old index is searched until the new one is complete.
-        part: Build one part of a sharded index, such as "2/4": the second quarter of the passages. Each part
-            is served separately; searching all parts equals searching the whole index. Dense only.
-        train_only: Train an "ivfpq" index for the whole corpus, and stop: its parts share that training.
-        vectors: Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy,
-            .pt, .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few
-            passages, to check them. FAISS graphs and compressed indexes are taken over as they are.
-        merge: Folders of all parts of this index (``part``): their vectors are put into one index, as it is
-            without parts, and nothing is encoded.
-        trained: Folder that ``train_only`` made, for an "ivfpq" index or its parts.
-
     Raises:
         ConfigError: For an unknown format, or a number that cannot work.
     """
 
     corpus: list[NameOrPath]
+    """Folders and documents (.txt, .md, .html, .pdf, .docx, .pptx, .xlsx, ...), or files that hold passages
+    as they stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way); folders of Parquet
+    files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it), fetched if need be."""
+
     out: LocalPath
+    """Output folder of the index. An existing index of documents that have changed is updated."""
+
     format: Annotated[str, Mark.PUBLIC] = AUTO
+    """"auto" goes by the endings: "documents" for folders and documents, which are cut into passages (.jsonl
+    files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow, else "jsonl".
+    By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a title and a text under
+    any of their usual names), "table", "dpr" (a table of id, text, title where no header says otherwise; also
+    wiki18), "kilt" (its knowledge source, or corag/kilt-corpus; ids begin with the page's wikipedia_id);
+    "hotpotqa", "2wikimultihopqa", "musique" and "popqa" pool the paragraphs of that dataset's question
+    files."""
+
     columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
+    """Field names of text, title, id or source in your file if they are unusual, such as
+    text=body,title=name. Nested fields are written with a dot (text=page.body), columns without a header by
+    number."""
+
     strict: bool = False
+    """Refuse a corpus at its first invalid record; otherwise such records are skipped and counted."""
+
     kind: IndexKind = "bm25"
+    """"bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw"."""
+
     encoder: NameOrPath = "default"
+    """"default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or a server of
+    embeddings (vLLM, TEI, Ollama, OpenAI): http://host:8000/v1, with #MODEL behind it where it serves
+    several; a key stands in CORAG_ENCODER_API_KEY."""
+
     query_prefix: str = OWN_PROMPT
+    """Put before every query, such as "query: " for E5 (kept in the index's manifest); "auto" = what the
+    encoder brings (its ``prompts``), or else its authors' card asks for; "" = nothing."""
+
     passage_prefix: str = OWN_PROMPT
+    """Put before every passage, such as "passage: " for E5; "auto" as above."""
+
     passage_words: Annotated[int, Ge(1)] | Literal["auto"] = Cutting.words
+    """Maximum words of a passage cut from a document; "auto" = as many as the encoder reads, at most 180. The
+    encoder's limit always holds."""
+
     passage_overlap: Annotated[int, Ge(0)] = Cutting.overlap
+    """Maximum words that a passage repeats from the previous one, in whole sentences."""
+
     html: Literal["whole", "main"] = "whole"
+    """What is read of web pages: "whole" (all but navigation, footers and the like, by their markup) or
+    "main" (the article alone, found by trafilatura: far less boilerplate, slightly less text)."""
+
     max_passage_tokens: Annotated[int, Ge(0)] = 0
+    """Tokens of a passage that are encoded, from its start; 0 = the encoder's own limit."""
+
     faiss: FaissKind | None = None
+    """With --kind dense: "flat" (exact, default), "hnsw" (graph), "hnsw_sq8" (graph, 8 bits per dimension),
+    "sq8" (no graph, 8 bits per dimension), "ivfpq" (highest compression)."""
+
     language: str = ENGLISH
+    """BM25's analyser (tokenisation and stemming): "en", "de", "zh", "ja", "ar", ...; "standard" tokenises
+    any language without stemming. Searches use the same."""
+
     # A denser graph than Lucene's own default (16, 100): it finds more and takes longer to build.
     hnsw_m: Annotated[int, Ge(1)] = 32
+    """Neighbours per node of an HNSW graph (FAISS and Lucene)."""
+
     hnsw_ef_construction: Annotated[int, Ge(1)] = 200
+    """Candidates considered when an HNSW graph is built (efConstruction)."""
+
     ivf_lists: Annotated[int, Ge(0)] = 0
+    """Number of lists of "ivfpq"; 0 = four times the square root of the number of passages, but at most one
+    for 39 passages."""
+
     pq_bytes: Annotated[int, Ge(1)] = 64  # six dimensions of the default encoder to a byte
+    """Bytes per passage of "ivfpq"; must divide the encoder's dimension."""
+
     refine: Refine | None = None
+    """The vectors by which "ivfpq" scores its ten best candidates per hit again, on disk beside it: "fp16"
+    (its default; 2 bytes per number), "sq8" (1), "none"."""
+
     device: str = "auto"
+    """Where the encoder runs, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one."""
+
     encoder_dtype: Precision = "auto"
+    """Precision of the encoder: "bfloat16" is several times as fast on a GPU and moves a cosine by less than
+    0.01; "auto" = bfloat16 on a GPU that computes in it, else that of its weights' files, mostly float32. The
+    index records it."""
+
     batch_size: Annotated[int, Ge(0)] = 0
+    """Passages that the encoder takes at once; 0 = 64 on a CPU and 512 on a GPU."""
+
     shard_size: Annotated[int, Ge(1)] = 4096
+    """Passages per shard of encoding. It counts as a setting of the index. An interruption loses a minute of
+    encoding, or a batch, whatever it is."""
+
     threads: Annotated[int, Ge(0)] = 0
+    """Threads of Lucene and FAISS while building; 0 = all cores."""
+
     overwrite: bool = False
+    """Replace any index in ``out`` (also ``replace``), even one with other settings or of files that are
+    mostly gone. The old index is searched until the new one is complete."""
+
     part: str = ""
+    """Build one part of a sharded index, such as "2/4": the second quarter of the passages. Each part is
+    served separately; searching all parts equals searching the whole index. Dense only."""
+
     train_only: bool = False
+    """Train an "ivfpq" index for the whole corpus, and stop: its parts share that training."""
+
     trained: LocalPath = ""
+    """Folder that ``train_only`` made, for an "ivfpq" index or its parts."""
+
     vectors: list[LocalPath] = field(default_factory=list)
+    """Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy, .pt,
+    .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few passages, to
+    check them. FAISS graphs and compressed indexes are taken over as they are."""
+
     merge: list[LocalPath] = field(default_factory=list)
+    """Folders of all parts of this index (``part``): their vectors are put into one index, as it is without
+    parts, and nothing is encoded."""
 
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
@@ -284,55 +311,6 @@ def register_bm25(name: str, preset: Bm25) -> None:
 class RetrieverConfig(Options, section="retriever", call="open_index"):
     """What to search, and how. Give ``index`` or ``url``.
 
-    Attributes:
-        index: Index folders, plain Lucene indexes, names of Pyserini's prebuilt ones, or FILE.py:NAME of your
-            own retriever; several are fused by reciprocal rank.
-        url: Addresses of search servers for one index, without user name, password or query; searches are
-            load-balanced. For an index in parts, the addresses of all parts, in any order: every search
-            queries all of them. May be given as ``index``.
-        bm25: Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers,
-            such as "ircot" (k1 1.2, b 0.75, two fields whose scores add).
-        k1: Overrides the preset's k1.
-        b: Overrides the preset's b.
-        language: Of the analyser of a Lucene index without a manifest, such as Pyserini's for MIRACL; "" =
-            the manifest's, else English.
-        encoder: For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it
-            named. A server's address will do: http://host:8000/v1, or with #MODEL.
-        hop_encoder: Folder or name of the query encoder for later hops (sub-queries, thoughts), with the same
-            passage vectors; the question is encoded by ``encoder``. "" = ``encoder`` for both.
-        query_prefix: For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder
-            brings, "" = nothing.
-        passage_encoder: For such a folder, where passages were encoded by another model than queries (DPR):
-            a few are encoded again with it, to check the vectors.
-        passages_from: For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has
-            them.
-        ef_search: Candidates considered per search in an HNSW graph (efSearch).
-        nprobe: Clusters searched in "ivfpq".
-        threads: Threads per batch of searches; 0 = all cores.
-        search_device: Device for exact vector search: "auto" = all GPUs if the vectors are 1 GiB or more and
-            take no more than a quarter of each, else FAISS; "" = FAISS on the CPU; "cuda" = all GPUs,
-            "cuda:0,cuda:1" = these, "cpu" = torch in bfloat16. Results are the same.
-        fusion_depth: Hits taken from each index for fusion.
-        rrf_k: The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r).
-        links: "titles" follows title links: passages whose titles the query names rank first, and those whose
-            titles the best hits mention move up. For other sources than `corag index` folders (a server, your
-            own retriever, a plain Lucene index) only the first 100 hits are linked.
-        link_seeds: Hits whose texts are scanned for titles.
-        link_weight: Share of a hit's score that a passage mentioned there receives.
-        link_named: Maximum number of passages ranked first because the query names their titles; 0 = none.
-        reranker: Cross-encoder that re-orders the hits: a Hugging Face name, a local folder, or a server with
-            /rerank (vLLM, TEI, Jina, Cohere): http://host:8000, or with #MODEL, its key in
-            CORAG_RERANKER_API_KEY; "" = none.
-        rerank_depth: Hits re-ranked per query.
-        device: Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is
-            one, beside the language model.
-        encoder_dtype: Precision of encoder and re-ranker, such as "bfloat16"; "auto" = that of their weights'
-            files.
-        encoder_batch: Batch size of encoder and re-ranker; 0 = 64 on a CPU and 512 on a GPU.
-        timeout_s: Timeout in seconds of a request to a search server, encoder or re-ranker.
-        retries: Retries of such a request, with growing delays.
-        cache_size: Cached searches (by query and k); 0 = none.
-
     Raises:
         ConfigError: For an unknown preset, an address that holds a secret, or a number that cannot work.
     """
@@ -340,36 +318,109 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
     # The environment is how fast a search is, and how long a server is waited for: none of it is in a
     # retriever's fingerprint either.
     index: Annotated[list[NameOrPath], Mark.OFTEN] = field(default_factory=list)
+    """Index folders, plain Lucene indexes, names of Pyserini's prebuilt ones, or FILE.py:NAME of your own
+    retriever; several are fused by reciprocal rank."""
+
     url: Annotated[list[str], Mark.OFTEN, Mark.PRIVATE] = field(default_factory=list)
+    """Addresses of search servers for one index, without user name, password or query; searches are
+    load-balanced. For an index in parts, the addresses of all parts, in any order: every search queries all
+    of them. May be given as ``index``."""
+
     bm25: Annotated[str, Mark.OFTEN] = "pyserini"
+    """Preset: "pyserini" (k1 0.9, b 0.4, title and text as one field), or one that a method registers, such
+    as "ircot" (k1 1.2, b 0.75, two fields whose scores add)."""
+
     k1: Annotated[float, Ge(0)] | None = None
+    """Overrides the preset's k1."""
+
     b: Annotated[float, Ge(0), Le(1)] | None = None
+    """Overrides the preset's b."""
+
     language: str = ""
+    """Of the analyser of a Lucene index without a manifest, such as Pyserini's for MIRACL; "" = the
+    manifest's, else English."""
+
     encoder: NameOrPath = ""
+    """For dense indexes; "" = the one that the manifest names. A Pyserini FAISS folder needs it named. A
+    server's address will do: http://host:8000/v1, or with #MODEL."""
+
     hop_encoder: NameOrPath = ""
+    """Folder or name of the query encoder for later hops (sub-queries, thoughts), with the same passage
+    vectors; the question is encoded by ``encoder``. "" = ``encoder`` for both."""
+
     query_prefix: Annotated[str, Mark.PUBLIC] = OWN_PROMPT
+    """For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder brings, "" =
+    nothing."""
+
     passages_from: NameOrPath = ""
+    """For a FAISS folder without texts: the Lucene index (folder or prebuilt name) that has them."""
+
     passage_encoder: NameOrPath = ""
+    """For such a folder, where passages were encoded by another model than queries (DPR): a few are encoded
+    again with it, to check the vectors."""
+
     ef_search: Annotated[int, Ge(1)] = 128
+    """Candidates considered per search in an HNSW graph (efSearch)."""
+
     nprobe: Annotated[int, Ge(1)] = 128
+    """Clusters searched in "ivfpq"."""
+
     threads: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
+    """Threads per batch of searches; 0 = all cores."""
+
     search_device: Annotated[str, Mark.ENVIRONMENT] = AUTO
+    """Device for exact vector search: "auto" = all GPUs if the vectors are 1 GiB or more and take no more
+    than a quarter of each, else FAISS; "" = FAISS on the CPU; "cuda" = all GPUs, "cuda:0,cuda:1" = these,
+    "cpu" = torch in bfloat16. Results are the same."""
+
     fusion_depth: Annotated[int, Ge(1)] = 100
+    """Hits taken from each index for fusion."""
+
     rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
+    """The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r)."""
+
     links: Annotated[Literal["none", "titles"], Mark.OFTEN] = "none"
+    """"titles" follows title links: passages whose titles the query names rank first, and those whose titles
+    the best hits mention move up. For other sources than `corag index` folders (a server, your own retriever,
+    a plain Lucene index) only the first 100 hits are linked."""
+
     link_seeds: Annotated[int, Ge(1)] = 5
+    """Hits whose texts are scanned for titles."""
+
     link_weight: Annotated[float, Ge(0)] = 0.7
+    """Share of a hit's score that a passage mentioned there receives."""
+
     link_named: Annotated[int, Ge(0)] = 4
+    """Maximum number of passages ranked first because the query names their titles; 0 = none."""
+
     reranker: NameOrPath = ""
+    """Cross-encoder that re-orders the hits: a Hugging Face name, a local folder, or a server with /rerank
+    (vLLM, TEI, Jina, Cohere): http://host:8000, or with #MODEL, its key in CORAG_RERANKER_API_KEY; "" =
+    none."""
+
     rerank_depth: Annotated[int, Ge(1)] = 50
+    """Hits re-ranked per query."""
+
     device: Annotated[str, Mark.ENVIRONMENT] = "auto"
+    """Where the encoder and the re-ranker run, such as "cpu" or "cuda:1"; "auto" = a GPU if there is one,
+    beside the language model."""
+
     encoder_dtype: Precision = "auto"
+    """Precision of encoder and re-ranker, such as "bfloat16"; "auto" = that of their weights' files."""
+
     encoder_batch: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
+    """Batch size of encoder and re-ranker; 0 = 64 on a CPU and 512 on a GPU."""
+
     timeout_s: Annotated[float, Gt(0), Mark.ENVIRONMENT] = 30.0
+    """Timeout in seconds of a request to a search server, encoder or re-ranker."""
+
     retries: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 3
+    """Retries of such a request, with growing delays."""
+
     cache_size: Annotated[int, Ge(0), Mark.ENVIRONMENT] = (
         100_000  # at 5 passages of 100 words some hundred MB at most
     )
+    """Cached searches (by query and k); 0 = none."""
 
     def __post_init__(self) -> None:
         addresses = [name for name in self.index if is_address(name)]

@@ -42,23 +42,24 @@ _SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 
 @dataclass(frozen=True)
 class UnitsConfig(Options):
-    """How to group a corpus into long units.
-
-    Attributes:
-        corpus: What was indexed: files that hold the passages, folders of tables, data sets of the hub.
-        out: File to write, a unit per line; replaced if it is there.
-        format: As for 'corag index'. Documents are cut as it cuts them by default; a file is a document.
-        links: What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions"
-            (a text names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what
-            shares a title), or "auto": "field" if any record has links, else "title".
-        max_words: Words of a unit at most; 3,000 are about the paper's 4,000 tokens.
-    """
+    """How to group a corpus into long units."""
 
     corpus: list[NameOrPath]
+    """What was indexed: files that hold the passages, folders of tables, data sets of the hub."""
+
     out: LocalPath
+    """File to write, a unit per line; replaced if it is there."""
+
     format: Annotated[str, Mark.PUBLIC] = AUTO
+    """As for 'corag index'. Documents are cut as it cuts them by default; a file is a document."""
+
     links: LinkSource = "auto"
+    """What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions" (a text
+    names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what shares a
+    title), or "auto": "field" if any record has links, else "title"."""
+
     max_words: int = 3000
+    """Words of a unit at most; 3,000 are about the paper's 4,000 tokens."""
 
     def __post_init__(self) -> None:
         if self.max_words < 1:

@@ -55,64 +55,75 @@ TRL_POINTERS = {
 
 @dataclass(frozen=True)
 class LoraOptions(Options):
-    """Low-rank adapters (Hu et al. 2022).
-
-    Attributes:
-        rank: rank of each weight update.
-        alpha: the update is scaled by alpha / rank (section 4.1); twice the rank is usual.
-        dropout: dropout of the adapters' input in training.
-        targets: adapted layers: "all-linear" (all except the output layer and non-text parts), or their
-            names.
-        more: any other argument of PEFT's LoraConfig, as a mapping, such as '{use_rslora: true}'.
-    """
+    """Low-rank adapters (Hu et al. 2022)."""
 
     rank: int = 16
+    """rank of each weight update."""
+
     alpha: int = 32
+    """the update is scaled by alpha / rank (section 4.1); twice the rank is usual."""
+
     dropout: float = 0.0
+    """dropout of the adapters' input in training."""
+
     targets: tuple[str, ...] = ("all-linear",)
+    """adapted layers: "all-linear" (all except the output layer and non-text parts), or their names."""
+
     more: dict[str, Any] = field(default_factory=dict)
+    """any other argument of PEFT's LoraConfig, as a mapping, such as '{use_rslora: true}'."""
 
 
 @dataclass(frozen=True)
 class LoopOptions(Options):
-    """What every training has, of a language model, an encoder or a re-ranker.
-
-    Attributes:
-        epochs: passes over the rows.
-        max_steps: stop after this many steps instead of whole epochs; 0 for whole epochs.
-        batch_size: rows per device and step.
-        accumulation: gradient accumulation steps.
-        learning_rate: peak learning rate.
-        schedule: learning rate schedule after the warm-up: linear, cosine or constant.
-        warmup: warm-up steps; below 1, the share of all steps.
-        weight_decay: weight decay of AdamW.
-        precision: precision of the frozen weights and of the computation; auto is bfloat16 where the hardware
-            supports it, else float32.
-        eval_steps: steps between evaluations of the loss, one per task; 0 for the end only.
-        save_steps: steps between checkpoints, from which an interrupted training resumes; 0 for none.
-        logging_steps: steps between log lines of the loss.
-        report_to: experiment tracker: "none", "tensorboard", "wandb", "trackio" or another that transformers
-            supports; its package must be installed.
-        seed: seed of the adapter's initialisation and of the order of the rows.
-        trainer: any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a
-            mapping, such as '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'.
-    """
+    """What every training has, of a language model, an encoder or a re-ranker."""
 
     epochs: float = 1.0
+    """passes over the rows."""
+
     max_steps: int = 0
+    """stop after this many steps instead of whole epochs; 0 for whole epochs."""
+
     batch_size: int = 8
+    """rows per device and step."""
+
     accumulation: int = 1
+    """gradient accumulation steps."""
+
     learning_rate: float = 4e-4
+    """peak learning rate."""
+
     schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """learning rate schedule after the warm-up: linear, cosine or constant."""
+
     warmup: float = 0.05
+    """warm-up steps; below 1, the share of all steps."""
+
     weight_decay: float = 0.0
+    """weight decay of AdamW."""
+
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
+    """precision of the frozen weights and of the computation; auto is bfloat16 where the hardware supports
+    it, else float32."""
+
     eval_steps: int = 0
+    """steps between evaluations of the loss, one per task; 0 for the end only."""
+
     save_steps: int = 100
+    """steps between checkpoints, from which an interrupted training resumes; 0 for none."""
+
     logging_steps: int = 10
+    """steps between log lines of the loss."""
+
     report_to: tuple[str, ...] = ("none",)
+    """experiment tracker: "none", "tensorboard", "wandb", "trackio" or another that transformers supports;
+    its package must be installed."""
+
     seed: int = 0
+    """seed of the adapter's initialisation and of the order of the rows."""
+
     trainer: dict[str, Any] = field(default_factory=dict)
+    """any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a mapping, such as
+    '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'."""
 
     ARGUMENTS_CLASS: ClassVar[str] = ""
     """The library's class whose fields ``trainer`` may name."""
@@ -137,32 +148,35 @@ class LoopOptions(Options):
 
 @dataclass(frozen=True)
 class TuningOptions(LoopOptions):
-    """How a model is trained. What the paper trained with stands in training/configs/8gpu_full.yaml.
-
-    Attributes:
-        tuning: "lora", "qlora" (the base model in 4 bits, on a GPU) or "full".
-        lora: the adapter's size.
-        max_length: maximum tokens of a row; 0 for the length that the rows were made for. Longer rows are
-            refused, never truncated.
-        batching: "padded" in the order of the rows, "by_length" (rows of similar length together: little
-            padding), or "padding_free" (rows concatenated; requires a GPU with FlashAttention); auto is
-            padding_free if possible, else by_length.
-        gradient_checkpointing: recompute activations instead of storing them: less memory, a third more
-            computation; auto: on GPUs only.
-        attention: attention implementation of transformers, such as "sdpa" or "flash_attention_2" (prebuilt
-            in the package kernels: "kernels-community/flash-attn2"); auto leaves the choice to transformers;
-            on a CPU it uses training/attention.py, which is faster there.
-        save_precision: precision of the saved weights, of an adapter or of a full model: bfloat16 takes half
-            the disk space.
-    """
+    """How a model is trained. What the paper trained with stands in training/configs/8gpu_full.yaml."""
 
     tuning: Literal["lora", "qlora", "full"] = "lora"
+    """"lora", "qlora" (the base model in 4 bits, on a GPU) or "full"."""
+
     lora: LoraOptions = field(default_factory=LoraOptions)
+    """the adapter's size."""
+
     max_length: int = 0
+    """maximum tokens of a row; 0 for the length that the rows were made for. Longer rows are refused, never
+    truncated."""
+
     batching: Literal["auto", "padded", "by_length", "padding_free"] = "auto"
+    """"padded" in the order of the rows, "by_length" (rows of similar length together: little padding), or
+    "padding_free" (rows concatenated; requires a GPU with FlashAttention); auto is padding_free if possible,
+    else by_length."""
+
     gradient_checkpointing: Literal["auto", "yes", "no"] = "auto"
+    """recompute activations instead of storing them: less memory, a third more computation; auto: on GPUs
+    only."""
+
     attention: str = "auto"
+    """attention implementation of transformers, such as "sdpa" or "flash_attention_2" (prebuilt in the
+    package kernels: "kernels-community/flash-attn2"); auto leaves the choice to transformers; on a CPU it
+    uses training/attention.py, which is faster there."""
+
     save_precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """precision of the saved weights, of an adapter or of a full model: bfloat16 takes half the disk
+    space."""
 
     ARGUMENTS_CLASS: ClassVar[str] = "SFTConfig"
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = LoopOptions.VALUE_ALIASES | {
@@ -184,29 +198,25 @@ class TuningOptions(LoopOptions):
 
 @dataclass(frozen=True)
 class ProgramOptions(TuningOptions):
-    """Options that all training programs of the project have.
-
-    Attributes:
-        out: folder of the adapter (or, with tuning "full", of the model) and of its checkpoints.
-        model: the base model: "default", a folder or a Hugging Face name.
-        adapter: folder of an adapter to continue training; "" for a new one.
-    """
+    """Options that all training programs of the project have."""
 
     out: Annotated[str, Mark.PLACE] = ""
+    """folder of the adapter (or, with tuning "full", of the model) and of its checkpoints."""
+
     model: NameOrPath = "default"
+    """the base model: "default", a folder or a Hugging Face name."""
+
     adapter: NameOrPath = ""
+    """folder of an adapter to continue training; "" for a new one."""
 
 
 @dataclass(frozen=True)
 class SftConfig(ProgramOptions):
-    """Options of training/sft.py.
-
-    Attributes:
-        rows: one or more folders of 'corag rows' (A,B), trained on together: questions of several corpora, or
-            rows made with other prompts.
-    """
+    """Options of training/sft.py."""
 
     rows: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
+    """one or more folders of 'corag rows' (A,B), trained on together: questions of several corpora, or rows
+    made with other prompts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

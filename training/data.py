@@ -29,39 +29,44 @@ from training.row_tasks import ROW_TASKS, Task, list_examples
 
 @dataclass(frozen=True)
 class RowsConfig(Options):
-    """Which rows are made. The defaults are the paper's.
-
-    Attributes:
-        tasks: of sub_query, sub_answer, refusal (an annotated sub-query with its search results, without the
-            passages that contain the answer), final_answer, stop, draft (answer from question and chain,
-            without passages, in a quarter of the tokens), no_chain (answer from question and passages: the
-            baseline). From folders of --sample.source thoughts alone, thought: IRCoT's next sentence.
-        ratio: share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is
-            kept; rows that answer the question are always kept.
-        ratios: shares of single tasks that differ from ratio: rows of sub-queries are short, so a small model
-            can have more.
-        ratio_per: unit of the share, which the paper does not specify: each "hop" separately, or each
-            "question" with all hops.
-        max_length: maximum tokens of prompt and completion, at most the model's context; longer prompts lose
-            passages as in decoding, the worst first, and the best one its last sentences. Rows that lose what
-            their completion rests on are left out. Completions are never cut.
-        validation: share of the questions held out for the evaluation loss.
-        seed: decides which rows are kept and which questions are held out.
-        per_length: maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for
-            all. Short chains are usually the most frequent.
-        recovery_copies: oversampling of sub-queries that were answered right after an unanswered one: such
-            recoveries are rare.
-    """
+    """Which rows are made. The defaults are the paper's."""
 
     tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")
+    """of sub_query, sub_answer, refusal (an annotated sub-query with its search results, without the passages
+    that contain the answer), final_answer, stop, draft (answer from question and chain, without passages, in
+    a quarter of the tokens), no_chain (answer from question and passages: the baseline). From folders of
+    --sample.source thoughts alone, thought: IRCoT's next sentence."""
+
     ratio: float = 0.2
+    """share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is kept; rows
+    that answer the question are always kept."""
+
     ratios: dict[Task, float] = field(default_factory=dict)
+    """shares of single tasks that differ from ratio: rows of sub-queries are short, so a small model can have
+    more."""
+
     ratio_per: Literal["hop", "question"] = "hop"
+    """unit of the share, which the paper does not specify: each "hop" separately, or each "question" with all
+    hops."""
+
     max_length: int = 3072
+    """maximum tokens of prompt and completion, at most the model's context; longer prompts lose passages as
+    in decoding, the worst first, and the best one its last sentences. Rows that lose what their completion
+    rests on are left out. Completions are never cut."""
+
     validation: float = 0.05
+    """share of the questions held out for the evaluation loss."""
+
     seed: int = 0
+    """decides which rows are kept and which questions are held out."""
+
     per_length: int = 0
+    """maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for all. Short
+    chains are usually the most frequent."""
+
     recovery_copies: int = 1
+    """oversampling of sub-queries that were answered right after an unanswered one: such recoveries are
+    rare."""
 
     def __post_init__(self) -> None:
         if not self.tasks:

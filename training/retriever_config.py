@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
@@ -25,30 +25,38 @@ POINTERS = {
 
 @dataclass(frozen=True)
 class RetrieverTraining(LoopOptions):
-    """Options of training an encoder or a re-ranker.
-
-    Attributes:
-        pairs: one or more folders that 'corag pairs --for retriever' wrote (A,B), learned from together.
-        out: folder of the model and of its checkpoints.
-        model: what it starts from: "default" (all-MiniLM-L6-v2), a folder or a Hugging Face name.
-        negatives: wrong passages of a query that are taken, the best ranked ones.
-        max_length: tokens of a text at most while it is trained; longer ones are cut.
-        learning_rate: its greatest value.
-        epochs: passes over the pairs.
-        batch_size: queries per device and step.
-        seed: of the order of the pairs, and of what a model lacks and begins at random.
-        trainer: any other argument of sentence-transformers' trainer (and so of transformers'
-            TrainingArguments), as a mapping, such as '{max_grad_norm: 0.5}'.
-    """
+    """Options of training an encoder or a re-ranker."""
 
     pairs: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
+    """one or more folders that 'corag pairs --for retriever' wrote (A,B), learned from together."""
+
     out: Annotated[str, Mark.PLACE] = ""
+    """folder of the model and of its checkpoints."""
+
     model: NameOrPath = "default"
+    """what it starts from: "default" (all-MiniLM-L6-v2), a folder or a Hugging Face name."""
+
     negatives: Annotated[int, Ge(1)] = 4
+    """wrong passages of a query that are taken, the best ranked ones."""
+
     max_length: Annotated[int, Ge(8)] = 192
+    """tokens of a text at most while it is trained; longer ones are cut."""
+
     learning_rate: float = 2e-5
+    """its greatest value."""
+
     epochs: float = 2.0
+    """passes over the pairs."""
+
     batch_size: int = 32
+    """queries per device and step."""
+
+    seed: int = 0
+    """of the order of the pairs, and of what a model lacks and begins at random."""
+
+    trainer: dict[str, Any] = field(default_factory=dict)
+    """any other argument of sentence-transformers' trainer (and so of transformers' TrainingArguments), as a
+    mapping, such as '{max_grad_norm: 0.5}'."""
 
     COMMAND: ClassVar[str] = ""
     POINTERS: ClassVar[dict[str, str]] = POINTERS
@@ -68,18 +76,16 @@ class RetrieverTraining(LoopOptions):
 
 @dataclass(frozen=True)
 class EncoderTraining(RetrieverTraining):
-    """Options of training/encoder.py.
-
-    Attributes:
-        passages: "frozen" trains how queries are read alone: passages keep the vectors of ``model``, so an
-            index of it is searched as it is (--retriever.hop_encoder FOLDER). "trained" trains both: index
-            again with --encoder FOLDER.
-        mini_batch: with passages "trained", queries whose activations are held at a time, for batches that do
-            not fit (GradCache, Gao et al. 2021); 0 for the whole batch. The result is the same.
-    """
+    """Options of training/encoder.py."""
 
     passages: Literal["frozen", "trained"] = "frozen"
+    """"frozen" trains how queries are read alone: passages keep the vectors of ``model``, so an index of it
+    is searched as it is (--retriever.hop_encoder FOLDER). "trained" trains both: index again with --encoder
+    FOLDER."""
+
     mini_batch: Annotated[int, Ge(0)] = 0
+    """with passages "trained", queries whose activations are held at a time, for batches that do not fit
+    (GradCache, Gao et al. 2021); 0 for the whole batch. The result is the same."""
 
     ARGUMENTS_CLASS: ClassVar[str] = "SentenceTransformerTrainingArguments"
     COMMAND: ClassVar[str] = "corag train encoder"
@@ -95,16 +101,13 @@ class EncoderTraining(RetrieverTraining):
 
 @dataclass(frozen=True)
 class RerankerTraining(RetrieverTraining):
-    """Options of training/reranker.py.
-
-    Attributes:
-        loss: "bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and
-            "lambda" (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other.
-    """
+    """Options of training/reranker.py."""
 
     negatives: int = 7
     batch_size: int = 8
     loss: Literal["bce", "listnet", "lambda"] = "listnet"
+    """"bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and "lambda"
+    (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other."""
 
     ARGUMENTS_CLASS: ClassVar[str] = "CrossEncoderTrainingArguments"
     COMMAND: ClassVar[str] = "corag train reranker"

@@ -44,41 +44,43 @@ _QUESTIONS_AT_ONCE = 200  # searched at the same time, and held with their passa
 
 @dataclass(frozen=True)
 class RetrieverPairsConfig(Options):
-    """Which pairs are made.
-
-    Attributes:
-        text: what a sub-query is searched with, as --corag.search_text says it in decoding.
-        negatives: wrong passages of a query at most, the best ranked ones.
-        depth: hits of the search that they are taken from.
-        whole: whether the question itself is a query too, with all gold passages.
-        validation: share of the questions whose pairs are set aside for evaluation.
-        seed: decides which questions are set aside.
-    """
+    """Which pairs are made."""
 
     text: SearchText = "sub_query"
+    """what a sub-query is searched with, as --corag.search_text says it in decoding."""
+
     negatives: Annotated[int, Ge(1)] = 8
+    """wrong passages of a query at most, the best ranked ones."""
+
     depth: Annotated[int, Ge(1)] = 30
+    """hits of the search that they are taken from."""
+
     whole: bool = True
+    """whether the question itself is a query too, with all gold passages."""
+
     validation: Annotated[float, Ge(0), Lt(1)] = 0.05
+    """share of the questions whose pairs are set aside for evaluation."""
+
     seed: int = 0
+    """decides which questions are set aside."""
 
 
 @dataclass(frozen=True)
 class MakeRetrieverPairsConfig(QuestionFile):
-    """Options of 'corag pairs --for retriever'.
-
-    Attributes:
-        chains: folders that 'corag sample' wrote, whose kept chains' sub-queries are queries.
-        out: folder of the pairs.
-        pairs: which pairs are made.
-        retriever: the index of the questions' passages, whose search the wrong passages come from; with
-            ``links titles`` linked ones too.
-    """
+    """Options of 'corag pairs --for retriever'."""
 
     chains: list[LocalPath] = field(default_factory=list)
+    """folders that 'corag sample' wrote, whose kept chains' sub-queries are queries."""
+
     out: LocalPath = ""
+    """folder of the pairs."""
+
     pairs: RetrieverPairsConfig = field(default_factory=RetrieverPairsConfig)
+    """which pairs are made."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index of the questions' passages, whose search the wrong passages come from; with ``links titles``
+    linked ones too."""
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
 

@@ -41,65 +41,75 @@ _ANY_NUMBER = 10**9  # how many questions may fail in the command of a stage: he
 
 @dataclass(frozen=True)
 class HeldOut(FurtherQuestions):
-    """The option ``test``: what every round is decoded on; without questions nothing is decoded.
-
-    Attributes:
-        recall_at: recall is measured over so many collected passages.
-    """
+    """The option ``test``: what every round is decoded on; without questions nothing is decoded."""
 
     recall_at: int = 15
+    """recall is measured over so many collected passages."""
 
 
 @dataclass(frozen=True)
 class RoundsConfig(QuestionFile):
-    """Options of 'corag rounds'.
-
-    Attributes:
-        out: folder of everything that is made.
-        rounds: rounds of sampling and training; 0 with a warm start for the warm start alone.
-        warm_start: first train on the annotated decompositions of this many questions, which are then
-            excluded from sampling. A model too small to write sub-queries learns their form from them. 0 for
-            none.
-        per_round: questions per round, different ones each round; 0 for all of them in every round, as in the
-            paper.
-        start_from: a round trains a new adapter on the "base" model, or continues the "previous" one.
-        learning_rate_share: learning rate when training continues an adapter, as a share of sft's.
-        sample: how chains are sampled; the source is the model but for the warm start.
-        rows: which training rows are made.
-        sft: how the model is trained.
-        corag: prompts, passages and limits of sampling and decoding; strategy and stop rule of decoding.
-        model: the model that samples.
-        learner: the model to train, if it differs from the sampling model.
-        retriever: the index of the training questions.
-        test: what every round is decoded on.
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for
-            one process, on the CPU if there is no GPU.
-        seed: seed of sampling and decoding.
-        batch_size: questions in flight at the same time; 0 for as many as the engine's size wants.
-        workers: who samples and answers: by default one engine per GPU.
-        max_failed: questions of a stage that may fail; if more do, the same command asks them again, before
-            it trains on the others.
-    """
+    """Options of 'corag rounds'."""
 
     out: LocalPath = ""
+    """folder of everything that is made."""
+
     rounds: int = 1
+    """rounds of sampling and training; 0 with a warm start for the warm start alone."""
+
     warm_start: int = 0
+    """first train on the annotated decompositions of this many questions, which are then excluded from
+    sampling. A model too small to write sub-queries learns their form from them. 0 for none."""
+
     per_round: int = 0
+    """questions per round, different ones each round; 0 for all of them in every round, as in the paper."""
+
     start_from: Literal["base", "previous"] = "base"
+    """a round trains a new adapter on the "base" model, or continues the "previous" one."""
+
     learning_rate_share: float = 1.0
+    """learning rate when training continues an adapter, as a share of sft's."""
+
     sample: SampleConfig = field(default_factory=SampleConfig)
+    """how chains are sampled; the source is the model but for the warm start."""
+
     rows: RowsConfig = field(default_factory=RowsConfig)
+    """which training rows are made."""
+
     sft: TuningOptions = field(default_factory=TuningOptions)
+    """how the model is trained."""
+
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
+    """prompts, passages and limits of sampling and decoding; strategy and stop rule of decoding."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
+    """the model that samples."""
+
     learner: NameOrPath = ""
+    """the model to train, if it differs from the sampling model."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index of the training questions."""
+
     test: HeldOut = field(default_factory=HeldOut)
+    """what every round is decoded on."""
+
     launch: tuple[str, ...] = ()
+    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for one
+    process, on the CPU if there is no GPU."""
+
     seed: int = 0
+    """seed of sampling and decoding."""
+
     batch_size: int = 0
+    """questions in flight at the same time; 0 for as many as the engine's size wants."""
+
     max_failed: int = 0
+    """questions of a stage that may fail; if more do, the same command asks them again, before it trains on
+    the others."""
+
     workers: WorkersConfig = field(default_factory=WorkersConfig)
+    """who samples and answers: by default one engine per GPU."""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES | {"may_fail": "max_failed"}
 

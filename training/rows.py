@@ -41,27 +41,29 @@ _QUESTIONS_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class MakeRowsConfig(Options):
-    """Options of 'corag rows'.
-
-    Attributes:
-        chains: one or more folders that 'corag sample' wrote, or shared ones (hub:OWNER/NAME).
-        out: folder of the rows.
-        model: the model that will be trained, whose tokenizer the rows are written for: "default", a folder
-            or a Hugging Face name.
-        chat: whether prompts go through the model's chat template, as in decoding; auto does if it has one.
-        template_args: further arguments of the chat template, as ``--model.template_args`` gives them in
-            decoding.
-        rows: which rows are made.
-        retriever: the index that the chains were sampled with.
-    """
+    """Options of 'corag rows'."""
 
     chains: list[NameOrPath] = field(default_factory=list)
+    """one or more folders that 'corag sample' wrote, or shared ones (hub:OWNER/NAME)."""
+
     out: LocalPath = ""
+    """folder of the rows."""
+
     model: NameOrPath = "default"
+    """the model that will be trained, whose tokenizer the rows are written for: "default", a folder or a
+    Hugging Face name."""
+
     chat: Literal["auto", "yes", "no"] = "auto"
+    """whether prompts go through the model's chat template, as in decoding; auto does if it has one."""
+
     rows: RowsConfig = field(default_factory=RowsConfig)
+    """which rows are made."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index that the chains were sampled with."""
+
     template_args: dict[str, Any] = field(default_factory=dict)
+    """further arguments of the chat template, as ``--model.template_args`` gives them in decoding."""
 
     ALIASES: ClassVar[dict[str, str]] = {"llm": "model", "index": "retriever.index"}
 

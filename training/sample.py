@@ -50,32 +50,37 @@ from training.sampling import (
 
 @dataclass(frozen=True)
 class SampleRunConfig(QuestionFile):
-    """Options of 'corag sample'.
-
-    Attributes:
-        sample: how many chains, how long, and which are kept.
-        corag: prompts, passages and token limits, as in decoding; its strategy and stop rule are
-            ignored.
-        ircot: the same for the source thoughts, which uses nothing of corag.
-        model: the language model and its engine.
-        retriever: the index or server to search.
-        seed: random seed; all randomness is derived from it.
-        batch_size: questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU.
-        out: folder of the chains; "auto" is chains/NAME-OF-QUESTIONS.
-        max_failed: number of questions that may fail before the exit status is 1.
-        workers: which processes sample.
-    """
+    """Options of 'corag sample'."""
 
     sample: SampleConfig = field(default_factory=SampleConfig)
+    """how many chains, how long, and which are kept."""
+
     corag: CoRAGConfig = field(default_factory=CoRAGConfig)
+    """prompts, passages and token limits, as in decoding; its strategy and stop rule are ignored."""
+
     ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
+    """the same for the source thoughts, which uses nothing of corag."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
+    """the language model and its engine."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index or server to search."""
+
     seed: int = 0
+    """random seed; all randomness is derived from it."""
+
     batch_size: int = 0
+    """questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU."""
+
     out: LocalPath = "auto"
+    """folder of the chains; "auto" is chains/NAME-OF-QUESTIONS."""
+
     max_failed: int = 0
+    """number of questions that may fail before the exit status is 1."""
+
     workers: WorkersConfig = field(default_factory=WorkersConfig)
+    """which processes sample."""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
 

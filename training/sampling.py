@@ -28,30 +28,32 @@ from training.thoughts import GoldThought, follow_reasoning
 
 @dataclass(frozen=True)
 class SampleConfig(Options):
-    """How chains are made for training. The defaults are the paper's.
-
-    Attributes:
-        source: "model" samples chains and keeps the best (rejection sampling); "decomposition" follows the
-            dataset's sub-questions, with a search for each, and skips a question if no hit contains a
-            sub-answer; "given" uses the chains of the dataset corag, with their unanswered hops; "thoughts"
-            follows sub-questions in IRCoT's loop, as long as its paragraphs contain the answers.
-        chains: chains sampled per question.
-        max_hops: the maximum length of a chain is drawn from 1 to this.
-        temperature: sampling temperature of sub-queries; sub-answers are greedy.
-        sure_above: a chain ends once the gold answer's mean log-likelihood per token is above this.
-        reject_below: a question whose best chain scores below this is dropped; unset, as in the paper, none
-            is.
-        rank_by: score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper
-            does not specify; they differ only between aliases of different length).
-    """
+    """How chains are made for training. The defaults are the paper's."""
 
     source: Literal["model", "decomposition", "given", "thoughts"] = "model"
+    """"model" samples chains and keeps the best (rejection sampling); "decomposition" follows the dataset's
+    sub-questions, with a search for each, and skips a question if no hit contains a sub-answer; "given" uses
+    the chains of the dataset corag, with their unanswered hops; "thoughts" follows sub-questions in IRCoT's
+    loop, as long as its paragraphs contain the answers."""
+
     chains: int = 16
+    """chains sampled per question."""
+
     max_hops: int = 5
+    """the maximum length of a chain is drawn from 1 to this."""
+
     temperature: float = 0.7
+    """sampling temperature of sub-queries; sub-answers are greedy."""
+
     sure_above: float = -0.05
+    """a chain ends once the gold answer's mean log-likelihood per token is above this."""
+
     reject_below: float | None = None
+    """a question whose best chain scores below this is dropped; unset, as in the paper, none is."""
+
     rank_by: Literal["mean", "sum"] = "mean"
+    """score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper does not
+    specify; they differ only between aliases of different length)."""
 
     def __post_init__(self) -> None:
         if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:

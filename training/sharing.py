@@ -60,23 +60,25 @@ _WITHOUT_PLACES = ("config.json", "generation_config.json", "tokenizer_config.js
 
 @dataclass(frozen=True)
 class PushConfig(Options):
-    """Options of 'corag push'.
-
-    Attributes:
-        folder: an adapter, a model that was trained whole or merged, a folder of sampled chains or a run.
-        name: OWNER/NAME on the hub.
-        results: finished runs whose table goes on the card of an adapter or a model.
-        license: of what is shared, as the hub names licenses (mit, apache-2.0, cc-by-sa-4.0); "" names none.
-        private: make a new repository private.
-        dry_run: write the card to standard output and list the files; nothing leaves this machine.
-    """
+    """Options of 'corag push'."""
 
     folder: LocalPath = ""
+    """an adapter, a model that was trained whole or merged, a folder of sampled chains or a run."""
+
     name: str = ""
+    """OWNER/NAME on the hub."""
+
     results: list[LocalPath] = field(default_factory=list)
+    """finished runs whose table goes on the card of an adapter or a model."""
+
     license: str = ""
+    """of what is shared, as the hub names licenses (mit, apache-2.0, cc-by-sa-4.0); "" names none."""
+
     private: bool = False
+    """make a new repository private."""
+
     dry_run: bool = False
+    """write the card to standard output and list the files; nothing leaves this machine."""
 
     def __post_init__(self) -> None:
         if not self.folder or not self.name:

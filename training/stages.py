@@ -177,14 +177,11 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class LaunchOptions(Options):
-    """How a training program is launched: a base of the options of the commands that start one.
-
-    Attributes:
-        launch: arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for
-            one process, on the CPU if there is no GPU.
-    """
+    """How a training program is launched: a base of the options of the commands that start one."""
 
     launch: tuple[str, ...] = ()
+    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for one
+    process, on the CPU if there is no GPU."""
 
 
 def launch_program(program: str, config: LaunchOptions) -> int:

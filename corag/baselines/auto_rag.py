@@ -39,36 +39,42 @@ from corag.core.types import Answer, Passage, Question
 
 @dataclass(frozen=True)
 class AutoRAGConfig(MethodConfig, section="auto_rag"):
-    """Options of Auto-RAG; the defaults are the released code's numbers.
-
-    Attributes:
-        preset: values for the other options: "paper", or "released_code", which does not ask for an answer
-            after the last round.
-        max_rounds: searches at most.
-        max_recalls: documents that the model writes at most, once the searches are used up.
-        documents_per_round: new documents shown per search at most (also ``top_k``).
-        search_depth: hits among which new ones are looked for, so that a repeated query goes on down its
-            list.
-        force_answer: ask for the answer if no turn states one. A spent budget is always answered so.
-        max_turn_tokens: most tokens of a turn, and of a document that the model writes (released code: 150
-            after the last search).
-        max_answer_tokens: most tokens of a forced answer.
-        start_prompt: a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own.
-        documents_prompt: the same with {number} and {passages}.
-        recall_prompt: the same with {query} and {sub_query}.
-    """
+    """Options of Auto-RAG; the defaults are the released code's numbers."""
 
     preset: Literal["paper", "released_code"] = "paper"
+    """values for the other options: "paper", or "released_code", which does not ask for an answer after the
+    last round."""
+
     max_rounds: Annotated[int, Ge(1)] = 10
+    """searches at most."""
+
     max_recalls: Annotated[int, Ge(0)] = 5
+    """documents that the model writes at most, once the searches are used up."""
+
     documents_per_round: Annotated[int, Ge(1)] = 2
+    """new documents shown per search at most (also ``top_k``)."""
+
     search_depth: Annotated[int, Ge(1)] = 10
+    """hits among which new ones are looked for, so that a repeated query goes on down its list."""
+
     force_answer: bool = True
+    """ask for the answer if no turn states one. A spent budget is always answered so."""
+
     max_turn_tokens: Annotated[int, Ge(1)] = 200
+    """most tokens of a turn, and of a document that the model writes (released code: 150 after the last
+    search)."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of a forced answer."""
+
     start_prompt: NameOrPath = "auto_rag_start"
+    """a shipped name, a file, or a text with {query}; the authors' checkpoint wants its own."""
+
     documents_prompt: NameOrPath = "auto_rag_documents"
+    """the same with {number} and {passages}."""
+
     recall_prompt: NameOrPath = "auto_rag_recall"
+    """the same with {query} and {sub_query}."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
     POINTERS: ClassVar[dict[str, str]] = {

@@ -43,30 +43,33 @@ from corag.core.types import Answer, Hit, Question
 
 @dataclass(frozen=True)
 class DRAGConfig(DemonstrationConfig, section="drag"):
-    """Options of DRAG.
-
-    Attributes:
-        documents: documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search.
-        demonstrations: file of worked examples in IRCoT's format, or in the form that iterdrag writes,
-            "default" for the shipped four, or "" for none.
-        demonstration_count: use the first so many (the paper's m, of 0 to 256); 0 for none.
-        demonstration_documents: show each with what a search for its question finds now ("retrieved", the
-            paper), or with the paragraphs that stand in the "file". The shipped ones always show their own,
-            which few corpora hold.
-        document_order: "best_last" puts the best document next to the question (the paper), "best_first" at
-            the top.
-        max_shown_words: documents are cut to so many words.
-        max_answer_tokens: most tokens of the answer.
-        prompt: a shipped name, a file, or a text with {demonstrations}, {passages} and {query}.
-    """
+    """Options of DRAG."""
 
     documents: Annotated[int, Ge(0)] = 20
+    """documents per search (the paper's k, of 0 to 1000; also ``top_k``); 0 for no search."""
+
     demonstration_count: Annotated[int, Ge(0)] = 4  # ours: as many as are shipped
+    """use the first so many (the paper's m, of 0 to 256); 0 for none."""
+
+    demonstrations: NameOrPath = ""
+    """file of worked examples in IRCoT's format, or in the form that iterdrag writes, "default" for the
+    shipped four, or "" for none."""
+
     demonstration_documents: Literal["retrieved", "file"] = "retrieved"
+    """show each with what a search for its question finds now ("retrieved", the paper), or with the
+    paragraphs that stand in the "file". The shipped ones always show their own, which few corpora hold."""
+
     document_order: Literal["best_last", "best_first"] = "best_last"
+    """"best_last" puts the best document next to the question (the paper), "best_first" at the top."""
+
     max_shown_words: Annotated[int, Ge(1)] = 1024  # paper: 1,024 tokens, split at white space
+    """documents are cut to so many words."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of the answer."""
+
     prompt: NameOrPath = "drag"
+    """a shipped name, a file, or a text with {demonstrations}, {passages} and {query}."""
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "documents",

@@ -57,48 +57,59 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
     """Options of FLARE direct, and of demonstrations.
 
     Defaults are those of the released configuration for 2WikiMultihopQA.
-
-    Attributes:
-        preset: "paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat
-            models).
-        theta: confidence threshold: a draft with a token of this probability or less triggers a search; 0
-            never searches, 1 always. StrategyQA: 0.4.
-        beta: tokens of this probability or less are masked in the query, or asked for; 0 searches with the
-            whole draft.
-        query: "masked" removes these tokens (implicit query); "questions" lets the model ask for each span of
-            them (explicit).
-        draft_with: drafts are conditioned on the newest "passages" (released code), or on "nothing" except
-            the first one (the paper's text).
-        k: passages per search, which replace earlier ones (also ``top_k``).
-        look_ahead_tokens: token limit of a draft, and of a sentence.
-        max_tokens: token limit of the whole answer.
-        max_sentences: maximum number of sentences.
-        force_answer: request an answer if no sentence states one (released code: no). With an exhausted
-            budget this is always done.
-        max_answer_tokens: token limit of a forced answer.
-        max_question_tokens: token limit of an explicit query.
-        prompt: "auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text
-            with {query}, {paragraphs} and {cot_history}.
-        question_prompt: the same with {text} and {span}.
-        max_shown_words: passages are truncated to this many words in prompts.
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
+    """"paper" (few-shot: give ``demonstrations``, the first eight are used) or "zero_shot" (chat models)."""
+
     theta: Annotated[float, Ge(0), Le(1)] = 0.8
+    """confidence threshold: a draft with a token of this probability or less triggers a search; 0 never
+    searches, 1 always. StrategyQA: 0.4."""
+
     beta: Annotated[float, Ge(0), Le(1)] = 0.4
+    """tokens of this probability or less are masked in the query, or asked for; 0 searches with the whole
+    draft."""
+
     query: Literal["masked", "questions"] = "masked"
+    """"masked" removes these tokens (implicit query); "questions" lets the model ask for each span of them
+    (explicit)."""
+
     draft_with: Literal["passages", "nothing"] = "passages"
+    """drafts are conditioned on the newest "passages" (released code), or on "nothing" except the first one
+    (the paper's text)."""
+
     k: Annotated[int, Ge(1)] = 2
+    """passages per search, which replace earlier ones (also ``top_k``)."""
+
     look_ahead_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of a draft, and of a sentence."""
+
     max_tokens: Annotated[int, Ge(1)] = 256
+    """token limit of the whole answer."""
+
     max_sentences: Annotated[int, Ge(1)] = 15  # ours: an end for models whose sentences are a few words long
+    """maximum number of sentences."""
+
     force_answer: bool = True
+    """request an answer if no sentence states one (released code: no). With an exhausted budget this is
+    always done."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of a forced answer."""
+
     max_question_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of an explicit query."""
+
     prompt: NameOrPath = "auto"
+    """"auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text with
+    {query}, {paragraphs} and {cot_history}."""
+
     question_prompt: NameOrPath = "flare_question"
+    """the same with {text} and {span}."""
+
     demonstration_count: Annotated[int, Ge(0)] = 8
     max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are truncated to this many words in prompts."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

@@ -29,25 +29,25 @@ from corag.core.types import Answer, Question
 
 @dataclass(frozen=True)
 class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
-    """Options of ITER-RETGEN, beside those of the reader that writes each generation.
-
-    Attributes:
-        preset: "paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat
-            models).
-        iterations: rounds of search and generation (the paper's T, up to 7; 2 is what it recommends).
-        k: passages of each round, which are all that its generation sees (also ``top_k``).
-        stop_when_settled: end as soon as two rounds in a row give the same answer; not in the paper.
-        reader: "cot" as in the paper; "direct" makes the generations bare answers, from which searches gain
-            little.
-        demonstration_count: use the first so many demonstrations; 0 for all.
-    """
+    """Options of ITER-RETGEN, beside those of the reader that writes each generation."""
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
+    """"paper" (few-shot: give ``demonstrations``, the first three are used) or "zero_shot" (chat models)."""
+
     iterations: Annotated[int, Ge(1)] = 2
+    """rounds of search and generation (the paper's T, up to 7; 2 is what it recommends)."""
+
     k: Annotated[int, Ge(1)] = 5
+    """passages of each round, which are all that its generation sees (also ``top_k``)."""
+
     stop_when_settled: bool = False
+    """end as soon as two rounds in a row give the same answer; not in the paper."""
+
     reader: Literal["direct", "cot", "none"] = "cot"
+    """"cot" as in the paper; "direct" makes the generations bare answers, from which searches gain little."""
+
     demonstration_count: Annotated[int, Ge(0)] = 3  # paper: 3-shot, where IRCoT has 15
+    """use the first so many demonstrations; 0 for all."""
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k", "T": "iterations", "max_iterations": "iterations",

@@ -42,19 +42,20 @@ _OPENING_TOKENS = 16  # of "Intermediate answer:" and its line break, at most
 
 @dataclass(frozen=True)
 class IterDRAGConfig(DRAGConfig, section="iterdrag"):
-    """Options of IterDRAG: those of DRAG, with demonstrations in the form that IterDRAG writes, and two more.
+    """Options of IterDRAG: those of DRAG, with demonstrations as IterDRAG writes them, and two more."""
 
-    Attributes:
-        demonstrations: file of worked examples whose answers have the form that iterdrag writes, "default"
-            for the shipped four, or "" for none.
-        max_iterations: sub-queries at most (paper: 5).
-        max_step_tokens: most tokens of a sub-query, and of an intermediate answer.
-        prompt: a shipped name, a file, or a text with {demonstrations}, {passages}, {query} and {transcript}.
-    """
+    demonstrations: NameOrPath = ""
+    """file of worked examples whose answers have the form that iterdrag writes, "default" for the shipped
+    four, or "" for none."""
 
     max_iterations: Annotated[int, Ge(1)] = 5
+    """sub-queries at most (paper: 5)."""
+
     max_step_tokens: Annotated[int, Ge(1)] = 128
+    """most tokens of a sub-query, and of an intermediate answer."""
+
     prompt: NameOrPath = "iterdrag"
+    """a shipped name, a file, or a text with {demonstrations}, {passages}, {query} and {transcript}."""
 
     def shipped_examples(self) -> Path:
         """The shipped examples, whose answers are lines of sub-queries and their answers."""

@@ -36,29 +36,33 @@ from corag.core.units import Unit, load_units
 
 @dataclass(frozen=True)
 class LongRAGConfig(MethodConfig, section="longrag"):
-    """Options of LongRAG.
-
-    Attributes:
-        preset: values for the other options: "paper", or "small_window" (16,000 tokens): 4 units, long
-            answers of 200 tokens.
-        units: file of units, as 'corag units' makes it from the corpus that is searched; "" takes the
-            passages found that share a title for a unit, which is short where passages are whole documents.
-        k: units that are read (paper: 4 to 8; also ``top_k``).
-        depth: passages searched to find them (paper: 200).
-        max_long_answer_tokens: most tokens of the long answer.
-        max_answer_tokens: most tokens of the short answer.
-        read_prompt: prompt of the first turn: a shipped name, a file, or a text with {passages} and {query}.
-        extract_prompt: prompt of the second turn: the same with {query} and {long_answer}.
-    """
+    """Options of LongRAG."""
 
     preset: Literal["paper", "small_window"] = "paper"
+    """values for the other options: "paper", or "small_window" (16,000 tokens): 4 units, long answers of 200
+    tokens."""
+
     units: NameOrPath = ""
+    """file of units, as 'corag units' makes it from the corpus that is searched; "" takes the passages found
+    that share a title for a unit, which is short where passages are whole documents."""
+
     k: Annotated[int, Ge(1)] = 8
+    """units that are read (paper: 4 to 8; also ``top_k``)."""
+
     depth: Annotated[int, Ge(1)] = 200  # many pieces fall into one unit, so few units need many pieces
+    """passages searched to find them (paper: 200)."""
+
     max_long_answer_tokens: Annotated[int, Ge(1)] = 1000
+    """most tokens of the long answer."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of the short answer."""
+
     read_prompt: NameOrPath = "longrag_read"
+    """prompt of the first turn: a shipped name, a file, or a text with {passages} and {query}."""
+
     extract_prompt: NameOrPath = "longrag_extract"
+    """prompt of the second turn: the same with {query} and {long_answer}."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

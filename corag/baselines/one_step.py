@@ -7,7 +7,7 @@ IRCoT's rules, so that a comparison with IRCoT is about the number of steps and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
@@ -21,21 +21,23 @@ from corag.core.types import Answer, Question
 
 @dataclass(frozen=True)
 class OneStepConfig(ReaderConfig, section="one_step"):
-    """Options of one-step retrieval.
+    """Options of one-step retrieval."""
 
-    Attributes:
-        reader: "direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" leaves
-            the answer empty, to measure recall.
-        k: passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}.
-        strip_question_words: drop who, what, is, ... from the query, as IRCoT's paper does for BM25.
-        max_collected_words: longer passages are not collected (IRCoT's released code: 600).
-        near_duplicate: passages this similar (percent, title and text) to a kept one are not collected.
-    """
+    reader: Literal["direct", "cot", "none"] = "direct"
+    """"direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" leaves the answer
+    empty, to measure recall."""
 
     k: Annotated[int, Ge(1)] = 15  # what IRCoT may collect at most, so that both readers see as much
+    """passages retrieved (also ``top_k``). IRCoT's paper tunes it in {5, 7, 9, 11, 13, 15}."""
+
     strip_question_words: bool = True
+    """drop who, what, is, ... from the query, as IRCoT's paper does for BM25."""
+
     max_collected_words: Annotated[int, Ge(1)] = 600
+    """longer passages are not collected (IRCoT's released code: 600)."""
+
     near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0  # IRCoT's released code, by rapidfuzz
+    """passages this similar (percent, title and text) to a kept one are not collected."""
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k",

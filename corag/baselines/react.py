@@ -44,29 +44,34 @@ class ReActConfig(TranscriptConfig, section="react"):
     In the prompt's passage, {place} is its number among all that were found, and {sentence} says which of its
     sentences a lookup shows, as ", sentence 3"; a search leaves it empty. The released code has its
     examples under webthink_simple6 in prompts_naive.json: make that text a file for ``demonstrations``.
-
-    Attributes:
-        max_steps: maximum number of thoughts, each with its action.
-        k: passages per search (also ``top_k``).
-        shown_sentences: sentences shown of each retrieved passage, the rest is left to lookups; 0 shows all.
-        lookup_sentences: sentences that a lookup shows; repeating it shows the next ones.
-        unparsable: a reply without an action is the "answer"; or "ask_again", for the action alone.
-        force_answer: request an answer if no step gave one. With an exhausted budget this is always done.
-        max_step_tokens: token limit of a thought and its action.
-        max_answer_tokens: token limit of a forced answer.
     """
 
     demonstration_count: Annotated[int, Ge(0)] = 6
     max_steps: Annotated[int, Ge(1)] = 7
+    """maximum number of thoughts, each with its action."""
+
     k: Annotated[int, Ge(1)] = 5
+    """passages per search (also ``top_k``)."""
+
     shown_sentences: Annotated[int, Ge(0)] = 5  # released code: the first five sentences of a page
+    """sentences shown of each retrieved passage, the rest is left to lookups; 0 shows all."""
+
     lookup_sentences: Annotated[int, Ge(1)] = 5
+    """sentences that a lookup shows; repeating it shows the next ones."""
+
     unparsable: Literal["answer", "ask_again"] = "answer"
+    """a reply without an action is the "answer"; or "ask_again", for the action alone."""
+
     force_answer: bool = True
+    """request an answer if no step gave one. With an exhausted budget this is always done."""
+
     max_step_tokens: Annotated[int, Ge(1)] = (
         200  # ours: chat models think at twice the length of the paper's 100
     )
+    """token limit of a thought and its action."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of a forced answer."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_iterations": "max_steps"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

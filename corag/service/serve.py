@@ -42,25 +42,28 @@ LOST_ENGINE = "the engine has ended, so nothing can be answered any more: start 
 
 @dataclass(frozen=True)
 class AnswersOptions(ServiceOptions):
-    """Options of 'corag serve answers'.
-
-    Attributes:
-        host: the address to listen on; 0.0.0.0 lets other machines in.
-        port: the port to listen on; 0 takes a free one.
-        api_key_file: a file with a line 'NAME KEY' per API key; "" allows access without a key.
-        hosts: further host names of the service, such as that of a proxy.
-        origins: allowed origins of other web pages (CORS), such as https://chat.example.org.
-        agents: serve MCP at /mcp.
-        check: open everything, list what would be served, and exit.
-    """
+    """Options of 'corag serve answers'."""
 
     host: Annotated[str, Mark.PRIVATE] = "127.0.0.1"
+    """the address to listen on; 0.0.0.0 lets other machines in."""
+
     port: int = 8110
+    """the port to listen on; 0 takes a free one."""
+
     api_key_file: LocalPath = ""
+    """a file with a line 'NAME KEY' per API key; "" allows access without a key."""
+
     hosts: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
+    """further host names of the service, such as that of a proxy."""
+
     origins: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
+    """allowed origins of other web pages (CORS), such as https://chat.example.org."""
+
     agents: bool = True
+    """serve MCP at /mcp."""
+
     check: bool = False
+    """open everything, list what would be served, and exit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -37,24 +37,26 @@ OPENED_ALIASES = {"llm": "model.name", "model": "model.name", "index": "retrieve
 
 @dataclass(frozen=True)
 class Setup(MethodOptions):
-    """What every command that answers questions needs to know.
-
-    Attributes:
-        method: one or more methods, separated by commas ('corag list' shows them), or FILE.py:FUNCTION for
-            your own.
-        model: the language model and its engine.
-        retriever: the index or server to search.
-        seed: random seed; all randomness is derived from it.
-        budget: token budget per question, prompt plus generated; 0 for no limit.
-        trace: collector to send OpenTelemetry spans to, such as otlp://localhost:4318; "" for none.
-    """
+    """What every command that answers questions needs to know."""
 
     method: list[NameOrPath] = field(default_factory=lambda: ["ircot"])
+    """one or more methods, separated by commas ('corag list' shows them), or FILE.py:FUNCTION for your
+    own."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
+    """the language model and its engine."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index or server to search."""
+
     seed: int = 0
+    """random seed; all randomness is derived from it."""
+
     budget: int = 0
+    """token budget per question, prompt plus generated; 0 for no limit."""
+
     trace: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = ""
+    """collector to send OpenTelemetry spans to, such as otlp://localhost:4318; "" for none."""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 

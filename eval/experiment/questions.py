@@ -56,38 +56,44 @@ def question_notes(questions: Sequence[Question]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class QuestionFile(Options):
-    """Options that choose questions.
-
-    Attributes:
-        questions: a question file, or the name of a Hugging Face dataset; for beir a file of relevance
-            judgements (nq/qrels/test.tsv).
-        dataset: the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever
-            ('corag list').
-        split: split of a Hugging Face dataset.
-        subset: configuration of a Hugging Face dataset, such as "distractor".
-        shuffle: shuffle the questions with this seed, before skip and limit; 0 keeps the file's order. For
-            sorted files, such as MuSiQue's (by hops), whose first hundred are no random sample.
-        skip: skip the first n questions.
-        limit: number of questions to use, after skip; 0 for all.
-        shard: process one shard of the questions only, such as "2/8": every eighth, from the second on.
-        aliases: 2WikiMultihopQA's file of answer aliases (id_aliases.json), if you have it.
-        columns: your file's names for our fields (id, question, answers, supporting ...), such as
-            "question=prompt,answers=gold"; common names are recognised.
-        strict: refuse the whole file at the first invalid record, instead of skipping and counting such
-            records.
-    """
+    """Options that choose questions."""
 
     questions: NameOrPath = ""
+    """a question file, or the name of a Hugging Face dataset; for beir a file of relevance judgements
+    (nq/qrels/test.tsv)."""
+
     dataset: Annotated[str, Mark.PUBLIC] = "jsonl"
+    """the file's format and scorer, such as jsonl, hotpotqa, musique, flashrag or kilt_fever ('corag
+    list')."""
+
     split: str = ""
+    """split of a Hugging Face dataset."""
+
     subset: str = ""
+    """configuration of a Hugging Face dataset, such as "distractor"."""
+
     shuffle: int = 0
+    """shuffle the questions with this seed, before skip and limit; 0 keeps the file's order. For sorted
+    files, such as MuSiQue's (by hops), whose first hundred are no random sample."""
+
     skip: int = 0
+    """skip the first n questions."""
+
     limit: int = 0
+    """number of questions to use, after skip; 0 for all."""
+
     shard: str = ""
+    """process one shard of the questions only, such as "2/8": every eighth, from the second on."""
+
     aliases: LocalPath = ""
+    """2WikiMultihopQA's file of answer aliases (id_aliases.json), if you have it."""
+
     columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
+    """your file's names for our fields (id, question, answers, supporting ...), such as
+    "question=prompt,answers=gold"; common names are recognised."""
+
     strict: bool = False
+    """refuse the whole file at the first invalid record, instead of skipping and counting such records."""
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -153,16 +159,14 @@ class QuestionFile(Options):
 
 @dataclass(frozen=True)
 class FurtherQuestions(QuestionFile, call=PARAMETER):
-    """Dev or test questions, besides those that a command is about; there are none without ``questions``.
-
-    Attributes:
-        dataset: the file's format and scorer; "" for those of the main questions, along with
-            their aliases and columns.
-        retriever: its index, if it is not that of the main questions.
-    """
+    """Dev or test questions, besides those that a command is about; there are none without ``questions``."""
 
     dataset: Annotated[str, Mark.PUBLIC] = ""
+    """the file's format and scorer; "" for those of the main questions, along with their aliases and
+    columns."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """its index, if it is not that of the main questions."""
 
     def __post_init__(self) -> None:
         if self.shard:

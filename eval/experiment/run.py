@@ -54,40 +54,47 @@ from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 
 @dataclass(frozen=True)
 class RunConfig(Setup, QuestionFile):
-    """Options of 'corag run'.
-
-    Attributes:
-        scorer: scoring rule for answers; "auto" uses the dataset's own.
-        recall_at: k of recall@k over the collected passages.
-        repeats: answer all questions this many times, with the seeds seed, seed + 1 and so on, each time into
-            a run folder of its own; the table then has the mean over these runs.
-        batch_size: questions in flight, per worker; 0 chooses by engine and method: 64, or 256 with vLLM on
-            a large GPU, and fewer where a question has several chains.
-        out: folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings.
-        answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
-            tokens, stopped. Of shards 'corag join' writes it.
-        keep_prompts: store every prompt in the traces.
-        leave_out_self: exclude the passage with the question's own id from its results, for datasets whose
-            queries are documents of the corpus, such as BEIR's ArguAna and Quora.
-        max_failed: number of questions that may fail before the exit status is 1.
-        overwrite: delete runs with other settings in ``out`` instead of refusing; also for your own function
-            or object without ``fingerprint``.
-        workers: which processes answer the questions.
-    """
+    """Options of 'corag run'."""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES | WORKERS_ALIASES
 
     scorer: str = "auto"
+    """scoring rule for answers; "auto" uses the dataset's own."""
+
     recall_at: int = 15
+    """k of recall@k over the collected passages."""
+
     repeats: Annotated[int, Ge(1)] = 1
+    """answer all questions this many times, with the seeds seed, seed + 1 and so on, each time into a run
+    folder of its own; the table then has the mean over these runs."""
+
     batch_size: int = 0
+    """questions in flight, per worker; 0 chooses by engine and method: 64, or 256 with vLLM on a large GPU,
+    and fewer where a question has several chains."""
+
     out: LocalPath = "auto"
+    """folder of the runs; "auto" is runs/NAME-OF-QUESTIONS with one folder per method and settings."""
+
     answers_to: LocalPath = ""
+    """also write the answers to this file, .jsonl or .csv: id, question, answer, sources, tokens, stopped. Of
+    shards 'corag join' writes it."""
+
     keep_prompts: bool = False
+    """store every prompt in the traces."""
+
     leave_out_self: bool = False
+    """exclude the passage with the question's own id from its results, for datasets whose queries are
+    documents of the corpus, such as BEIR's ArguAna and Quora."""
+
     max_failed: int = 0
+    """number of questions that may fail before the exit status is 1."""
+
     overwrite: Annotated[bool, Mark.ENVIRONMENT] = False
+    """delete runs with other settings in ``out`` instead of refusing; also for your own function or object
+    without ``fingerprint``."""
+
     workers: WorkersConfig = field(default_factory=WorkersConfig)
+    """which processes answer the questions."""
 
     def __post_init__(self) -> None:
         check_max_failed(self.max_failed)

@@ -27,15 +27,13 @@ _WORDS = re.compile(r"\b(yes|no)\b")
 
 @dataclass(frozen=True)
 class JudgeConfig(MethodConfig):
-    """Options of the judge.
-
-    Attributes:
-        prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}.
-        max_reply_tokens: most tokens of its reply; a chat model may write a word or two before yes or no.
-    """
+    """Options of the judge."""
 
     prompt: NameOrPath = JUDGE
+    """a shipped name, a file, or a text with {query}, {answers} and {prediction}."""
+
     max_reply_tokens: int = 8
+    """most tokens of its reply; a chat model may write a word or two before yes or no."""
 
     def __post_init__(self) -> None:
         if self.max_reply_tokens < 1:

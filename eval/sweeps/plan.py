@@ -32,18 +32,16 @@ _PILOT = 20
 
 @dataclass(frozen=True)
 class PlanConfig(SweepConfig):
-    """Options of 'corag plan': those of 'corag sweep' where there are cells, else of 'corag run'.
-
-    Attributes:
-        pilot: questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the
-            number in flight.
-        dry: run without a model: counts prompts with the passages that the index returns and takes every
-            reply at its longest. Gives tokens, searches and disk, and no time. A run takes less, unless
-            its model repeats sub-queries, which CoRAG asks again.
-    """
+    """Options of 'corag plan': those of 'corag sweep' where there are cells, else of 'corag run'."""
 
     pilot: Annotated[int, Ge(0)] = 0
+    """questions of the pilot run, spread evenly over the file; 0 for 20, or on GPUs for twice the number in
+    flight."""
+
     dry: bool = False
+    """run without a model: counts prompts with the passages that the index returns and takes every reply at
+    its longest. Gives tokens, searches and disk, and no time. A run takes less, unless its model repeats
+    sub-queries, which CoRAG asks again."""
 
     @property
     def pilot_size(self) -> int:

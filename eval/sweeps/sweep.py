@@ -14,7 +14,7 @@ from pathlib import Path
 
 from corag.core.errors import ConfigError
 from corag.core.identity import identity_of
-from corag.core.option_names import NameOrPath
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.protocols import Generator, Retriever
 from corag.core.runner import RunTurn
 from corag.core.runs.folder import TRACES, read_lines
@@ -53,33 +53,37 @@ REPLIES_KEPT = 500_000
 
 @dataclass(frozen=True)
 class SweepConfig(RunConfig):
-    """Options of 'corag sweep': those of 'corag run', which cells share, the cells, and how to report them.
+    """Options of 'corag sweep': those of 'corag run' that cells share, the cells, and how to report them."""
 
-    Attributes:
-        cells: settings to compare: names with the options that each changes ("method" is one of them); or a
-            YAML file of them.
-        grid: blocks of options, each with a value or a list of values, combined into cells; or a YAML file of
-            them.
-        over: repeat every cell over these values, with one engine after the other for models:
-            'model=NAME,NAME', or options with lists of values as YAML or a file of it. The adapter is used
-            with the sweep's own model only. Without cells the method alone is repeated.
-        dev: further questions, answered by the same cells, on which the best cell under each budget is
-            chosen.
-        out: folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what is
-            chosen for all cells, not with defaults.
-        metric: metric that cells are compared by: "f1", "em", "recall", or a measure of the scorer, such as
-            KILT's "kilt_em".
-        budgets: token budgets per question for each of which the best cell is named.
-        resamples: bootstrap resamples for the intervals of the fitted curve.
-    """
+    out: LocalPath = "auto"
+    """folder of the sweep; "auto" is runs/NAME-OF-QUESTIONS/sweep and digits that change with what is chosen
+    for all cells, not with defaults."""
 
     cells: NameOrPath = ""
+    """settings to compare: names with the options that each changes ("method" is one of them); or a YAML file
+    of them."""
+
     grid: NameOrPath = ""
+    """blocks of options, each with a value or a list of values, combined into cells; or a YAML file of
+    them."""
+
     over: NameOrPath = ""
+    """repeat every cell over these values, with one engine after the other for models: 'model=NAME,NAME', or
+    options with lists of values as YAML or a file of it. The adapter is used with the sweep's own model only.
+    Without cells the method alone is repeated."""
+
     dev: FurtherQuestions = field(default_factory=FurtherQuestions)
+    """further questions, answered by the same cells, on which the best cell under each budget is chosen."""
+
     metric: str = "f1"
+    """metric that cells are compared by: "f1", "em", "recall", or a measure of the scorer, such as KILT's
+    "kilt_em"."""
+
     budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
+    """token budgets per question for each of which the best cell is named."""
+
     resamples: int = 1000
+    """bootstrap resamples for the intervals of the fitted curve."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,40 +41,45 @@ from eval.tables.verdicts import verdict
 
 @dataclass(frozen=True)
 class TableView(Options):
-    """What a table shows besides a line per run.
-
-    Attributes:
-        scorer: how answers are scored; "auto" takes that of the first run.
-        recall_at: k of recall@k over the collected passages; 0 takes that of the first run.
-        baseline: the run that all others are tested against, by its name in the table or the end of its path.
-        measures: measures to show and test, by name or heading (em or EM), or ranking measures of ir-measures
-            (nDCG@10, RR@10, AP, R@100); unset: EM, F1, recall and the like. More tests mean a stricter
-            correction.
-        disagreements: list this many questions that only one of a run and the baseline answered correctly,
-            losses of the run first, in text and JSON; 0 for none.
-        over: "seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in
-            nothing else.
-        kinds: question types to show, as named by the dataset ("bridge"); unset: all.
-        min_hops: show only questions with at least this many hops.
-        qrels: relevance judgements (TREC's or BEIR's format) with grades, used instead of the questions' gold
-            passages.
-        answer_recall: also search the passages' texts for the gold answers; requires the runs' indexes.
-    """
+    """What a table shows besides a line per run."""
 
     POINTERS: ClassVar[dict[str, str]] = dict.fromkeys(
         ("metric", "metrics", "measure"), "write 'measures', such as em or em,f1."
     )
 
     scorer: str = "auto"
+    """how answers are scored; "auto" takes that of the first run."""
+
     recall_at: Annotated[int, Ge(0)] = 0
+    """k of recall@k over the collected passages; 0 takes that of the first run."""
+
     baseline: NameOrPath = ""
+    """the run that all others are tested against, by its name in the table or the end of its path."""
+
     measures: list[str] = field(default_factory=list)
+    """measures to show and test, by name or heading (em or EM), or ranking measures of ir-measures (nDCG@10,
+    RR@10, AP, R@100); unset: EM, F1, recall and the like. More tests mean a stricter correction."""
+
     disagreements: Annotated[int, Ge(0)] = 0
+    """list this many questions that only one of a run and the baseline answered correctly, losses of the run
+    first, in text and JSON; 0 for none."""
+
     over: Over = ""
+    """"seeds" or "demonstrations" adds mean and standard deviation over the runs that differ in nothing
+    else."""
+
     kinds: list[str] = field(default_factory=list)
+    """question types to show, as named by the dataset ("bridge"); unset: all."""
+
     min_hops: Annotated[int, Ge(0)] = 0
+    """show only questions with at least this many hops."""
+
     qrels: LocalPath = ""
+    """relevance judgements (TREC's or BEIR's format) with grades, used instead of the questions' gold
+    passages."""
+
     answer_recall: bool = False
+    """also search the passages' texts for the gold answers; requires the runs' indexes."""
 
 
 PLAIN_VIEW = TableView()

@@ -39,13 +39,10 @@ SIDE_BY_SIDE = (
 
 @dataclass(frozen=True)
 class Runs(Options):
-    """What a command on finished runs is given.
-
-    Attributes:
-        runs: one or more run folders, or shared ones (hub:OWNER/NAME).
-    """
+    """What a command on finished runs is given."""
 
     runs: list[NameOrPath] = field(default_factory=list)
+    """one or more run folders, or shared ones (hub:OWNER/NAME)."""
 
     def __post_init__(self) -> None:
         if not self.runs:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.help import descriptions
 from corag.core.runs.rows import SavedAnswer, SavedRow
 from corag.core.types import Passage, Question, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets
@@ -73,7 +74,7 @@ def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
     for config in (IndexConfig, UnitsConfig):
         with raises_message(ConfigError):
             config([], "", format="jsnl")
-    assert all(f'"{name}"' in (IndexConfig.__doc__ or "") for name in FORMATS), (
+    assert all(f'"{name}"' in dict(descriptions(IndexConfig))["format"] for name in FORMATS), (
         "the option's help lists them all"
     )
 

@@ -34,65 +34,79 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
 
     Passages are shown whole unless ``max_shown_words`` is lowered. After sub-questions a prompt with their
     answers asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
-
-    Attributes:
-        preset: values for the other options: "default", or "tutorial" (the mode is chosen by words of the
-            question; a judgement is followed by one search, for the first gap; sub-questions follow
-            references; prompts see about as much text as there, the earliest, but in whole passages; the
-            answer is long, and all that was replied).
-        mode: "simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each
-            search what to look for next; "self_query" asks for gaps and searches for all of them; "decompose"
-            plans sub-questions and answers them in the order of their dependencies; "auto" chooses one of
-            these for each question.
-        choose_by: how "auto" chooses: the "model" is asked ("simple" if its reply cannot be read), or the
-            question's "words" decide without a call.
-        k: passages of each search of "simple" and "recursive" (also ``top_k``), and of sub-questions that
-            follow references.
-        k_per_step: passages of each search of the other modes.
-        follow_references: "decompose" follows references from what it finds for a sub-question, as
-            "recursive" does for the question: each sub-question has its own ``max_depth`` rounds and
-            ``max_documents``.
-        max_documents: most passages collected; further ones are refused.
-        max_depth: rounds of searches of "recursive"; the question's own search is the first.
-        max_references: references followed in each further round.
-        max_hops: searches of "multi_hop".
-        max_iterations: rounds of searches of "self_query".
-        max_follow_ups: searches in each further round of "self_query".
-        max_sub_questions: sub-questions of "decompose"; further ones are ignored, and counted as malformed
-            lines.
-        context_tokens: prompts show passages that have so many tokens together, but at least one; 0 for all.
-        context_policy: which passages these are: "keep_last" shows the newest, "keep_first" the earliest. The
-            others are also the first to go where the window or the budget is too small.
-        answer: "short" asks for the answer alone and takes what a line of the reply states as it, else its
-            first line, and notes it if there were more; "whole" asks for full sentences (but for a
-            ``qa_prompt`` of yours) and takes all of the reply.
-        max_step_tokens: most tokens of a judgement or a plan.
-        max_sub_answer_tokens: most tokens of a sub-answer.
-        plan_prompt: asks for sub-questions: a shipped name, a file, or a text with {query} and {limit}.
     """
 
     preset: Literal["default", "tutorial"] = "default"
+    """values for the other options: "default", or "tutorial" (the mode is chosen by words of the question; a
+    judgement is followed by one search, for the first gap; sub-questions follow references; prompts see about
+    as much text as there, the earliest, but in whole passages; the answer is long, and all that was
+    replied)."""
+
     mode: Literal[Mode, "auto"] = "auto"
+    """"simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each search
+    what to look for next; "self_query" asks for gaps and searches for all of them; "decompose" plans
+    sub-questions and answers them in the order of their dependencies; "auto" chooses one of these for each
+    question."""
+
     choose_by: Literal["model", "words"] = "model"
+    """how "auto" chooses: the "model" is asked ("simple" if its reply cannot be read), or the question's
+    "words" decide without a call."""
+
     k: Annotated[int, Ge(1)] = 5
+    """passages of each search of "simple" and "recursive" (also ``top_k``), and of sub-questions that follow
+    references."""
+
     k_per_step: Annotated[int, Ge(1)] = 3
+    """passages of each search of the other modes."""
+
     follow_references: bool = False
+    """"decompose" follows references from what it finds for a sub-question, as "recursive" does for the
+    question: each sub-question has its own ``max_depth`` rounds and ``max_documents``."""
+
     max_documents: Annotated[int, Ge(1)] = 10
+    """most passages collected; further ones are refused."""
+
     max_depth: Annotated[int, Ge(1)] = 3
+    """rounds of searches of "recursive"; the question's own search is the first."""
+
     max_references: Annotated[int, Ge(1)] = 5
+    """references followed in each further round."""
+
     max_hops: Annotated[int, Ge(1)] = 3
+    """searches of "multi_hop"."""
+
     max_iterations: Annotated[int, Ge(1)] = 3
+    """rounds of searches of "self_query"."""
+
     max_follow_ups: Annotated[int, Ge(1)] = 3
+    """searches in each further round of "self_query"."""
+
     max_sub_questions: Annotated[int, Ge(1)] = 5
+    """sub-questions of "decompose"; further ones are ignored, and counted as malformed lines."""
+
     context_tokens: Annotated[int, Ge(0)] = 0
+    """prompts show passages that have so many tokens together, but at least one; 0 for all."""
+
     context_policy: BudgetPolicy = "keep_last"  # ours: the newest were searched for to close a gap
+    """which passages these are: "keep_last" shows the newest, "keep_first" the earliest. The others are also
+    the first to go where the window or the budget is too small."""
+
     answer: Literal["short", "whole"] = "short"
+    """"short" asks for the answer alone and takes what a line of the reply states as it, else its first line,
+    and notes it if there were more; "whole" asks for full sentences (but for a ``qa_prompt`` of yours) and
+    takes all of the reply."""
+
     max_step_tokens: Annotated[int, Ge(1)] = 256
+    """most tokens of a judgement or a plan."""
+
     max_sub_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of a sub-answer."""
+
     max_shown_words: Annotated[int, Ge(1)] = (
         100_000  # no limit, in effect: a cut may take away the only line that tells
     )
     plan_prompt: NameOrPath = "recursive_plan"
+    """asks for sub-questions: a shipped name, a file, or a text with {query} and {limit}."""
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

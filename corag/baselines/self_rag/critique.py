@@ -24,23 +24,25 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class CritiqueConfig(MethodConfig):
-    """Options of both variants.
-
-    Attributes:
-        k: passages of each search; the model goes on once from each of them (also ``top_k``).
-        w_rel: weight of ISREL, whether the passage is relevant, from 0 to 1.
-        w_sup: weight of ISSUP, whether the passage supports what was written, from 0 to 1.
-        w_use: weight of ISUSE, whether that is useful, from -1 to 1.
-        sequence_score: add the likelihood of what was written, as its mean probability per token.
-        max_shown_words: passages are cut to so many words in prompts.
-    """
+    """Options of both variants."""
 
     k: Annotated[int, Ge(1)] = 5
+    """passages of each search; the model goes on once from each of them (also ``top_k``)."""
+
     w_rel: float = 1.0
+    """weight of ISREL, whether the passage is relevant, from 0 to 1."""
+
     w_sup: float = 1.0
+    """weight of ISSUP, whether the passage supports what was written, from 0 to 1."""
+
     w_use: float = 0.5  # released code: its functions and README; its command line says 1.0
+    """weight of ISUSE, whether that is useful, from -1 to 1."""
+
     sequence_score: bool = True
+    """add the likelihood of what was written, as its mean probability per token."""
+
     max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are cut to so many words in prompts."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
 

@@ -55,53 +55,60 @@ from corag.core.types import Answer, Hit, Passage, Question
 
 @dataclass(frozen=True)
 class SelfRAGConfig(CritiqueConfig, section="self_rag"):
-    """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too.
-
-    Attributes:
-        preset: "short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam
-            search, as for ASQA).
-        retrieval: "adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not
-            ask it.
-        threshold: search when P(retrieve) / (P(retrieve) + P(do not)) is above this.
-        search_with: the "question" alone (released code), or the question and the newest "segment" (Algorithm
-            1).
-        max_segments: most segments (the paper's T); 1 is the short form.
-        beam: hypotheses (answers so far) kept after each segment.
-        max_segment_tokens: most tokens of a segment.
-        aggregate: the answer is the "best" hypothesis, or, for questions that name their choices, the one
-            whose hypotheses have the highest score in "sum" (the released code's closed mode); that needs a
-            single segment.
-        prompt: a shipped name, a file, or a text with {query} and, at its end, {response}.
-        retrieve_tokens: how the model writes that it wants passages, does not, and goes on with the same
-            ones.
-        relevance_tokens: relevant, irrelevant.
-        support_tokens: fully, partially, not supported.
-        utility_tokens: usefulness 1 to 5.
-        passage_tokens: what stands before and after a passage.
-    """
+    """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too."""
 
     preset: Literal["short_form", "long_form"] = "short_form"
+    """"short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam search, as
+    for ASQA)."""
+
     k: Annotated[int, Ge(1)] = 10
     retrieval: Literal["adaptive", "always", "never"] = "adaptive"
+    """"adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not ask it."""
+
     threshold: Annotated[float, Ge(0), Le(1)] = 0.2
+    """search when P(retrieve) / (P(retrieve) + P(do not)) is above this."""
+
     search_with: Literal["question", "segment"] = "question"
+    """the "question" alone (released code), or the question and the newest "segment" (Algorithm 1)."""
+
     max_segments: Annotated[int, Ge(1)] = 1
+    """most segments (the paper's T); 1 is the short form."""
+
     beam: Annotated[int, Ge(1)] = 2
+    """hypotheses (answers so far) kept after each segment."""
+
     max_segment_tokens: Annotated[int, Ge(1)] = 100
+    """most tokens of a segment."""
+
     aggregate: Literal["best", "sum"] = "best"
+    """the answer is the "best" hypothesis, or, for questions that name their choices, the one whose
+    hypotheses have the highest score in "sum" (the released code's closed mode); that needs a single
+    segment."""
+
     prompt: NameOrPath = "self_rag"
+    """a shipped name, a file, or a text with {query} and, at its end, {response}."""
+
     # As the authors' checkpoints spell them.
     retrieve_tokens: list[str] = field(
         default_factory=lambda: ["[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"]
     )
+    """how the model writes that it wants passages, does not, and goes on with the same ones."""
+
     relevance_tokens: list[str] = field(default_factory=lambda: ["[Relevant]", "[Irrelevant]"])
+    """relevant, irrelevant."""
+
     support_tokens: list[str] = field(
         default_factory=lambda: ["[Fully supported]", "[Partially supported]", "[No support / Contradictory]"]
     )
+    """fully, partially, not supported."""
+
     utility_tokens: list[str] = field(
         default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)]
     )
+    """usefulness 1 to 5."""
+
     passage_tokens: list[str] = field(default_factory=lambda: ["<paragraph>", "</paragraph>"])
+    """what stands before and after a passage."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "short_form": {},

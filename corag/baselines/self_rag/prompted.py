@@ -54,31 +54,37 @@ Aspect = Literal["retrieve", "relevance", "support", "utility"]
 
 @dataclass(frozen=True)
 class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
-    """Options of prompted Self-RAG, beside those that the method with reflection tokens has too.
-
-    Attributes:
-        retrieval: "adaptive" asks the model before each sentence whether to search, "always" does not ask.
-        max_segments: most sentences of the answer.
-        max_segment_tokens: most tokens generated for one.
-        force_answer: ask for the answer if no sentence states one. A spent budget is always answered so.
-        max_answer_tokens: most tokens of a forced answer.
-        retrieve_prompt: a shipped name, a file, or a text with {query} and {written}.
-        relevance_prompt: the same with {passages}, {query} and {written}.
-        segment_prompt: the same with {passages}, {query} and {written}.
-        support_prompt: the same with {passages} and {sentence}.
-        utility_prompt: the same with {query} and {written}.
-    """
+    """Options of prompted Self-RAG, beside those that the method with reflection tokens has too."""
 
     retrieval: Literal["adaptive", "always"] = "adaptive"
+    """"adaptive" asks the model before each sentence whether to search, "always" does not ask."""
+
     max_segments: Annotated[int, Ge(1)] = 6
+    """most sentences of the answer."""
+
     max_segment_tokens: Annotated[int, Ge(1)] = 100
+    """most tokens generated for one."""
+
     force_answer: bool = True
+    """ask for the answer if no sentence states one. A spent budget is always answered so."""
+
     max_answer_tokens: Annotated[int, Ge(1)] = 64
+    """most tokens of a forced answer."""
+
     retrieve_prompt: NameOrPath = "self_rag_retrieve"
+    """a shipped name, a file, or a text with {query} and {written}."""
+
     relevance_prompt: NameOrPath = "self_rag_relevance"
+    """the same with {passages}, {query} and {written}."""
+
     segment_prompt: NameOrPath = "self_rag_segment"
+    """the same with {passages}, {query} and {written}."""
+
     support_prompt: NameOrPath = "self_rag_support"
+    """the same with {passages} and {sentence}."""
+
     utility_prompt: NameOrPath = "self_rag_utility"
+    """the same with {query} and {written}."""
 
     def prompt(self, name: Aspect | Literal["segment"]) -> Template:
         """Load one of the prompts; what it does not say about writing passages is as in the shipped one."""

@@ -45,19 +45,18 @@ COLUMNS = 110  # where there is no terminal
 
 @dataclass(frozen=True)
 class AskOptions(Setup):
-    """Options of 'corag ask'.
-
-    Attributes:
-        question: the question; without one, questions are read interactively or from standard input, one per
-            line, until an empty line or the end.
-        verbose: show every step with all retrieved passages (also ``plain``).
-        show_text: how many characters of each passage --verbose shows; 0 for titles only.
-    """
+    """Options of 'corag ask'."""
 
     model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     question: str = ""
+    """the question; without one, questions are read interactively or from standard input, one per line, until
+    an empty line or the end."""
+
     verbose: bool = False
+    """show every step with all retrieved passages (also ``plain``)."""
+
     show_text: int = 120
+    """how many characters of each passage --verbose shows; 0 for titles only."""
 
     ALIASES: ClassVar[dict[str, str]] = Setup.ALIASES | {"plain": "verbose"}
 

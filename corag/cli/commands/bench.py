@@ -28,28 +28,31 @@ ADAPTER_BENCHES = ("decode", "sweep", "sample")
 
 @dataclass(frozen=True)
 class BenchOptions(Options):
-    """Options of 'corag bench'.
-
-    Attributes:
-        name: scoring, retrieval, feed, search, links, runner, decode, sweep, sample, sft, startup, workers,
-            scale or service.
-        adapter: folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; ""
-            for the model as it comes.
-        answers: gold answers of each question at least, for sample; 0 leaves the one or two that they have.
-        passages: of the corpus, for scale and links, 0 for a million; vectors for search, 0 for 100,000.
-        vectors: a .npy file of unit vectors, [rows, dimension], for search; "" for random ones.
-        queries: the same, what is searched for among ``vectors``; "" for some of these.
-        preset: "paper" (five passages per hop) or "small_model" (three), for decode; "lean" compares tokens
-            and EM of that preset with those of the paper's settings.
-    """
+    """Options of 'corag bench'."""
 
     name: str = ""
+    """scoring, retrieval, feed, search, links, runner, decode, sweep, sample, sft, startup, workers, scale or
+    service."""
+
     adapter: NameOrPath = ""
+    """folder of a LoRA adapter, or "default" for the shipped one, for decode, sweep and sample; "" for the
+    model as it comes."""
+
     answers: int = 0
+    """gold answers of each question at least, for sample; 0 leaves the one or two that they have."""
+
     passages: int = 0
+    """of the corpus, for scale and links, 0 for a million; vectors for search, 0 for 100,000."""
+
     vectors: LocalPath = ""
+    """a .npy file of unit vectors, [rows, dimension], for search; "" for random ones."""
+
     queries: LocalPath = ""
+    """the same, what is searched for among ``vectors``; "" for some of these."""
+
     preset: Literal["paper", "small_model", "lean"] = "paper"
+    """"paper" (five passages per hop) or "small_model" (three), for decode; "lean" compares tokens and EM of
+    that preset with those of the paper's settings."""
 
     def __post_init__(self) -> None:
         if self.name not in BENCHES:

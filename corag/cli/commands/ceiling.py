@@ -8,7 +8,7 @@ For runs that keep the answers of all their candidates, such as chains. No model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.option_names import NameOrPath
 from eval.statistics.intervals import Comparison, Interval
 from eval.tables.candidates import Metric
 from eval.tables.ceiling import Ceiling, Ceilings, measure_ceilings
@@ -27,24 +28,25 @@ from eval.tables.runs import Runs
 
 @dataclass(frozen=True)
 class CeilingOptions(Runs):
-    """Options of 'corag ceiling'.
+    """Options of 'corag ceiling'."""
 
-    Attributes:
-        runs: one or more run folders whose method chose among candidates.
-        baseline: a further run that gains are measured over, such as a greedy one; without, they are over one
-            candidate.
-        metric: what a choice is worth: "em" (then the oracle's figures are pass@k) or "f1". Candidates are
-            right or wrong by EM in any case.
-        scorer: how answers are scored; "auto" takes that of the first run.
-    """
+    runs: list[NameOrPath] = field(default_factory=list)
+    """one or more run folders whose method chose among candidates."""
 
     def usage(self) -> str:
         """The command line to write."""
         return "corag ceiling RUN RUN ..."
 
     baseline: str = ""
+    """a further run that gains are measured over, such as a greedy one; without, they are over one
+    candidate."""
+
     metric: Metric = "em"
+    """what a choice is worth: "em" (then the oracle's figures are pass@k) or "f1". Candidates are right or
+    wrong by EM in any case."""
+
     scorer: str = "auto"
+    """how answers are scored; "auto" takes that of the first run."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

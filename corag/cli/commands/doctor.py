@@ -43,20 +43,20 @@ from retrieval.index_manifest import INDEX_FILE, REBUILD, changed_files, read_ma
 
 @dataclass(frozen=True)
 class DoctorOptions(Options):
-    """Options of 'corag doctor'.
-
-    Attributes:
-        index: folders of indexes to read whole and compare with what was built, instead of all else.
-        indexes: folders in which to look for indexes.
-        runs: folder in which to look for runs.
-        model: with model.urls, whose servers are asked what they can do; with model.name, how prompts are
-            written for it: its chat template, what ends a reply, what a template adds of its own.
-    """
+    """Options of 'corag doctor'."""
 
     index: tuple[LocalPath, ...] = ()
+    """folders of indexes to read whole and compare with what was built, instead of all else."""
+
     indexes: tuple[LocalPath, ...] = ("indexes", "quickstart")
+    """folders in which to look for indexes."""
+
     runs: LocalPath = "runs"
+    """folder in which to look for runs."""
+
     model: ModelConfig = field(default_factory=ModelConfig)
+    """with model.urls, whose servers are asked what they can do; with model.name, how prompts are written for
+    it: its chat template, what ends a reply, what a template adds of its own."""
 
 
 @dataclass(frozen=True, slots=True)

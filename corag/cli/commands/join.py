@@ -8,12 +8,12 @@ methods of one 'corag run') share a table. Joining again is safe, and takes up w
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath
+from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
@@ -28,23 +28,23 @@ ADVICE = "The commands that answered the shards try them again; then join again"
 
 @dataclass(frozen=True)
 class JoinOptions(Runs):
-    """Options of 'corag join'.
+    """Options of 'corag join'."""
 
-    Attributes:
-        runs: one or more runs, each named by its folder or by any one of its shards.
-        out: folder to write the joined run to; "auto" is the run's own. For one run only.
-        answers_to: also write the answers to this file, .jsonl or .csv: id, question, answer, sources,
-            tokens, stopped.
-        max_failed: questions that may have failed; if more did, the exit status is 1.
-    """
+    runs: list[NameOrPath] = field(default_factory=list)
+    """one or more runs, each named by its folder or by any one of its shards."""
 
     def usage(self) -> str:
         """The command line to write."""
         return "corag join RUN, where RUN.shard-1-of-8 and so on are its shards."
 
     out: LocalPath = "auto"
+    """folder to write the joined run to; "auto" is the run's own. For one run only."""
+
     answers_to: LocalPath = ""
+    """also write the answers to this file, .jsonl or .csv: id, question, answer, sources, tokens, stopped."""
+
     max_failed: int = 0
+    """questions that may have failed; if more did, the exit status is 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,14 +30,10 @@ _DEFAULT_WIDTH = 40  # characters: a default may be a whole prompt
 
 @dataclass(frozen=True)
 class ListOptions(Options):
-    """Options of 'corag list'.
-
-    Attributes:
-        name: a method, which may be one of your own (FILE.py:FUNCTION), or a dataset; without it, all are
-            listed.
-    """
+    """Options of 'corag list'."""
 
     name: NameOrPath = ""
+    """a method, which may be one of your own (FILE.py:FUNCTION), or a dataset; without it, all are listed."""
 
     def __post_init__(self) -> None:
         if "," in self.name:

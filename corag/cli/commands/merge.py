@@ -28,19 +28,19 @@ from eval.experiment.opening import quiet
 
 @dataclass(frozen=True)
 class MergeOptions(Options):
-    """Options of 'corag merge'.
-
-    Attributes:
-        adapter: folder of the adapter.
-        out: folder of the model.
-        model: the base model; "auto" is the one that the adapter's manifest names.
-        dtype: precision of the weights that are written.
-    """
+    """Options of 'corag merge'."""
 
     adapter: NameOrPath = ""
+    """folder of the adapter."""
+
     out: LocalPath = ""
+    """folder of the model."""
+
     model: NameOrPath = "auto"
+    """the base model; "auto" is the one that the adapter's manifest names."""
+
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    """precision of the weights that are written."""
 
     def __post_init__(self) -> None:
         if not self.adapter or not self.out:

@@ -59,17 +59,16 @@ NEXT = """\
 
 @dataclass(frozen=True)
 class QuickstartOptions(Options):
-    """Options of 'corag quickstart'.
-
-    Attributes:
-        out: the folder for all that it makes.
-        limit: how many of the world's 30 test questions each method answers.
-        model: the engine of the small model: its backend, memory and the like.
-    """
+    """Options of 'corag quickstart'."""
 
     out: LocalPath = "quickstart"
+    """the folder for all that it makes."""
+
     limit: int = 20
+    """how many of the world's 30 test questions each method answers."""
+
     model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
+    """the engine of the small model: its backend, memory and the like."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= TEST:

@@ -28,27 +28,27 @@ from retrieval.config import RetrieverConfig
 
 @dataclass(frozen=True)
 class ReportOptions(Runs):
-    """Options of 'corag report'.
-
-    Attributes:
-        out: the HTML file to write; a file of that name is replaced.
-        scorer: how answers are scored; "auto" takes that of the first run.
-        recall_at: recall is measured over so many collected passages; 0 takes that of the first run.
-        baseline: the run, by its name in the table or the end of its path, that the page opens with as the
-            one that every other is tested against; "" for the first.
-        retriever: the index that the runs searched, for the passages' texts; without it they are shown by
-            title.
-    """
+    """Options of 'corag report'."""
 
     def usage(self) -> str:
         """The command line to write."""
         return "corag report RUN RUN ... --out report.html"
 
     out: LocalPath = "report.html"
+    """the HTML file to write; a file of that name is replaced."""
+
     scorer: str = "auto"
+    """how answers are scored; "auto" takes that of the first run."""
+
     recall_at: Annotated[int, Ge(0)] = 0
+    """recall is measured over so many collected passages; 0 takes that of the first run."""
+
     baseline: NameOrPath = ""
+    """the run, by its name in the table or the end of its path, that the page opens with as the one that
+    every other is tested against; "" for the first."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """the index that the runs searched, for the passages' texts; without it they are shown by title."""
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
 

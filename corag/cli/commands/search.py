@@ -31,21 +31,22 @@ from retrieval.config import RetrieverConfig
 
 @dataclass(frozen=True)
 class SearchOptions(Options):
-    """Options of 'corag search'.
-
-    Attributes:
-        index: one or more indexes, or addresses of search servers, as in --retriever.index.
-        query: the words to search for.
-        k: how many passages to show at most.
-        show_text: how many characters of each passage are shown; 0 for none. JSON has all of it.
-        retriever: how to search, when the defaults do not do.
-    """
+    """Options of 'corag search'."""
 
     index: list[NameOrPath] = field(default_factory=list)
+    """one or more indexes, or addresses of search servers, as in --retriever.index."""
+
     query: str = ""
+    """the words to search for."""
+
     k: Annotated[int, Ge(1)] = 10
+    """how many passages to show at most."""
+
     show_text: Annotated[int, Ge(0)] = 200
+    """how many characters of each passage are shown; 0 for none. JSON has all of it."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """how to search, when the defaults do not do."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
 

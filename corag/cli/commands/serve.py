@@ -21,19 +21,19 @@ from retrieval.config import RetrieverConfig
 
 @dataclass(frozen=True)
 class ServeOptions(Options):
-    """Options of 'corag serve'.
-
-    Attributes:
-        index: one or more indexes, as in --retriever.index.
-        host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-        retriever: how to search, when the defaults do not do.
-    """
+    """Options of 'corag serve'."""
 
     index: list[NameOrPath] = field(default_factory=list)
+    """one or more indexes, as in --retriever.index."""
+
     host: Annotated[str, Mark.PRIVATE] = "127.0.0.1"
+    """the address to listen on."""
+
     port: int = 8100
+    """the port to listen on; 0 takes a free one."""
+
     retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """how to search, when the defaults do not do."""
 
     def __post_init__(self) -> None:
         if not self.index:

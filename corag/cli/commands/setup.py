@@ -32,13 +32,10 @@ WITHOUT_ROOT = (
 
 @dataclass(frozen=True)
 class SetupOptions(Options):
-    """Options of 'corag setup'.
-
-    Attributes:
-        gpu: advise on an installation for GPUs though none is here, as on a login node (also CORAG_GPU=1).
-    """
+    """Options of 'corag setup'."""
 
     gpu: bool = False
+    """advise on an installation for GPUs though none is here, as on a login node (also CORAG_GPU=1)."""
 
 
 def main(config: SetupOptions) -> CommandResult:

@@ -33,17 +33,16 @@ COLUMNS = 110  # where there is no terminal
 
 @dataclass(frozen=True)
 class ShowOptions(Options):
-    """Options of 'corag show'.
-
-    Attributes:
-        folder: a run, sampled chains or training rows, or shared ones (hub:OWNER/NAME).
-        id: the question's id; without, all questions are listed.
-        model: of rows, the model whose tokenizer they were written with.
-    """
+    """Options of 'corag show'."""
 
     folder: NameOrPath = ""
+    """a run, sampled chains or training rows, or shared ones (hub:OWNER/NAME)."""
+
     id: str = ""
+    """the question's id; without, all questions are listed."""
+
     model: NameOrPath = "default"
+    """of rows, the model whose tokenizer they were written with."""
 
     def __post_init__(self) -> None:
         if not self.folder:

@@ -30,17 +30,15 @@ from eval.tables.runs import Runs
 
 @dataclass(frozen=True)
 class TableOptions(Runs, TableView):
-    """Options of 'corag table'.
-
-    Attributes:
-        to: "text" for people, "latex" (booktabs and siunitx) and "markdown" for papers, "csv" and "json" for
-            programs.
-        figure: also draw F1 (or the first of ``measures``) over tokens per question to this file (.png, .svg,
-            .pdf), with intervals and Pareto frontier.
-    """
+    """Options of 'corag table'."""
 
     to: Form = "text"
+    """"text" for people, "latex" (booktabs and siunitx) and "markdown" for papers, "csv" and "json" for
+    programs."""
+
     figure: LocalPath = ""
+    """also draw F1 (or the first of ``measures``) over tokens per question to this file (.png, .svg, .pdf),
+    with intervals and Pareto frontier."""
 
     def usage(self) -> str:
         """The command line to write."""

@@ -18,26 +18,29 @@ from eval.datasets.world.write import write_world
 
 @dataclass(frozen=True)
 class WorldOptions(Options):
-    """Options of 'corag world'.
-
-    Attributes:
-        out: the folder to write.
-        seed: another seed, another world.
-        passages: size of the corpus, from 500 to 1,000,000.
-        train: training questions.
-        dev: questions for choosing settings.
-        test: questions for reporting.
-        references: pages end in "See also ..." with the things that they tell of, for methods that follow
-            references; all else is the same.
-    """
+    """Options of 'corag world'."""
 
     out: LocalPath = ""
+    """the folder to write."""
+
     seed: int = 0
+    """another seed, another world."""
+
     passages: int = 2000
+    """size of the corpus, from 500 to 1,000,000."""
+
     train: int = 500
+    """training questions."""
+
     dev: int = 100
+    """questions for choosing settings."""
+
     test: int = 200
+    """questions for reporting."""
+
     references: bool = False
+    """pages end in "See also ..." with the things that they tell of, for methods that follow references; all
+    else is the same."""
 
     def __post_init__(self) -> None:
         if not self.out:

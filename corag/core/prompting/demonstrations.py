@@ -192,17 +192,18 @@ class DemonstrationConfig(MethodConfig):
     """Options of a method that shows worked examples.
 
     One whose examples have a form of their own overrides ``shipped_examples``.
-
-    Attributes:
-        demonstrations: file of few-shot demonstrations in IRCoT's format with chains of thought, "default"
-            for the four shipped ones, or "".
-        demonstration_count: use the first n demonstrations; 0 for all.
-        demonstration_ids: use the demonstrations with these qids instead, in this order.
     """
 
     demonstrations: NameOrPath = ""
+    """file of few-shot demonstrations in IRCoT's format with chains of thought, "default" for the four
+    shipped ones, or ""."""
+
     demonstration_count: int = 0
+    """use the first n demonstrations; 0 for all."""
+
     demonstration_ids: list[str] = field(default_factory=list)
+    """use the demonstrations with these qids instead, in this order (IRCoT's paper draws three sets of
+    15)."""
 
     def shipped_examples(self) -> Path:
         """The file that "default" stands for."""

@@ -17,26 +17,29 @@ WORKERS_ALIASES = {"workers": "workers.kind"}
 class WorkersConfig(Options, call="ray_workers"):
     """Who answers the questions.
 
-    Attributes:
-        kind: "none": this process; "ray": Ray actors, each with its own engine; "auto": one engine per
-            visible GPU of this machine (CUDA_VISIBLE_DEVICES), or this process if there is at most one.
-        count: number of workers; 0 for as many as fit: by GPUs if each takes some, else one per machine.
-        gpus_per_worker: GPUs per worker's engine; a fraction shares one.
-        cpus_per_worker: cores per worker; 0 for equal shares of its machine.
-        restarts: how often Ray restarts a worker that died.
-        address: address of a running Ray cluster, such as "auto" or "ray://HOST:10001"; "" uses RAY_ADDRESS,
-            else a local cluster is started and stopped with the run.
-
     Raises:
         ConfigError: for numbers that cannot be, or if Ray is not installed.
     """
 
     kind: Literal["auto", "none", "ray"] = "auto"
+    """"none": this process; "ray": Ray actors, each with its own engine; "auto": one engine per visible GPU
+    of this machine (CUDA_VISIBLE_DEVICES), or this process if there is at most one."""
+
     count: int = 0
+    """number of workers; 0 for as many as fit: by GPUs if each takes some, else one per machine."""
+
     gpus_per_worker: float = 0.0
+    """GPUs per worker's engine; a fraction shares one."""
+
     cpus_per_worker: int = 0
+    """cores per worker; 0 for equal shares of its machine."""
+
     restarts: int = 3
+    """how often Ray restarts a worker that died."""
+
     address: Annotated[str, Mark.PRIVATE] = ""
+    """address of a running Ray cluster, such as "auto" or "ray://HOST:10001"; "" uses RAY_ADDRESS, else a
+    local cluster is started and stopped with the run."""
 
     def __post_init__(self) -> None:
         if self.kind == "ray":
