@@ -1,11 +1,11 @@
-"""Proxies of the environment: never for this machine's own servers, and named where a request fails."""
+"""Proxies and certificates of the environment: never for this machine's own servers, and named in errors."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,28 +31,22 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def client_options(urls: Iterable[str]) -> dict[str, Any]:
-    """Return httpx's arguments for a client of these servers: those of this machine are reached directly.
+def open_client(urls: Iterable[str], **options: Any) -> httpx.AsyncClient:
+    """Return a client of these servers: those of this machine are reached directly.
 
     People set HTTP_PROXY for the world outside; a proxy cannot reach this machine's own 127.0.0.1.
-    """
-    addresses = list(urls)
-    if addresses and all(map(is_loopback, addresses)):
-        # Without a look at the environment: a proxy of a kind that httpx does not know would be an error even
-        # where it is not used. Certificates of the environment stay.
-        return {"trust_env": False, "verify": httpx.create_ssl_context()}
-    mounts = {f"all://{_authority(url)}": None for url in addresses if is_loopback(url)}
-    return {"mounts": mounts} if mounts else {}
-
-
-def open_client(urls: Iterable[str], **options: Any) -> httpx.AsyncClient:
-    """Return a client of these servers, see :func:`client_options`.
-
-    Raises :class:`ConfigError` for a proxy in the environment that cannot be used.
+    Certificates are read for https alone. Raises :class:`ConfigError` for a proxy or a file of certificates
+    in the environment that cannot be used.
     """
     addresses = list(urls)
     try:
-        return httpx.AsyncClient(**client_options(addresses), **options)
+        return httpx.AsyncClient(**_environment(addresses), **options)
+    except OSError as error:
+        raise ConfigError(
+            f"SSL_CERT_FILE is '{os.environ.get('SSL_CERT_FILE', '')}', which cannot be read as certificates "
+            f"({error.strerror or error}), and an address begins with https://: correct the variable, or "
+            "unset it."
+        ) from None
     except (ImportError, ValueError, httpx.InvalidURL):
         proxies = [text for url in addresses if (text := describe_proxy(url))]
         if not proxies:
@@ -61,6 +55,17 @@ def open_client(urls: Iterable[str], **options: Any) -> httpx.AsyncClient:
             f"the proxy {proxies[0]} cannot be used: correct it, take it out of the environment, or add the "
             "server to NO_PROXY."
         ) from None
+
+
+def _environment(urls: Sequence[str]) -> dict[str, Any]:
+    """Return what of the environment an httpx client of these servers goes by, as its arguments."""
+    is_secure = any(url.lower().startswith("https://") for url in urls)
+    if urls and all(map(is_loopback, urls)):
+        # Without a look at the environment: a proxy of a kind that httpx does not know would be an error even
+        # where it is not used. Certificates of the environment stay.
+        return {"trust_env": False, "verify": httpx.create_ssl_context() if is_secure else False}
+    mounts = {f"all://{_authority(url)}": None for url in urls if is_loopback(url)}
+    return {"verify": is_secure} | ({"mounts": mounts} if mounts else {})
 
 
 def describe_proxy(url: str) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from corag.core.errors import ConfigError, CoragError
 
@@ -46,6 +47,16 @@ def check_schemes(urls: Iterable[str], option: str) -> None:
 def is_address(name: str) -> bool:
     """Return whether a name is the address of a server."""
     return name.lower().startswith(("http://", "https://"))
+
+
+def base_address(url: str) -> str:
+    """Return the address that routes such as /models are added to: one with a path is used as it stands.
+
+    >>> base_address("http://localhost:8000/"), base_address("https://host/v1beta/openai/")
+    ('http://localhost:8000/v1', 'https://host/v1beta/openai')
+    """
+    url = url.rstrip("/")
+    return url if urlsplit(url).path else f"{url}/v1"
 
 
 class TryAgainError(Exception):

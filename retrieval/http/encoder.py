@@ -1,7 +1,6 @@
 """An encoder behind a URL: OpenAI's ``/v1/embeddings``, as vLLM, TEI, Ollama, llama.cpp and OpenAI speak it.
 
-vLLM's and TEI's own sources decided what is sent: vLLM refuses a text that is too long unless
-``truncate_prompt_tokens`` is -1; TEI takes 32 texts a request unless ``/info`` says otherwise.
+vLLM refuses a text that is too long unless ``truncate_prompt_tokens`` is -1; TEI takes 32 texts a request.
 """
 
 from __future__ import annotations
@@ -12,21 +11,22 @@ import binascii
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.core.errors import BackendError, RequestRefusedError
-from corag.core.replies import MalformedReplyError, StatusError, value_at
+from corag.core.json_client import RefusedError
+from corag.core.replies import MalformedReplyError, value_at
 from corag.core.seeds import stable_hash
+from corag.core.servers import base_address
 from retrieval.dense.encoder import Kind, TextEncoder, require_finite
 from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import Prompts, prompts_by_card
 from retrieval.http.model_server import ModelServer
 
 KEY = "CORAG_ENCODER_API_KEY"
-_TEXTS = 32  # of a request: what TEI takes where it does not say
+_TEXTS = 32  # of a request: what TEI takes
 _BATCH = 256  # texts that are encoded at once: eight requests in flight
 _TOO_MUCH = (400, 413, 422)  # servers disagree on the status for too many or too long texts
 _Reply = tuple[str, NDArray[np.float32]]
@@ -49,21 +49,18 @@ class ServedEncoder(TextEncoder):
             ConfigError: if the address holds a secret, the model must be named, or it is another.
             BackendError: if there is no such server.
         """
-        self._server = ModelServer(
-            address, "the encoder", KEY, timeout_s=placement.timeout_s, retries=placement.retries
-        )
-        base = self._server.url if urlsplit(self._server.url).path else f"{self._server.url}/v1"
+        self._server = ModelServer(address, "the encoder", KEY, placement)
+        base = base_address(self._server.url)
         self._url = f"{base}/embeddings"
-        served_models = self._server.run(self._server.describe(f"{base}/models"))
-        self._texts = min(_TEXTS, served_models.batch_size or _TEXTS)
-        self.model = self._server.choose_model(served_models, "")
+        self._server.run(self._server.find_model(f"{base}/models"))
         self._options: dict[str, Any] = {"encoding_format": "base64"}
-        if self.model:
-            self._options["model"] = self.model
-        if served_models.is_vllm:
+        if self._server.model:
+            self._options["model"] = self._server.model
+        if self._server.is_vllm:
             self._options["truncate_prompt_tokens"] = -1
         self._replied_model, vectors = self._server.run(self._open())
-        self.model = self._server.require_model(self.model, served_models, self._replied_model)
+        self._server.settle_model(self._replied_model)
+        self.model = self._server.model
         self.dimension = vectors.shape[1]
         self.batch_size = placement.batch_size or _BATCH
         self.name = f"{self._server.url}#{self.model}"
@@ -94,32 +91,31 @@ class ServedEncoder(TextEncoder):
         """Ask for a first vector; without base64 where the server refuses that."""
         try:
             return await self._send(["river"])
-        except StatusError as refusal:
+        except RefusedError as refusal:
             first = refusal
         if first.status in _TOO_MUCH:
             encoding = self._options.pop("encoding_format")
             try:
                 return await self._send(["river"])
-            except StatusError:
+            except RefusedError:
                 self._options["encoding_format"] = encoding
-        raise self._server.refusal(self._url, first)
+        raise self._server.refusal(first)
 
     async def _encode_all(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        parts = [texts[start : start + self._texts] for start in range(0, len(texts), self._texts)]
+        parts = [texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS)]
         return np.concatenate(await asyncio.gather(*map(self._encode, parts)))
 
     async def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Encode the texts of a request; in two halves if they are refused, down to the one that is meant."""
         try:
             model, vectors = await self._send(texts)
-        except StatusError as refusal:
+        except RefusedError as refusal:
             if refusal.status not in _TOO_MUCH:
-                raise BackendError(f"{self._server.what} at {self._url} fails: {refusal}.") from None
+                raise BackendError(f"{refusal}.") from None
             if len(texts) == 1:
                 raise RequestRefusedError(
-                    f"the encoder at {self._url} refuses the text '{texts[0][:60]}' of "
-                    f"{len(texts[0]):,} characters ({refusal}): if it is too long, let the server cut it, or "
-                    "index shorter passages."
+                    f"{refusal}. It was for the text '{texts[0][:60]}' of {len(texts[0]):,} characters: if "
+                    "that is too long, let the server cut it, or index shorter passages."
                 ) from None
             half = len(texts) // 2
             return np.concatenate(
@@ -134,10 +130,11 @@ class ServedEncoder(TextEncoder):
 
     async def _send(self, texts: Sequence[str]) -> _Reply:
         body = {"input": list(texts), **self._options}
-        return await self._server.post(self._url, body, lambda reply: read_vectors(reply, len(texts)))
+        route = self._url.removeprefix(self._server.url)
+        return await self._server.client.request(route, body, lambda reply: _read_vectors(reply, len(texts)))
 
 
-def read_vectors(reply: Any, count: int) -> _Reply:
+def _read_vectors(reply: Any, count: int) -> _Reply:
     """Return the model that a reply names, "" for none, and its vectors, [count, dimension].
 
     They are lists of numbers, or base64 of float32. Raises :class:`MalformedReplyError` for anything else.

@@ -12,14 +12,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from corag.core.errors import BackendError, SearchFailedError
-from corag.core.replies import MalformedReplyError, StatusError, value_at
+from corag.core.json_client import RefusedError
+from corag.core.replies import MalformedReplyError, value_at
 from corag.core.seeds import stable_hash
+from corag.core.servers import base_address
 from retrieval.dense.placement import Placement
 from retrieval.http.model_server import ModelServer
 from retrieval.rerankers import Pairs, ScoresOrError
 
 KEY = "CORAG_RERANKER_API_KEY"
-_TEI_TEXTS = 32  # of a request to TEI, where it does not say
+_TEI_TEXTS = 32  # of a request to TEI
 _REFUSAL_CODES = (400, 413, 422)
 
 
@@ -38,22 +40,16 @@ class ServedReranker:
             ConfigError: if the address holds a secret, the model must be named, or it is another.
             BackendError: if there is no such server.
         """
-        self._server = ModelServer(
-            address, "the re-ranker", KEY, timeout_s=placement.timeout_s, retries=placement.retries
-        )
-        base = self._server.url.removesuffix("/rerank")
-        self._url = f"{base}/rerank"
-        models = f"{base}/models" if base != self._server.root else f"{base}/v1/models"
-        served_models = self._server.run(self._server.describe(models))
-        self._model = self._server.choose_model(served_models, "")
-        self._options: dict[str, Any] = {"model": self._model} if self._model else {}
-        if served_models.is_vllm:  # it refuses passages that are too long otherwise
+        url, mark, model = address.partition("#")
+        base = url.rstrip("/").removesuffix("/rerank")
+        self._server = ModelServer(f"{base}{mark}{model}", "the re-ranker", KEY, placement)
+        self._server.run(self._server.find_model(f"{base_address(self._server.url)}/models"))
+        self._options: dict[str, Any] = {"model": self._server.model} if self._server.model else {}
+        if self._server.is_vllm:  # it refuses passages that are too long otherwise
             self._options["truncate_prompt_tokens"] = -1
-        self._texts = served_models.batch_size or _TEI_TEXTS
         self._is_tei = False
-        reply_model = self._server.run(self._open())
-        self._model = self._server.require_model(self._model, served_models, reply_model)
-        self.fingerprint = stable_hash(f"served|{self._model}")
+        self._server.settle_model(self._server.run(self._open()))
+        self.fingerprint = stable_hash(f"served|{self._server.model}")
 
     def score(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:
         """Return for each query the scores of its passages, or why the server refuses it."""
@@ -71,27 +67,27 @@ class ServedReranker:
         """Find out which of the two protocols it is; return the model that the reply names, "" for none."""
         try:
             return (await self._send("river", ["The Issel is a river."]))[0]
-        except StatusError as refusal:
+        except RefusedError as refusal:
             first = refusal
         if first.status in _REFUSAL_CODES:
             self._is_tei = True
             try:
                 return (await self._send("river", ["The Issel is a river."]))[0]
-            except StatusError as refusal:
+            except RefusedError as refusal:
                 first = refusal if "texts" in str(first) else first
-        raise self._server.refusal(self._url, first)
+        raise self._server.refusal(first)
 
     async def _score_all(self, items: Sequence[Pairs]) -> Sequence[ScoresOrError]:
         return await asyncio.gather(*(self._score(query, texts) for query, texts in items))
 
     async def _score(self, query: str, texts: Sequence[str]) -> ScoresOrError:
         # TEI scores passages one by one and limits their number; of the others some compare them.
-        size = self._texts if self._is_tei else max(1, len(texts))
+        size = _TEI_TEXTS if self._is_tei else max(1, len(texts))
         parts = [texts[start : start + size] for start in range(0, len(texts), size)]
         try:
             replies = await asyncio.gather(*(self._send(query, part) for part in parts))
-        except StatusError as refusal:
-            message = f"the re-ranker at {self._url} refuses the query '{query[:80]}' ({refusal})."
+        except RefusedError as refusal:
+            message = f"{refusal}. It was for the query '{query[:80]}'."
             if refusal.status in _REFUSAL_CODES:
                 return SearchFailedError(message)
             raise BackendError(message) from None
@@ -102,10 +98,12 @@ class ServedReranker:
             body = {"query": query, "texts": list(texts), "truncate": True}
         else:
             body = {"query": query, "documents": list(texts), "top_n": len(texts), **self._options}
-        return await self._server.post(self._url, body, lambda reply: read_scores(reply, len(texts)))
+        return await self._server.client.request(
+            "/rerank", body, lambda reply: _read_scores(reply, len(texts))
+        )
 
 
-def read_scores(reply: Any, count: int) -> tuple[str, list[float]]:
+def _read_scores(reply: Any, count: int) -> tuple[str, list[float]]:
     """Return the model that a reply names, "" for none, and the scores of ``count`` passages, in their order.
 
     Raises :class:`MalformedReplyError` if it lacks one, or is no re-ranker's.

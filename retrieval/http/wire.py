@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from corag.core.errors import DataError
+from corag.core.replies import MalformedReplyError, value_at
 from corag.core.types import Hit, Passage
 
 
@@ -16,10 +16,13 @@ def passage_to_record(passage: Passage) -> dict[str, str | int]:
     return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place}
 
 
-def passage_from_wire(record: dict[str, Any]) -> Passage:
-    """Read what :func:`passage_to_record` wrote. Raises :class:`DataError` if that is no passage."""
-    id_, title, text, source = (_field(record, name, str) for name in ("id", "title", "text", "source"))
-    return Passage(id_, title, text, source, _field(record, "page", (int, str)))
+def passage_from_wire(record: Any) -> Passage:
+    """Read what :func:`passage_to_record` wrote. Raises :class:`MalformedReplyError` if it is no passage."""
+    id_, title, text = (value_at(record, name, kind=str) for name in ("id", "title", "text"))
+    source, page = record.get("source", ""), record.get("page", 0)
+    if not isinstance(source, str) or not isinstance(page, int | str):
+        raise MalformedReplyError(f"a passage of source {source!r:.40} and page {page!r:.40}")
+    return Passage(id_, title, text, source, page)
 
 
 def hit_to_record(hit: Hit) -> dict[str, str | float]:
@@ -27,18 +30,6 @@ def hit_to_record(hit: Hit) -> dict[str, str | float]:
     return {**passage_to_record(hit.passage), "score": hit.score}
 
 
-def hit_from_wire(record: dict[str, Any]) -> Hit:
-    """Read what :func:`hit_to_record` wrote. Raises :class:`DataError` if that is no hit."""
-    return Hit(passage_from_wire(record), float(_field(record, "score", (int, float))))
-
-
-_DEFAULTS: dict[str, str | int] = {"source": "", "page": 0}  # what a record leaves out where it is not known
-
-
-def _field(record: Any, name: str, kind: type | tuple[type, ...]) -> Any:
-    if not isinstance(record, dict):
-        raise DataError(f"a passage is {record!r:.40}")
-    value = record.get(name, _DEFAULTS.get(name))
-    if not isinstance(value, kind):
-        raise DataError(f"the '{name}' of a passage is {value!r:.40}")
-    return value
+def hit_from_wire(record: Any) -> Hit:
+    """Read what :func:`hit_to_record` wrote. Raises :class:`MalformedReplyError` if that is no hit."""
+    return Hit(passage_from_wire(record), value_at(record, "score", kind=float))

@@ -76,3 +76,16 @@ def test_a_proxy_that_cannot_be_used_is_an_error_only_where_it_is_needed(monkeyp
     open_client(["http://127.0.0.1:8000"])
     with raises_message(ConfigError):
         open_client(["http://gpu-1:8000"])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:9/v1", "http://gpu-1:8000"])
+def test_certificates_that_are_not_there_do_not_matter_without_https(monkeypatch, url):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
+    open_client([url])
+
+
+@pytest.mark.parametrize("url", ["https://api.example.org", "https://localhost:8443"])
+def test_certificates_that_are_not_there_are_named_for_https(monkeypatch, url):
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
+    with raises_message(ConfigError):
+        open_client([url])

@@ -137,7 +137,7 @@ class ModelStandIn:
                 vector = vector.tolist()
             data.append({"object": "embedding", "embedding": vector, "index": index})
         usage = {"prompt_tokens": 9, "total_tokens": 9}
-        model = body.get("model") or self.models[0]
+        model = self.models[0] if self.kind == "tei" else body.get("model") or self.models[0]
         return 200, {"object": "list", "data": data[::-1], "model": model, "usage": usage}
 
     def _too_long(self, texts: Sequence[str], body: dict[str, Any]) -> tuple[int, Any] | None:
