@@ -49,10 +49,8 @@ from retrieval.index_building import (
     begin_build,
     building_folder,
     find_index,
-    has_leftovers,
     refuse_lost_passages,
-    remove_leftovers,
-    swap_in,
+    rename_into_place,
 )
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -82,7 +80,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
     An index of documents of which some have changed is brought up to date: what has not changed is neither
     read nor encoded again. The new index is built beside the one that is there, which is searched until the
-    new one takes its place in one step. ``report`` gets sentences of progress. An interrupted encoding goes
+    new one takes its place. ``report`` gets sentences of progress. An interrupted encoding goes
     on where it stopped. Raises :class:`DataError` for a broken corpus, or a folder that cannot be written,
     :class:`corag.core.errors.IndexMismatchError` if it holds something else, :class:`ConfigError` if another
     process is building it.
@@ -124,22 +122,21 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     if given_vectors:
         given_vectors.require(settings)
     existing = None if config.overwrite else find_index(folder, settings)
-    if existing and not has_leftovers(folder):
+    if existing:
         return _report_existing(folder, existing, report)
     folder.parent.mkdir(parents=True, exist_ok=True)
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), config.out)
     with lock_folder(folder, work="corag index", beside=True, advice=ANOTHER_OUT):
         if not config.overwrite and (existing := find_index(folder, settings)):  # built by another meanwhile
-            remove_leftovers(folder)
             return _report_existing(folder, existing, report)
         if documents and not config.overwrite:
             _refuse_unreadable(documents, folder)
         place = begin_build(folder, settings, overwrite=config.overwrite, updates=documents is not None)
-        manifest = place.finished_manifest or _fill(
-            config, settings, place, documents, encoder, given_vectors, report
-        )
-        swap_in(place)
+        # Complete, if an interruption came just before it was renamed.
+        manifest = find_index(place.building, settings)
+        manifest = manifest or _fill(config, settings, place, documents, encoder, given_vectors, report)
+        rename_into_place(place)
     return manifest
 
 

@@ -1,26 +1,18 @@
-"""An index takes the place of another: built beside it, swapped in at once.
+"""An index is built beside the one that is searched, in FOLDER.tmp, and renamed when it is complete.
 
-FOLDER               the index that is searched, always a whole one
-.FOLDER.building     the next one in the making; the same command goes on with what an interruption left
-.FOLDER.replaced     the last one, for a moment, where a file system cannot swap two folders
-
-Whoever has opened an index goes on reading its files: Lucene, FAISS and the passage store hold them open or
-in memory maps, which the system keeps when their folder is removed. On NFS that holds for the machine that
-removes them, and others open the index again.
+The same command goes on with what an interruption left in FOLDER.tmp. Who has opened an index goes on reading
+its files: Lucene, FAISS and the passage store hold them open or in memory maps, which the system keeps when
+their folder is removed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from corag.core.errors import IndexMismatchError
 from corag.core.runs.stamp import Stamp, refuse_differences
@@ -34,13 +26,7 @@ from retrieval.index_manifest import (
     read_manifest,
 )
 
-Index = TypeVar("Index")
-
 _OTHER = "Choose another --out, or replace it with --overwrite true."
-_AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
-# How a file system says that it cannot swap two folders: NFS, Lustre, some of FUSE and overlays.
-_CANNOT_SWAP = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
-_TRIES = 5  # of opening an index in whose place another is put meanwhile
 
 
 @dataclass(frozen=True)
@@ -51,32 +37,17 @@ class BuildPlace:
         folder: what becomes the index.
         building: the folder beside it to write into.
         earlier: the index in ``folder`` of which files are still of use, None if there is none.
-        finished: the manifest of the index in ``building``, if only the swap is missing.
     """
 
     folder: Path
     building: Path
     earlier: IndexManifest | None = None
-    finished_manifest: IndexManifest | None = None
 
 
 def building_folder(folder: Path) -> Path:
     """Return the folder beside an index in which the next one is made."""
-    return _beside(folder, "building")
-
-
-def _beside(folder: Path, what: str) -> Path:
     target = folder.resolve()  # of a link, beside where it leads: the link stays
-    return target.with_name(f".{target.name}.{what}")
-
-
-def is_beside_an_index(name: str) -> bool:
-    """Whether a hidden file or folder is called as those beside an index are.
-
-    >>> is_beside_an_index(".mine.building"), is_beside_an_index(".git")
-    (True, False)
-    """
-    return name.startswith(".") and name.endswith((".building", ".replaced", ".lock"))
+    return target.with_name(f"{target.name}.tmp")
 
 
 def find_index(folder: Path, settings: IndexSettings) -> IndexManifest | None:
@@ -105,23 +76,27 @@ def begin_build(
         IndexMismatchError: if the folder has files and is no index of ours, or, naming the difference, holds
             another index, or was built of files most of which are gone.
     """
-    _refuse_others_folder(folder)
-    _finish_swap(folder)
-    place = BuildPlace(folder, building_folder(folder))
-    stamp = settings.stamp
-    if overwrite:
-        _remove(place.building)
-    else:
-        existing = read_manifest(folder)
-        if existing:
-            _refuse_other_index(folder, existing, settings, updates)
-        place = dataclasses.replace(place, earlier=existing)
-        if manifest := _find_finished(place.building, stamp):
-            return dataclasses.replace(place, finished_manifest=manifest)
-        _keep_or_empty(place, stamp, updates)
-    place.building.mkdir(parents=True, exist_ok=True)
-    stamp.write(place.building / BUILDING)
-    return place
+    building = building_folder(folder)
+    for each in (folder, building):
+        _refuse_others_folder(each)
+    earlier = None if overwrite else read_manifest(folder)
+    if earlier:
+        _refuse_other_index(folder, earlier, settings, updates)
+    stamp, begun = settings.stamp, building / BUILDING
+    before = Stamp.read(begun) or Stamp({})
+    if overwrite or before.differences(stamp):
+        if (
+            not overwrite
+            and (building / SHARDS).is_dir()
+            and not (updates and _has_other_corpus(before, stamp))
+        ):
+            # Hours of encoding, of other settings.
+            what = f"the unfinished index '{folder}'"
+            refuse_differences(what, before, stamp, advice=_OTHER, error=IndexMismatchError)
+        shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True, exist_ok=True)
+    stamp.write(begun)
+    return BuildPlace(folder, building, earlier)
 
 
 def _refuse_others_folder(folder: Path) -> None:
@@ -192,101 +167,17 @@ def refuse_lost_passages(folder: Path, earlier: IndexManifest, passages: int) ->
         )
 
 
-def _find_finished(building: Path, stamp: Stamp) -> IndexManifest | None:
-    """Return the manifest of a finished build of these settings that was not swapped in, else None."""
-    with suppress(IndexMismatchError):  # one that was being removed
-        manifest = read_manifest(building)
-        if manifest and not manifest.settings.stamp.differences(stamp):
-            return manifest
-    return None
-
-
-def _keep_or_empty(place: BuildPlace, stamp: Stamp, updates: bool) -> None:
-    """Keep what an interrupted build of the same settings left; remove anything else.
-
-    Raises :class:`IndexMismatchError` where that would lose vectors of other settings.
-    """
-    if (place.building / INDEX_FILE).is_file() or not was_begun(place.building):
-        _remove(place.building)
-        return
-    file = place.building / BUILDING
-    if not (earlier_stamp := Stamp.read(file)):
-        raise IndexMismatchError(
-            f"'{file}' does not say what the unfinished index is made of: it is damaged. {_OTHER}"
-        )
-    if (place.building / SHARDS).is_dir() and not (updates and _has_other_corpus(earlier_stamp, stamp)):
-        what = f"the unfinished index '{place.folder}'"
-        refuse_differences(what, earlier_stamp, stamp, advice=_OTHER, error=IndexMismatchError)
-    elif earlier_stamp.differences(stamp):
-        _remove(place.building)
-
-
-def swap_in(place: BuildPlace) -> None:
-    """Let a finished index take its place: whoever opens the folder finds the old one or the new one.
-
-    Raises :class:`OSError` if the folder cannot be renamed.
-    """
-    folder, building = place.folder.resolve(), place.building
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if not folder.exists() or not any(folder.iterdir()):
-        building.rename(folder)
-    elif not _exchange(building, folder):
-        old_folder = _beside(folder, "replaced")
-        _remove(old_folder)
-        folder.rename(old_folder)
-        # Killed here, the index is looked for under its name beside the folder: resolve_index.
-        building.rename(folder)
-    remove_leftovers(folder)
-
-
-def has_leftovers(folder: Path) -> bool:
-    """Whether a swap was interrupted before all was removed of the index that was replaced."""
-    building = building_folder(folder)
-    return (
-        was_begun(folder)
-        or _beside(folder, "replaced").exists()
-        or (building.exists() and not was_begun(building))
-    )
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what a swap leaves of the index that was replaced. The caller holds the lock of ``folder``."""
-    _remove(_beside(folder, "replaced"))
-    building = building_folder(folder)
-    if building.exists() and (was_begun(folder) or not was_begun(building)):
-        _remove(building)
-    # Last, since it says that what lies beside the folder is the old index and not the next one.
-    (folder / BUILDING).unlink(missing_ok=True)
-
-
-def _finish_swap(folder: Path) -> None:
-    """Finish a swap that was interrupted."""
-    actual_folder = resolve_index(folder)
-    if actual_folder != folder:
-        actual_folder.rename(folder.resolve())
-    if (folder / INDEX_FILE).is_file():
-        remove_leftovers(folder)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where the system or the file system cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    names = os.fsencode(one), os.fsencode(other)
-    if rename(_AT_WORKING_FOLDER, names[0], _AT_WORKING_FOLDER, names[1], _EXCHANGE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in _CANNOT_SWAP:
-        return False
-    raise OSError(number, os.strerror(number), str(other))
-
-
-def _remove(folder: Path) -> None:
-    """Remove what is left of an index, the manifest first: what is left of this is then no index."""
-    (folder / INDEX_FILE).unlink(missing_ok=True)
+def rename_into_place(place: BuildPlace) -> None:
+    """Let a complete index take its place. Raises :class:`OSError` if the folder cannot be renamed."""
+    folder = place.folder.resolve()
+    replaced = folder.with_name(f".{folder.name}.replaced")
+    (place.building / BUILDING).unlink()
+    shutil.rmtree(replaced, ignore_errors=True)
+    if folder.exists():
+        folder.rename(replaced)
+    place.building.rename(folder)
     # On NFS, files that somebody reads stay behind under other names: the next update removes them.
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def is_ours(folder: Path) -> bool:
@@ -297,42 +188,3 @@ def is_ours(folder: Path) -> bool:
 def was_begun(folder: Path) -> bool:
     """Whether an index was begun in this folder and not finished."""
     return (folder / BUILDING).is_file()
-
-
-def resolve_index(folder: Path) -> Path:
-    """Return where an index lies: in its folder, or beside it between the two renames of a swap."""
-    building = building_folder(folder)
-    return folder if folder.exists() or not (building / INDEX_FILE).is_file() else building
-
-
-def identify_folder(folder: Path) -> tuple[int, int, int]:
-    """Return what tells the index in a folder from one that takes its place; zeros if there is none."""
-    try:
-        state = folder.stat()
-    except OSError:
-        return 0, 0, 0
-    return state.st_dev, state.st_ino, state.st_mtime_ns
-
-
-def open_unchanged(
-    folder: Path, open_index: Callable[[Path], Index], close: Callable[[Index], None] = lambda _: None
-) -> Index:
-    """Open the files of an index that are all of one: again, if another took its place meanwhile.
-
-    ``close`` is called with what was opened of two. Raises whatever ``open_index`` does, of an index that
-    stays.
-    """
-    for tries_left in reversed(range(_TRIES)):
-        before, path = identify_folder(folder), resolve_index(folder)
-        try:
-            index = open_index(path)
-        except Exception:
-            if not tries_left or identify_folder(folder) == before:
-                raise
-            continue
-        if identify_folder(folder) == before:
-            return index
-        close(index)
-    raise IndexMismatchError(
-        f"the index '{folder}' was replaced {_TRIES} times while it was being opened: try again."
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from corag.core.errors import ConfigError, IndexMismatchError
@@ -31,7 +30,7 @@ from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
 from retrieval.hops import HopRetriever, open_hop_encoder, with_hop_encoder
-from retrieval.index_building import open_unchanged, was_begun
+from retrieval.index_building import was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
     LANGUAGE,
@@ -172,7 +171,7 @@ def _follow_links(retrievers: Sequence[Retriever], config: RetrieverConfig, part
 
 def _open_each(config: RetrieverConfig) -> list[Retriever]:
     folders = [name for name in config.index if not is_user_object(name)]
-    kinds = [kind for name in folders for kind in open_unchanged(find_index_folder(name), _kinds)]
+    kinds = [kind for name in folders for kind in _kinds(find_index_folder(name))]
     _refuse_unused(config, kinds, ", ".join(config.index))
     return [
         adapt_retriever(find_user_object(name, "--retriever.index"))
@@ -216,14 +215,9 @@ def _join(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: 
 
 
 def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
-    return open_unchanged(
-        find_index_folder(name), partial(_open_titled, config=config), BatchedRetriever.close_unused
-    )
-
-
-def _open_titled(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
+    folder = find_index_folder(name)
     retriever = _open_folder(folder, config)
-    if config.links == "titles" and has_store(folder):  # here, so that they are of the very index
+    if config.links == "titles" and has_store(folder):
         try:
             retriever.titles = StoredTitles(folder)
         except BaseException:

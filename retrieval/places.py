@@ -10,7 +10,7 @@ from corag.core.installation import require
 from corag.core.own_objects import is_user_object
 from retrieval.config import BM25_PRESETS
 from retrieval.dense.search import PassageSource
-from retrieval.index_building import building_folder, open_unchanged, resolve_index, was_begun
+from retrieval.index_building import building_folder, is_ours
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
 from retrieval.store import PassageStore, has_store
@@ -28,16 +28,16 @@ def open_passages(index: str) -> PassageSource | None:
         return None
     folder = find_index_folder(index)
     if has_store(folder):
-        return open_unchanged(folder, PassageStore, PassageStore.close)
+        return PassageStore(folder)
     return LuceneSearcher(folder, BM25_PRESETS["pyserini"]) if is_lucene_index(folder) else None
 
 
 def find_index_folder(name: str) -> Path:
     """Return the folder of an index: a path as it is, or one of Pyserini's prebuilt indexes, downloaded."""
     folder = Path(name).expanduser()
-    if resolve_index(folder).is_dir():
+    if folder.is_dir():
         return folder
-    if was_begun(building_folder(folder)):
+    if is_ours(building_folder(folder)):
         raise IndexMismatchError(
             f"the index '{folder}' was begun and is not finished: run the same `corag index` to go on with "
             "it."

@@ -77,10 +77,6 @@ class ServiceOptions(Setup):
     """folder of the run folders, one per preset, index and options, to which every answer is appended; ""
     stores none."""
 
-    reload: Literal["auto", "off"] = "auto"
-    """"auto" reloads an index that was updated on disk, without a restart; "off" only reports the change in
-    the log, /readyz and /metrics."""
-
     kept: int = 1_000
     """finished answers kept in memory, for their links."""
 

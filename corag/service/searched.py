@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from corag.core.protocols import Retriever
 from corag.service.log import where
 from corag.service.records import ServedRuns
 from retrieval.config import RetrieverConfig
-from retrieval.index_building import identify_folder
 from retrieval.index_manifest import INDEX_FILE
 from retrieval.open import open_retriever
 
@@ -76,116 +75,75 @@ class IndexWatch:
 
     Questions that are being answered end with the index that they began with; it is closed after the last of
     them. Only then is the next change looked for, so that never more than two are open.
-
-    Attributes:
-        on_disk: what is in the folders now: the "same" index that is searched, or one that has "changed" and
-            is not searched (yet), or is "missing", or "unusable", since it cannot be opened.
     """
 
     def __init__(
         self,
         service: AnswerService,
         config: RetrieverConfig,
-        *,
-        reload: bool,
         places: Places,
         open_index: Callable[[RetrieverConfig], Awaitable[Retriever]] = open_retriever,
     ) -> None:
         """``places``: what :func:`find_places` returned before the index was opened."""
-        self._service, self._config, self._reload = service, config, reload
-        self._open_index = open_index
-        self._places = self._last_places = places
-        self._try_again = 0.0
-        self.on_disk = "same"
+        self._service, self._config, self._open_index = service, config, open_index
+        self._taken = self._found = places
 
     @property
     def state(self) -> dict[str, Any]:
         """The index as ``/readyz`` describes it."""
-        index = self._service.index
-        return {"fingerprint": index.fingerprint, "since": round(index.since, 3), "on_disk": self.on_disk}
+        index, on_disk = self._service.index, "same" if self._found == self._taken else "changed"
+        return {"fingerprint": index.fingerprint, "since": round(index.since, 3), "on_disk": on_disk}
 
     async def run(self) -> None:
         """Look every two seconds, until this is cancelled."""
+        pause = LOOK_EVERY_S
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(pause)
             try:
                 await self._look()
-            except Exception as error:  # noqa: BLE001 - a watch that ended would leave an old index for ever
-                self._service.log("index_watch_failed", error=where(error))
+                pause = LOOK_EVERY_S
+            except Exception as error:  # noqa: BLE001 - whatever a library says to it, the old index still answers
+                reason = str(error) if isinstance(error, CoragError) else where(error)
+                self._service.log("index_unusable", error=reason)
+                self._service.metrics.count_reload("failed")
+                pause = _TRY_AGAIN_S
+            self._service.metrics.index_on_disk(self._found == self._taken)
 
     async def _look(self) -> None:
-        places = await asyncio.to_thread(find_places, self._config.index)
-        if places == self._places:
-            self._note("same")
-            self._last_places = places
+        """Answer from what is in the folders, if that is another index than the one that is searched."""
+        self._found = places = await asyncio.to_thread(find_places, self._config.index)
+        if places == self._taken:
             return
-        is_new, self._last_places = places != self._last_places, places
-        if any(any(before) and not any(now) for before, now in zip(self._places, places, strict=True)):
-            self._note("missing")  # what was no folder before, such as an own retriever, is none now
-        elif not self._reload:
-            self._note("changed")
-        elif is_new or time.monotonic() >= self._try_again:
-            await self._take(places)
-
-    async def _take(self, places: Places) -> None:
-        """Open what is in the folders, and answer from it."""
-        self._note("changed")
-        start, log = time.monotonic(), self._service.log
-        retriever: Retriever | None = None
+        start, service = time.monotonic(), self._service
+        retriever = await self._open_index(self._config)
+        is_replaced = await asyncio.to_thread(find_places, self._config.index) != places
+        if is_replaced or retriever.fingerprint == service.index.fingerprint:
+            await retriever.close()  # it is looked at again, or it was built again of the same files
+            self._taken = self._taken if is_replaced else places
+            return
         try:
-            retriever = await self._open_index(self._config)
-            # What was looked at is what was opened, or it is looked at again.
-            if await asyncio.to_thread(find_places, self._config.index) != places:
-                await retriever.close()
-                return
-            if retriever.fingerprint == self._service.index.fingerprint:  # built again, of the same files
-                await retriever.close()
-                self._places = places
-                self._note("same")
-                return
-            before = await self._service.replace_index(retriever)
-        except Exception as error:  # noqa: BLE001 - whatever a library says to it, the old index still answers
-            if retriever is not None:
-                with suppress(Exception):
-                    await retriever.close()
-            self._try_again = time.monotonic() + _TRY_AGAIN_S
-            self._note("unusable", str(error) if isinstance(error, CoragError) else where(error))
-            self._service.metrics.count_reload("failed")
-            return
-        self._places = places
-        log(
-            "index_taken",
-            fingerprint=retriever.fingerprint,
-            before=before.fingerprint,
-            seconds=round(time.monotonic() - start, 3),
+            before = await service.replace_index(retriever)
+        except BaseException:
+            await retriever.close()
+            raise
+        self._taken = places
+        seconds = round(time.monotonic() - start, 3)
+        service.log(
+            "index_taken", fingerprint=retriever.fingerprint, before=before.fingerprint, seconds=seconds
         )
-        self._service.metrics.count_reload("taken")
-        self._note("same")
+        service.metrics.count_reload("taken")
         await before.close_unused()
-        log("index_closed", fingerprint=before.fingerprint)
-
-    def _note(self, on_disk: str, error: str | None = None) -> None:
-        """Remember what is in the folders, and log that it has changed."""
-        if on_disk != self.on_disk and on_disk != "same":
-            self._service.log(f"index_{on_disk}", reload=self._reload, error=error)
-        self.on_disk = on_disk
-        self._service.metrics.index_on_disk(on_disk == "same")
+        service.log("index_closed", fingerprint=before.fingerprint)
 
 
 def find_places(folders: Sequence[str]) -> Places:
     """Return what tells the indexes in some folders from others that take their place; zeros for none."""
-    return tuple(
-        (
-            *identify_folder(Path(folder).expanduser())[:2],
-            *_identify_file(Path(folder).expanduser() / INDEX_FILE),
-        )
-        for folder in folders
-    )
+    return tuple(_identify(Path(folder).expanduser()) for folder in folders)
 
 
-def _identify_file(file: Path) -> tuple[int, int]:
+def _identify(folder: Path) -> tuple[int, ...]:
     try:
-        state = file.stat()
+        state, manifest = folder.stat(), (folder / INDEX_FILE).stat()
     except OSError:
-        return 0, 0
-    return state.st_mtime_ns, state.st_size
+        return (0,)
+    return state.st_dev, state.st_ino, manifest.st_mtime_ns, manifest.st_size

@@ -106,11 +106,9 @@ async def _watching_index(
 ) -> AsyncIterator[None]:
     """Let a service go over to whatever index takes the place of its own, for the length of a block."""
     if service.index.retriever is None or not places or not all(map(any, places)):
-        yield  # nothing is searched, or servers, or an index of Pyserini's
+        yield  # nothing is searched, or servers, or an index without a manifest of ours
         return
-    watch = service.index_watch = IndexWatch(
-        service, config, reload=service.options.reload == "auto", places=places
-    )
+    watch = service.index_watch = IndexWatch(service, config, places)
     looking = asyncio.create_task(watch.run())
     try:
         yield

@@ -22,7 +22,6 @@ from eval.datasets.same import same_words
 from eval.experiment.executor import HasFingerprint
 from eval.experiment.lookup import open_lookup
 from retrieval.aliases import Aliases, load_aliases
-from retrieval.index_building import open_unchanged
 from retrieval.store import PassageStore, has_store
 
 _MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
@@ -174,7 +173,7 @@ def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
         return {each: each for each in gold if is_name(each)}
     names: set[str] = set()
     for folder in stores:
-        store = open_unchanged(folder, PassageStore, PassageStore.close)
+        store = PassageStore(folder)
         ids = store.passages(gold)
         gold = [each for each in gold if each not in ids]
         if gold and len(store) <= _MAX_PASSAGES:

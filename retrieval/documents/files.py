@@ -14,7 +14,7 @@ from corag.core.compression import content_name
 from corag.core.errors import DataError
 from retrieval.documents.exports import find_originals
 from retrieval.documents.readers import READERS, docling
-from retrieval.index_building import is_beside_an_index, is_ours
+from retrieval.index_building import is_ours
 from retrieval.tables import is_table
 
 RECORDS = ".jsonl"
@@ -152,7 +152,7 @@ class _FolderWalk:
         for folder, folders, names in os.walk(root, onerror=self._note_closed):
             visible = [name for name in folders if not name.startswith(".")]
             self.hidden += sum(
-                name.startswith(".") and not is_beside_an_index(name) for name in (*folders, *names)
+                name.startswith(".") and not name.endswith(".lock") for name in (*folders, *names)
             )
             folders[:] = [name for name in visible if not self._is_index(Path(folder, name))]
             for name in names:

@@ -87,7 +87,7 @@ def test_an_index_build_ends_within_seconds_and_goes_on_from_there(tmp_path: Pat
                 json.dumps({"id": n, "title": "T", "text": f"The river {n * 7919} is {n}. " * 30}) + "\n"
             )
     process = start("-m", "corag.cli", "index", corpus, "--out", tmp_path / "index")
-    wait_for(process, tmp_path / ".index.building/write.lock")
+    wait_for(process, tmp_path / "index.tmp/write.lock")
     told, seconds = end(process)
     assert process.returncode == 143 and SENTENCE in told.splitlines()[-1]
     assert "Traceback" not in told and seconds < AT_MOST_S
