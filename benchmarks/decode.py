@@ -16,7 +16,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -51,13 +50,12 @@ from.
 """
 
 
-@dataclass
 class SlowScores(Recorder):
     """The engine, scoring by prompt_logprobs."""
 
     async def score(self, request: ScoreRequest) -> Score:
         """Compute the whole prompt again."""
-        return await self.inner.score_by_prompt_logprobs(request)
+        return await self.engine.score_by_prompt_logprobs(request)
 
 
 async def one_after_another(question: Question, tools: Tools, config: CoRAGConfig) -> Answer:

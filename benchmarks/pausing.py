@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from corag.core.prompting.prompt import Message, Prompt, Segment
-from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
+from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question, TokenUsage
 from corag.generation.cached import CachedGenerator
@@ -16,7 +16,7 @@ from corag.generation.cached import CachedGenerator
 HOPS = 4
 
 
-class PausingEngine:
+class PausingEngine(Generator):
     """Answers every request after the same time, ``slots`` of them at once, as a full engine does."""
 
     fingerprint = "pausing"
@@ -34,13 +34,6 @@ class PausingEngine:
         async with self._slots:
             await asyncio.sleep(self._latency_s)
         return Generation((Completion("a sentence about it", (), "stop"),), TokenUsage(1, 200, 20, 200, 20))
-
-    async def score(self, request: ScoreRequest) -> Score:
-        """Refuse: nothing here is scored."""
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Free nothing."""
 
 
 async def open_pausing(latency_s: float, slots: int) -> PausingEngine:

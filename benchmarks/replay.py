@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from corag.core.protocols import GenerateRequest, Generation, Retriever, Score, ScoreRequest
+from corag.core.protocols import GenerateRequest, Generation, GeneratorStage, Retriever, Score, ScoreRequest
 from corag.generation.vllm_engine import VllmGenerator
 from eval.datasets.world.write import write_world
 from retrieval.build import build_index
@@ -25,40 +24,28 @@ async def open_world(
     return await open_retriever(RetrieverConfig(index=[str(root / "bm25")], links=links))
 
 
-@dataclass
-class Recorder:
+class Recorder(GeneratorStage):
     """A generator that notes every request on its way to a vLLM engine."""
 
-    inner: VllmGenerator
-    requests: list[GenerateRequest | ScoreRequest] = field(default_factory=list)
-
-    @property
-    def fingerprint(self) -> str:
-        """The inner generator's."""
-        return self.inner.fingerprint
-
-    def count_tokens(self, text: str) -> int:
-        """Pass on."""
-        return self.inner.count_tokens(text)
+    def __init__(self, engine: VllmGenerator) -> None:
+        super().__init__(engine)
+        self.engine = engine
+        self.requests: list[GenerateRequest | ScoreRequest] = []
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Note and pass on."""
         self.requests.append(request)
-        return await self.inner.generate(request)
+        return await self.engine.generate(request)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Note and pass on."""
         self.requests.append(request)
-        return await self.inner.score(request)
-
-    async def close(self) -> None:
-        """Pass on."""
-        await self.inner.close()
+        return await self.engine.score(request)
 
     async def start_over(self) -> None:
         """Forget the requests, and let the engine forget its prefixes."""
         self.requests.clear()
-        await self.inner.reset_prefix_cache()
+        await self.engine.reset_prefix_cache()
 
     async def replay(self) -> float:
         """Put all requests to the engine at once, with a cold prefix cache; return the seconds they take."""
@@ -70,5 +57,5 @@ class Recorder:
 
     async def _put(self, request: GenerateRequest | ScoreRequest) -> Generation | Score:
         if isinstance(request, GenerateRequest):
-            return await self.inner.generate(request)
-        return await self.inner.score(request)
+            return await self.engine.generate(request)
+        return await self.engine.score(request)

@@ -11,7 +11,15 @@ from dataclasses import replace
 from corag.core.errors import RequestRefusedError, SearchFailedError
 from corag.core.prompting.prompt import Message, Prompt, Segment, Shortening
 from corag.core.prompting.shorten import shorten
-from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from corag.core.protocols import (
+    Completion,
+    GenerateRequest,
+    Generation,
+    Generator,
+    Sampling,
+    Score,
+    ScoreRequest,
+)
 from corag.core.types import Hit, Passage, TokenUsage
 
 
@@ -33,7 +41,7 @@ def chat_prompt(text: str | Sequence[Segment], *, system: str = "", prefix: str 
     return Prompt(tuple(turns), prefix=prefix)
 
 
-class ScriptedGenerator:
+class ScriptedGenerator(Generator):
     """Replies from a list, one after the other, or from a function of the request.
 
     Keeps every request that it saw.

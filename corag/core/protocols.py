@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 from typing import Protocol, Self
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, RequestRefusedError
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Prompt, Shortening
 from corag.core.types import NOTHING_SPENT, Hit, Passage, TokenUsage
 
@@ -161,42 +162,86 @@ class Score:
         return self.sum / len(self.token_logprobs)
 
 
-class Generator(Protocol):
+class Generator(ABC):
     """A language model behind some engine. Every method may be awaited by thousands of callers at once.
 
     Raises :class:`BackendError` when the engine is gone, :class:`RequestRefusedError`
     when one request can never be served.
 
-    An engine may also have: ``lacks``, the abilities that it does not have (none, if it does not say);
-    ``name``, what messages about that call it ("this server", if it does not say);
-    ``about``, lines to be printed when it is open; ``thinking_tokens``, how many tokens of thoughts a sample
-    may cost besides its own (none, if it does not say); ``retried``, how many requests were sent again; and
-    ``failed``, whether it has ended for good.
+    Attributes:
+        fingerprint: identifies model, adapter, precision and engine: equal ones reply alike to greedy
+            requests, up to the engine's own noise (a reply may differ with the batch that it is computed in).
+        lacks: the abilities that it does not have.
+        name: what messages about that call it; "" for "this server".
+        about: lines to be printed when it is open.
+        thinking_tokens: how many tokens of thoughts a sample may cost besides its own.
     """
 
-    @property
-    def fingerprint(self) -> str:
-        """Identify model, adapter, precision and engine: equal ones reply alike to greedy requests.
+    fingerprint: str = ""
+    lacks: Collection[Ability] = ()
+    name: str = ""
+    about: Sequence[str] = ()
+    thinking_tokens: int = 0
 
-        (Up to the engine's own noise: a reply may differ with the batch that it is computed in.)
-        """
-        ...
+    @property
+    def retried(self) -> int:
+        """How many requests were sent again."""
+        return 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended for good."""
+        return False
+
+    @abstractmethod
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text, without special tokens."""
+
+    @abstractmethod
+    async def generate(self, request: GenerateRequest) -> Generation:
+        """Continue a prompt."""
+
+    async def score(self, request: ScoreRequest) -> Score:
+        """Return the log-likelihood of a given continuation; a model that cannot lacks ``Ability.SCORES``."""
+        raise RequestRefusedError(f"{self.name or 'this model'} cannot score given texts.")
+
+    async def close(self) -> None:  # noqa: B027 - not every model holds something
+        """Free the engine. Safe to call twice."""
+
+
+class GeneratorStage(Generator):
+    """A generator around another: what it does not do itself, that one does."""
+
+    def __init__(self, inner: Generator) -> None:
+        self._inner = inner
+        self.fingerprint, self.lacks, self.name = inner.fingerprint, inner.lacks, inner.name
+        self.about, self.thinking_tokens = inner.about, inner.thinking_tokens
+
+    @property
+    def retried(self) -> int:
+        """How many requests the inner generator sent again."""
+        return self._inner.retried
+
+    @property
+    def failed(self) -> bool:
+        """Whether the inner generator has ended for good."""
+        return self._inner.failed
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""
-        ...
+        return self._inner.count_tokens(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt."""
-        ...
+        return await self._inner.generate(request)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation."""
-        ...
+        return await self._inner.score(request)
 
     async def close(self) -> None:
-        """Free the engine. Safe to call twice."""
-        ...
+        """Close the inner generator."""
+        await self._inner.close()
 
 
 class NotedHits(tuple[Hit, ...]):

@@ -160,7 +160,7 @@ class Tools:
     @property
     def thinking_tokens(self) -> int:
         """How many tokens of thoughts a sample may cost before its own."""
-        return int(getattr(self.generator, "thinking_tokens", 0))
+        return self.generator.thinking_tokens
 
     @contextmanager
     def reserve_tokens(self, tokens: int) -> Iterator[None]:

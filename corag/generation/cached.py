@@ -9,16 +9,15 @@ every chain of best of 4, and chains of six hops begin with those of four.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 
-from corag.core.protocols import Ability, GenerateRequest, Generation, Generator, Score, ScoreRequest
+from corag.core.protocols import GenerateRequest, Generation, Generator, GeneratorStage, Score, ScoreRequest
 from corag.core.request_cache import RequestCache
 
 REPLIES_KEPT = 50_000  # replies of a kind that are remembered, about 1.5 kB each
 
 
-class CachedGenerator:
+class CachedGenerator(GeneratorStage):
     """A :class:`Generator` around another that computes no greedy request, seeded sample or score twice.
 
     Replies from the cache carry the usage of the original, counted in full, computed not at all. A joined
@@ -32,49 +31,10 @@ class CachedGenerator:
         Samples are a kind of their own: within one run none is asked for again, so they would only push out
         greedy replies, which are.
         """
-        self._inner = inner
+        super().__init__(inner)
         self._greedy: RequestCache[bytes, Generation] = RequestCache(capacity)
         self._samples: RequestCache[bytes, Generation] = RequestCache(capacity)
         self._scores: RequestCache[bytes, Score] = RequestCache(capacity)
-
-    @property
-    def fingerprint(self) -> str:
-        """The inner generator's fingerprint."""
-        return self._inner.fingerprint
-
-    @property
-    def failed(self) -> bool:
-        """Whether the inner generator can never reply again."""
-        return bool(getattr(self._inner, "failed", False))
-
-    @property
-    def lacks(self) -> frozenset[Ability]:
-        """What the inner generator cannot do."""
-        return frozenset(getattr(self._inner, "lacks", ()))
-
-    @property
-    def name(self) -> str:
-        """What messages call the inner generator, "" if it has no name."""
-        return str(getattr(self._inner, "name", ""))
-
-    @property
-    def about(self) -> Sequence[str]:
-        """The lines that the inner generator wants printed when it has been opened."""
-        return tuple(getattr(self._inner, "about", ()))
-
-    @property
-    def thinking_tokens(self) -> int:
-        """How many tokens of thoughts a sample of the inner generator may cost."""
-        return int(getattr(self._inner, "thinking_tokens", 0))
-
-    @property
-    def retried(self) -> int:
-        """How many requests the inner generator had to send again."""
-        return int(getattr(self._inner, "retried", 0))
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return self._inner.count_tokens(text)
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt, from the cache if this greedy request or seeded sample was met before."""

@@ -26,7 +26,7 @@ from corag.generation.chat_template import USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
 from corag.generation.special_names import BREAK, break_at_names, space_out_names
-from corag.generation.thinking import AS_SUITS, Thinking, ThinkingOptions, resolve_thinking
+from corag.generation.thinking import AS_SUITS, Thinking, ThinkingEngine, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
 # a text, and a character may be spelled by up to four tokens, some of them before the cut.
@@ -359,21 +359,12 @@ def _source(tokenizer: Any) -> str:
     return str(template.get("default", "") if isinstance(template, dict) else template or "")
 
 
-class RenderingEngine:
+class RenderingEngine(ThinkingEngine):
     """What engines that render prompts themselves know by their renderer and window alone."""
 
-    _renderer: Renderer
-    _window: int
-
-    @property
-    def thinking(self) -> Thinking:
-        """What becomes of the model's thoughts."""
-        return self._renderer.thinking
-
-    @property
-    def window(self) -> int:
-        """Longest prompt plus completion, in tokens."""
-        return self._window
+    def __init__(self, renderer: Renderer, window: int) -> None:
+        self._renderer = renderer
+        self.thinking, self.window = renderer.thinking, window
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, without special tokens."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Thought
-from corag.core.protocols import Completion
+from corag.core.protocols import Completion, Generator
 from corag.core.seeds import stable_hash
 
 Mode: TypeAlias = Literal["off", "strip", "keep", "watch"]
@@ -207,6 +207,18 @@ class Thinking:
         # "<think>\n\n" is closed by no further line: it is as empty as "<think>\n\n</think>".
         closing = form.closing.lstrip() if not text and conversation.endswith("\n\n") else form.closing
         return opening + text + closing
+
+
+class ThinkingEngine(Generator):
+    """An engine that may render prompts itself, so that thoughts can be asked for apart.
+
+    Attributes:
+        thinking: what becomes of the model's thoughts; None where the engine sees to them.
+        window: longest prompt plus completion, in tokens.
+    """
+
+    thinking: Thinking | None = None
+    window: int = 0
 
 
 def resolve_thinking(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from corag.core.gather import gather
 from corag.core.prompting.prompt import Shortening, Thought
@@ -19,12 +18,19 @@ from corag.core.protocols import (
     GenerateRequest,
     Generation,
     Generator,
+    GeneratorStage,
     Sampling,
-    Score,
-    ScoreRequest,
 )
 from corag.core.types import TokenUsage
-from corag.generation.thinking import THINK, Thinking, inner_text, is_cut, thought_in, without_thought
+from corag.generation.thinking import (
+    THINK,
+    Thinking,
+    ThinkingEngine,
+    inner_text,
+    is_cut,
+    thought_in,
+    without_thought,
+)
 
 _SHARE_OF_WINDOW = 4  # thoughts have at most a quarter of it: the rest is for passages
 
@@ -36,10 +42,9 @@ def with_thoughts_apart(engine: Generator, most: int) -> Generator:
 
     ``most``: tokens of a thought.
     """
-    thinking = getattr(engine, "thinking", None)
-    if thinking is None or thinking.mode == "keep":
+    if not isinstance(engine, ThinkingEngine) or engine.thinking is None or engine.thinking.mode == "keep":
         return engine
-    return ThinkingGenerator(engine, thinking, thinking_budget(most, cast("Any", engine).window))
+    return ThinkingGenerator(engine, engine.thinking, thinking_budget(most, engine.window))
 
 
 def thinking_budget(most: int, window: int) -> int:
@@ -59,7 +64,7 @@ class _ThoughtfulSample:
     is_cut: bool
 
 
-class ThinkingGenerator:
+class ThinkingGenerator(GeneratorStage):
     """A :class:`Generator` around an engine that renders prompts, whose model may think before it replies.
 
     Thoughts stand in no completion. Scores of given texts are taken behind the form of no thought.
@@ -67,33 +72,13 @@ class ThinkingGenerator:
 
     def __init__(self, inner: Generator, thinking: Thinking, budget: int) -> None:
         """``thinking``: what the engine's renderer does; ``budget``: most tokens of a thought."""
-        self._inner = inner
+        super().__init__(inner)
         self._thinking = thinking
         self._budget = budget
-        self.fingerprint = inner.fingerprint + (f"/{budget}" if thinking.generates else "")
-        before = int(getattr(inner, "thinking_tokens", 0))
-        self.thinking_tokens = budget if thinking.generates else before
-
-    @property
-    def about(self) -> tuple[str, ...]:
-        """The lines that the engine wants printed when it has been opened, and one on the thoughts."""
-        return (*getattr(self._inner, "about", ()), *filter(None, [self._thinking.describe()]))
-
-    def __getattr__(self, name: str) -> object:
-        # What an engine may have besides: lacks, name, about, retried, failed, and its own.
-        return getattr(self._inner, name)
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special tokens."""
-        return self._inner.count_tokens(text)
-
-    async def score(self, request: ScoreRequest) -> Score:
-        """Return the log-likelihood of a given continuation, behind no thought."""
-        return await self._inner.score(request)
-
-    async def close(self) -> None:
-        """Close the engine."""
-        await self._inner.close()
+        self.about = (*inner.about, *filter(None, [thinking.describe()]))
+        if thinking.generates:
+            self.fingerprint += f"/{budget}"
+            self.thinking_tokens = budget
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt, behind a thought if the model thinks."""
@@ -150,7 +135,7 @@ class ThinkingGenerator:
             logprobs=False,
             logit_bias=(),
             # Some families' marks are special tokens.
-            special_tokens=Ability.SPECIAL_TOKENS not in getattr(self._inner, "lacks", ()),
+            special_tokens=Ability.SPECIAL_TOKENS not in self.lacks,
         )
         thought = await self._inner.generate(replace(request, prompt=prompt, sampling=sampling))
         usage = replace(thought.usage, generated=0, computed_generated=0, estimated=0)

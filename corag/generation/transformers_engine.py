@@ -52,9 +52,8 @@ class TransformersGenerator(RenderingEngine):
     ) -> None:
         """``window``: longest prompt plus completion, in tokens. ``batch_size``: most sequences at once."""
         self._model = model
-        self._renderer = renderer
         self._windows = Windows.of(model.config, window)
-        self._window = self._windows.prompt
+        super().__init__(renderer, self._windows.prompt)
         self.fingerprint, self.about = fingerprint, renderer.about
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]

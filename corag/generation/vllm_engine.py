@@ -57,15 +57,15 @@ class VllmGenerator(RenderingEngine):
         the adapter and the memory, if there is something to say.
         """
         self._engine = engine
-        self._renderer = renderer
         self._adapter = str(Path(adapter).resolve()) if adapter else ""
         model = engine.model_config
-        self._window, lines = _window(model)
+        window, lines = _window(model)
+        super().__init__(renderer, window)
         self.about = (*lines, *renderer.about, *filter(None, about))
         # vLLM's own way to force tokens, where the engine was started with it; else the plug-in's.
         self._replays = bool(getattr(model, "enable_trace_replay", False))
         head = "" if model.head_dtype == model.dtype else f":head={model.head_dtype}"
-        self.fingerprint = f"vllm:{weights}:{model.dtype}{head}:{self._window}:chat={renderer.way}{arguments}"
+        self.fingerprint = f"vllm:{weights}:{model.dtype}{head}:{window}:chat={renderer.way}{arguments}"
         self._numbers = itertools.count()
         self._closed = False
 
@@ -111,7 +111,7 @@ class VllmGenerator(RenderingEngine):
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt. Sample i of n gets the seed ``seed + i``."""
         ids, shortening = self._renderer.encode_within(
-            request.prompt, self._window - request.sampling.max_tokens
+            request.prompt, self.window - request.sampling.max_tokens
         )
         # One engine request per sample is what vLLM itself makes of n > 1; made here, each tells what it
         # found in the cache.
@@ -138,7 +138,7 @@ class VllmGenerator(RenderingEngine):
         from vllm.sampling_params import RequestOutputKind
 
         target = self._renderer.target_ids(request)
-        ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target))
+        ids, shortening = self._renderer.encode_within(request.prompt, self.window - len(target))
         # The target is forced: the prompt comes out of the cache, only the target is decoded.
         # logprobs=0 is the generated token's alone; FINAL_ONLY spares a message per token.
         params = SamplingParams(
@@ -172,7 +172,7 @@ class VllmGenerator(RenderingEngine):
         from vllm.sampling_params import RequestOutputKind
 
         target = self._renderer.target_ids(request)
-        ids, shortening = self._renderer.encode_within(request.prompt, self._window - len(target) - 1)
+        ids, shortening = self._renderer.encode_within(request.prompt, self.window - len(target) - 1)
         params = SamplingParams(
             temperature=0,
             max_tokens=1,

@@ -21,6 +21,7 @@ from corag.core.runs.rows import Row
 from corag.core.seeds import stable_hash
 from corag.core.tools import Step, Tools
 from corag.core.types import Answer, Hit, Passage, Question
+from corag.generation.cached import CachedGenerator
 from corag.service.admission import Admission, Ticket
 from corag.service.conversation import (
     AdaptedRequest,
@@ -216,8 +217,9 @@ class AnswerService:
 
         Chains of one question, and questions at the same time, share them; that is where equal requests are.
         """
-        if self.options.model.urls and not self.admission.claims:
-            getattr(self._generator, "forget", lambda: None)()
+        generator = self._generator
+        if isinstance(generator, CachedGenerator) and self.options.model.urls and not self.admission.claims:
+            generator.forget()
 
     def _record_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""
@@ -410,7 +412,7 @@ class AnswerService:
     @property
     def failed(self) -> bool:
         """Whether the engine has ended for good."""
-        return bool(getattr(self._generator, "failed", False))
+        return self._generator.failed
 
     @property
     def ready(self) -> bool:

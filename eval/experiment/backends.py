@@ -24,7 +24,7 @@ from corag.generation.adapters import adapter_folder, read_training, require_ada
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest, model_folder
 from eval.experiment.collector import check_trace
-from eval.experiment.executor import HasFingerprint
+from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, canonical_name, check_names, methods_of
@@ -163,14 +163,14 @@ def _try_prompts(setup: Setup) -> None:
             raise ConfigError(f"the prompt '{template.name}': {error}") from None
 
 
-def require_abilities(what: str, needs: Mapping[Ability, str], generator: HasFingerprint) -> None:
+def require_abilities(what: str, needs: Mapping[Ability, str], generator: Generator | RemoteHandle) -> None:
     """Raise :class:`ConfigError` if a model lacks an ability, before the first request.
 
     ``what``: what needs it. ``needs``: as :meth:`corag.core.method.MethodConfig.needs` returns them.
     """
-    lacking = [ability for ability in needs if ability in getattr(generator, "lacks", ())]
+    lacking = [ability for ability in needs if ability in generator.lacks]
     if lacking:
-        name = getattr(generator, "name", "")
+        name = generator.name
         ways = list(dict.fromkeys(needs[ability] for ability in lacking if needs[ability]))
         if name and Ability.TEMPERATURE in lacking:
             ways.append("give it a parameter temperature (a function around it can have one)")

@@ -36,7 +36,7 @@ def check_fixed(methods: Sequence[str]) -> None:
         )
 
 
-class DryModel:
+class DryModel(Generator):
     """A :class:`Generator` whose replies are words of their prompts. ``window``: prompt plus reply."""
 
     def __init__(self, renderer: Renderer, window: int) -> None:
@@ -77,9 +77,6 @@ class DryModel:
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
         logprobs = (_YES if is_yes else _ANY_LOGPROB,) * len(target)
         return Score(tuple(target), logprobs, usage, shortening)
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from corag.core.protocols import (
     GenerateRequest,
     Generation,
     Generator,
+    GeneratorStage,
     Retriever,
     Score,
     ScoreRequest,
@@ -41,12 +42,11 @@ class RemoteHandle:
 
     fingerprint: str
     lacks: Collection[Ability] = ()
+    name: str = ""
 
 
-class NoModel:
+class NoModel(Generator):
     """Stands in for a model where only the index is used."""
-
-    fingerprint = ""
 
     def count_tokens(self, text: str) -> int:
         """Fail: there are no tokens without a model."""
@@ -55,13 +55,6 @@ class NoModel:
     async def generate(self, request: GenerateRequest) -> Generation:
         """Fail."""
         raise TypeError("a model was asked to go on with a prompt, but none is open.")
-
-    async def score(self, request: ScoreRequest) -> Score:
-        """Fail."""
-        raise TypeError("a model was asked for a score, but none is open.")
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 class QuestionTask(Protocol):
@@ -136,7 +129,7 @@ class Executor(Protocol):
     """Runs a task for each question, with a model and an index that are open."""
 
     @property
-    def model(self) -> HasFingerprint:
+    def model(self) -> Generator | RemoteHandle:
         """The model that tasks are given."""
         ...
 
@@ -165,24 +158,12 @@ class Executor(Protocol):
         ...
 
 
-class _CountedGenerator:
+class _CountedGenerator(GeneratorStage):
     """A model whose replies are counted as they come."""
 
     def __init__(self, inner: Generator, work: Work) -> None:
-        self._inner, self._work = inner, work
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the model has beside: what it lacks, its name."""
-        return getattr(self._inner, name)
-
-    @property
-    def fingerprint(self) -> str:
-        """The model's fingerprint."""
-        return self._inner.fingerprint
-
-    def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text."""
-        return self._inner.count_tokens(text)
+        super().__init__(inner)
+        self._work = work
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Go on with a prompt."""
@@ -198,10 +179,6 @@ class _CountedGenerator:
         self._work.calls += 1
         self._work.tokens += reply.usage.computed
         return reply
-
-    async def close(self) -> None:
-        """Close the model."""
-        await self._inner.close()
 
 
 class LocalExecutor:

@@ -56,7 +56,7 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
             _printed_lines.add(note)
             print_line(f"corag: {note}")
         generator = await open_generator(config, capacity)
-        for line in getattr(generator, "about", ()):
+        for line in generator.about:
             if not (is_user_model and line in _printed_lines):
                 _printed_lines.add(line)
                 print_line(f"corag: {line}")

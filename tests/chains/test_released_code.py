@@ -10,7 +10,7 @@ from corag.chains import config as config_module
 from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.chains.released_code import RELEASED_CODE, ReleasedCode
-from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
+from corag.core.protocols import Completion, GenerateRequest, Generation, Generator, Score, ScoreRequest
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question, TokenUsage
 from tests.chains.chains import chain_of, run
@@ -22,7 +22,7 @@ from tests.fakes import WordRetriever, kind, passage
 RUNS = json.loads((Path(__file__).parent / "released_code.json").read_text(encoding="utf-8"))
 
 
-class Scripted:
+class Scripted(Generator):
     """A script as a model and as an index."""
 
     fingerprint = "script"

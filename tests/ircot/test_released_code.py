@@ -7,7 +7,7 @@ import pytest
 
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
-from corag.core.protocols import Completion, GenerateRequest, Generation
+from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
 from corag.core.text import extract_answer
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question, TokenUsage
@@ -20,7 +20,7 @@ RUNS = json.loads((FOLDER / "released_code.json").read_text(encoding="utf-8"))
 READERS = json.loads((FOLDER / "released_readers.json").read_text(encoding="utf-8"))
 
 
-class Scripted:
+class Scripted(Generator):
     """A script as a model and as an index."""
 
     fingerprint = "script"

@@ -244,7 +244,7 @@ def servers(config: ModelConfig) -> Iterator[CheckResult]:
 
     async def ask() -> Sequence[str]:
         generator = await open_generator(config)
-        about = getattr(generator, "about", ()) or [f"{', '.join(config.urls)}: ready."]
+        about = generator.about or [f"{', '.join(config.urls)}: ready."]
         await generator.close()
         return tuple(about)
 

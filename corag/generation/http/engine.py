@@ -69,7 +69,7 @@ from corag.generation.models import folder_digest, model_folder
 from corag.generation.prefixes import request_prefix
 from corag.generation.rendering import Renderer
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
-from corag.generation.thinking import closing_of
+from corag.generation.thinking import ThinkingEngine, closing_of
 from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
@@ -96,7 +96,7 @@ class _Call:
     ids: Sequence[int] | None = None
 
 
-class HttpGenerator:
+class HttpGenerator(ThinkingEngine):
     """A :class:`corag.core.protocols.Generator` spread over servers, as :class:`Endpoints` does it.
 
     ``lacks``: what they do not support. ``about``: a line on each server that was probed.

@@ -98,8 +98,8 @@ class Worker:
         return WorkerInfo(
             _place(0),
             self._engine.fingerprint,
-            tuple(getattr(self._engine, "lacks", ())),
-            tuple(getattr(self._engine, "about", ())),
+            tuple(self._engine.lacks),
+            tuple(self._engine.about),
             {key: index.fingerprint for key, index in self._indexes.items()},
         )
 
@@ -117,7 +117,7 @@ class Worker:
         try:
             row = await self._tasks[key](question, self._engine, self._indexes[index] if index else None)
         except BackendError:
-            if getattr(self._engine, "failed", False):
+            if self._engine.failed:
                 os._exit(1)
             raise
         return without_texts(row)
