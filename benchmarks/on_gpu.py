@@ -154,7 +154,7 @@ async def families(*models: str) -> dict[str, Any]:
             "answer": reply.text[:80],
             "ended": reply.finish_reason == "stop",
             "thinks": "think>" in reply.text + prefilled_reply.text,
-            "thinking": generator.thinking.mode,
+            "thinking": generator.thinking and generator.thinking.mode,
             "thought_tokens": [whole.thinking.generated, prefilled_reply.thinking.generated],
             "thoughts_cut": whole.thoughts_cut + prefilled_reply.thoughts_cut,
             "prefilled": prefilled_reply.text[:40],

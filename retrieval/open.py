@@ -10,7 +10,7 @@ from pathlib import Path
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.installation import require
 from corag.core.machine import count_threads
-from corag.core.own_objects import find_user_object, is_user_object
+from corag.core.own_objects import find_user_object, identify, is_user_object
 from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
@@ -29,6 +29,7 @@ from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex,
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
+from retrieval.function_retriever import own_retriever
 from retrieval.hops import HopRetriever, open_hop_encoder, with_hop_encoder
 from retrieval.index_building import was_begun
 from retrieval.index_manifest import (
@@ -44,7 +45,6 @@ from retrieval.index_manifest import (
 from retrieval.linked import LinkedRetriever, LinkRules
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
-from retrieval.own_retriever import adapt_retriever
 from retrieval.places import find_index_folder
 from retrieval.store import Lines, PassageStore, has_store
 from retrieval.title_links import StoredTitles
@@ -173,12 +173,12 @@ def _open_each(config: RetrieverConfig) -> list[Retriever]:
     folders = [name for name in config.index if not is_user_object(name)]
     kinds = [kind for name in folders for kind in _kinds(find_index_folder(name))]
     _refuse_unused(config, kinds, ", ".join(config.index))
-    return [
-        adapt_retriever(find_user_object(name, "--retriever.index"))
-        if is_user_object(name)
-        else _open_index(name, config)
-        for name in config.index
-    ]
+    return [_open_own(name) if is_user_object(name) else _open_index(name, config) for name in config.index]
+
+
+def _open_own(name: str) -> Retriever:
+    target, identity = find_user_object(name, "--retriever.index"), identify(name)
+    return own_retriever(target, identity.text if identity else "")
 
 
 def _join(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:

@@ -1,32 +1,41 @@
 """What users bring along: functions and objects of their own, by name (FILE.py:NAME) or from Python.
 
 A method, a model and something to search may all be the user's. From the shell they are named; from Python
-they are handed over, and :func:`register` gives each a name that options can hold, as long as it lives.
+they are arguments, and :func:`register` gives each a name that options can hold, as long as it lives.
+
+What tells one from others is its ``fingerprint``, a text or a function that returns one; else a digest of its
+source text, of the file that was named or of the function or class; else its name alone. What it holds or
+calls is not looked at.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import inspect
 import linecache
 import re
 import sys
+import sysconfig
+import textwrap
 import threading
 import traceback
 import types
 import typing
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, CoragError, nearest, reason
 from corag.core.files import file_digest
-from corag.core.own_identity import code_digest, describe, given_fingerprint, identify, is_of_a_library
+from corag.core.seeds import stable_hash
 
+_ROOT = Path(__file__).parents[2]
 _OBJECT_NAME = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")
 
 
@@ -210,32 +219,102 @@ def find_user_object(name: str, option: str) -> Any:
     return target
 
 
-def fingerprint_of(name: str) -> str:
-    """Return what :func:`identify` says of an own object by its name, "" for what is none, or not here."""
-    if not is_user_object(name):
-        return ""
-    try:
-        return identify(find_user_object(name, "its name"))
-    except ConfigError:
-        return ""
+class Identity(typing.NamedTuple):
+    """What tells an object of the user's from others: a text, and what that was made of."""
+
+    text: str
+    known_by: str
 
 
-def code_behind_fingerprint(name: str) -> str:
-    """Return a digest of the code of an own object that says a ``fingerprint``; "" for others."""
+def identify(name: str) -> Identity | None:
+    """Identify an object of the user's by its name in options; None for what is none, or not here."""
     if not is_user_object(name):
-        return ""
+        return None
     try:
         target = find_user_object(name, "its name")
     except ConfigError:
-        return ""
-    return code_digest(target) if given_fingerprint(target) else ""
+        return None
+    owner = target.__self__ if inspect.ismethod(target) else target
+    owner = owner.func if isinstance(owner, partial) else owner
+    fingerprint = owner.fingerprint if hasattr(owner, "fingerprint") else ""
+    fingerprint = fingerprint() if callable(fingerprint) else fingerprint
+    if isinstance(fingerprint, str) and fingerprint:
+        return Identity(f"{describe(target)}:{fingerprint}", "fingerprint")
+    file = name.rpartition(":")[0]
+    if digest := file_digest(file) if file.endswith(".py") else source_digest(target):
+        return Identity(f"{describe(target)}:{digest}", "source text")
+    return Identity(describe(target), "name")
 
 
-def known_by_content(name: str) -> bool:
-    """Whether an own object says no ``fingerprint``, so that some changes of it are not noticed."""
-    if not is_user_object(name):
-        return False
+def source_digest(target: Any) -> str:
+    """Return 16 hexadecimal digits of the source text of a function, or of an object's class.
+
+    Dedented, so that it stays when it moves into a function or out of one. "" where no text is known, as of
+    what was typed in at a prompt.
+    """
     try:
-        return not given_fingerprint(find_user_object(name, "its name"))
-    except ConfigError:
-        return False
+        return stable_hash(textwrap.dedent(inspect.getsource(_code(target))))
+    except (OSError, TypeError):
+        return ""
+
+
+def describe(target: Any) -> str:
+    """Return the dotted name of a function, or of the class of an object.
+
+    >>> describe(describe), describe(re.compile("a"))
+    ('corag.core.own_objects.describe', 're.Pattern')
+    """
+    if inspect.ismethod(target):
+        return f"{describe(target.__self__)}.{target.__name__}"
+    code = _code(target)
+    module = re.sub(r"^own_method_(.*)_[0-9a-f]+$", r"\1", code.__module__ or "")  # a file that was named
+    name = code.__qualname__.rpartition("<locals>.")[2]
+    return name if module in ("", "builtins", "__main__") else f"{module}.{name}"
+
+
+def _code(target: Any) -> Any:
+    """Return the function, or the class of an object."""
+    target = target.func if isinstance(target, partial) else target
+    target = target.__self__ if inspect.ismethod(target) else target
+    return target if isinstance(target, type) or inspect.isroutine(target) else type(target)
+
+
+def is_of_a_library(file: str) -> bool:
+    """Whether a Python file was installed, or is this package's."""
+    if Path(file).is_relative_to(_ROOT):  # in a clone, the user's own modules may lie beside our packages
+        package = _ROOT / Path(file).relative_to(_ROOT).parts[0]
+        if (package / "py.typed").is_file():
+            return True
+    standard = Path(file).is_relative_to(sysconfig.get_path("stdlib"))
+    return standard or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+
+
+class OwnFunction:
+    """A function of the user's to be awaited.
+
+    Coroutine functions are awaited on our loop, many at once. A plain function is called in one thread of its
+    own, one call after the other, since nothing says that it may be called from several.
+    """
+
+    def __init__(self, target: Any, method: str, expectation: str) -> None:
+        """``method``: the one that is called of an object that has it; ``expectation``: for the message.
+
+        Raises :class:`ConfigError` for what cannot be called.
+        """
+        is_function = inspect.isroutine(target) or isinstance(target, partial)
+        self.function: Callable[..., Any] = target if is_function else getattr(target, method, target)
+        if not callable(self.function):
+            raise ConfigError(f"{describe(target)} has no {method} and cannot be called, but {expectation}.")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="own")
+
+    async def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        """Call it and return what it returns."""
+        call = partial(self.function, *arguments, **settings)
+        if inspect.iscoroutinefunction(call):
+            return await call()
+        value = await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return await value if inspect.isawaitable(value) else value
+
+    def close(self) -> None:
+        """End its thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

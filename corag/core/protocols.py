@@ -205,6 +205,9 @@ class Generator(ABC):
         """Return the log-likelihood of a given continuation; a model that cannot lacks ``Ability.SCORES``."""
         raise RequestRefusedError(f"{self.name or 'this model'} cannot score given texts.")
 
+    def forget(self) -> None:  # noqa: B027 - not every model remembers replies
+        """Forget the replies that are remembered: another model may have taken the place of this one."""
+
     async def close(self) -> None:  # noqa: B027 - not every model holds something
         """Free the engine. Safe to call twice."""
 
@@ -238,6 +241,10 @@ class GeneratorStage(Generator):
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation."""
         return await self._inner.score(request)
+
+    def forget(self) -> None:
+        """Forget the replies that the inner generator remembers."""
+        self._inner.forget()
 
     async def close(self) -> None:
         """Close the inner generator."""

@@ -107,7 +107,7 @@ class TransformersGenerator(RenderingEngine):
         # What is computed together differs in a last digit from what is computed alone.
         batch_size = 1 if config.deterministic else config.batch_size
         engine = cls(model, renderer, windows.prompt, batch_size, identity)
-        engine.about += tuple(filter(None, (about, windows.about)))
+        engine.about = (*renderer.about, *filter(None, (about, windows.about)))
         return engine
 
     async def generate(self, request: GenerateRequest) -> Generation:

@@ -21,7 +21,6 @@ from corag.core.runs.rows import Row
 from corag.core.seeds import stable_hash
 from corag.core.tools import Step, Tools
 from corag.core.types import Answer, Hit, Passage, Question
-from corag.generation.cached import CachedGenerator
 from corag.service.admission import Admission, Ticket
 from corag.service.conversation import (
     AdaptedRequest,
@@ -217,9 +216,8 @@ class AnswerService:
 
         Chains of one question, and questions at the same time, share them; that is where equal requests are.
         """
-        generator = self._generator
-        if isinstance(generator, CachedGenerator) and self.options.model.urls and not self.admission.claims:
-            generator.forget()
+        if self.options.model.urls and not self.admission.claims:
+            self._generator.forget()
 
     def _record_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""

@@ -14,8 +14,7 @@ from weakref import WeakSet
 
 from corag.core.errors import ConfigError
 from corag.core.keywords import check_arguments
-from corag.core.own_identity import describe
-from corag.core.own_objects import register
+from corag.core.own_objects import describe, register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
 from corag.generation.config import ModelConfig
@@ -264,9 +263,8 @@ def open_model(name: Any = "default", **options: Any) -> Model:
     """Open a language model, or take the one that is open with the same options.
 
     Args:
-        name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name; or a function or
-            object of your own that answers prompts: it has ``generate``, ``invoke``, ``complete`` or
-            ``__call__``, as the models of LangChain, LlamaIndex and DSPy have.
+        name: "default" (SmolLM2-135M-Instruct), a local folder or a Hugging Face name; or a function of
+            a prompt, an object with such a ``generate``, or a generator of your own.
         options: those of :class:`corag.generation.config.ModelConfig`, such as ``adapter="default"``,
             ``backend="transformers"`` or ``tensor_parallel=4``; for an object of your own ``max_context``.
 
@@ -310,9 +308,8 @@ def open_index(*index: Any, **options: Any) -> Index:
 
     Args:
         index: folders that :func:`build_index` or 'corag index' made, or names of Pyserini's prebuilt ones;
-            or functions and objects of your own that are searched: they have ``search``, ``retrieve``,
-            ``invoke`` or ``__call__``, as the retrievers of LangChain, LlamaIndex and DSPy have; or a list of
-            texts, records or passages, which is searched by BM25.
+            or functions of a query and k, and objects with such a ``search``; or a list of texts, records or
+            passages, which is searched by BM25.
         options: those of :class:`retrieval.config.RetrieverConfig`, such as ``url=["http://..."]`` or
             ``bm25="ircot"``.
 

@@ -12,8 +12,8 @@ from corag.core.seeds import stable_hash
 from eval.experiment.opening import quiet
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from retrieval.function_retriever import read_passage
 from retrieval.http.wire import passage_to_record
-from retrieval.own_retriever import read_passage
 
 
 def listed_texts(index: Any) -> Sequence[Any] | None:
@@ -46,7 +46,7 @@ def index_of_texts(texts: Sequence[Any]) -> str:
     if not texts:
         raise ConfigError("there is nothing to search: the list of texts is empty.")
     try:
-        passages = [read_passage(text, f"item {number}")[0] for number, text in enumerate(texts, 1)]
+        passages = [read_passage(text, f"item {number}") for number, text in enumerate(texts, 1)]
     except DataError as error:
         raise DataError(
             f"a list that is to be searched holds texts, records or passages, but {error}"

@@ -17,7 +17,7 @@ from corag.core.files import file_digest
 from corag.core.hub_files import is_hub_name
 from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, NameOrPath
-from corag.core.own_objects import fingerprint_of
+from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
 from corag.generation.adapters import adapter_folder, read_training, require_adapter
@@ -219,8 +219,8 @@ def identify_weights(model: str, adapter: str = "", *, backend: str = "") -> dic
 
     What a hub holds under a name is not asked there: it counts as what it is called, among the settings.
     """
-    if backend == "python" and (digest := fingerprint_of(model)):
-        return {"model": [Input(model, digest)]}
+    if backend == "python" and (identity := identify(model)):
+        return {"model": [Input(model, identity.text)]}
     folders = {"model": "" if model == "default" else model, "adapter": adapter_folder(adapter)}
     return {
         part: [Input(folder, folder_digest(folder))]
@@ -231,9 +231,10 @@ def identify_weights(model: str, adapter: str = "", *, backend: str = "") -> dic
 
 def identify_indexes(retriever: RetrieverConfig) -> dict[str, list[Input]]:
     """Identify indexes by their manifests, for a stamp, without opening them; own retrievers, too."""
+    identities = {index: identify(index) for index in retriever.index}
     return {
         "index": [
-            Input(index, fingerprint_of(index) or file_digest(Path(index) / INDEX_FILE))
-            for index in retriever.index
+            Input(index, identity.text if identity else file_digest(Path(index) / INDEX_FILE))
+            for index, identity in identities.items()
         ]
     }

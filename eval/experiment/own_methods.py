@@ -12,8 +12,7 @@ from typing_extensions import TypeIs
 
 from corag.core.errors import ConfigError, DataError, nearest, reason
 from corag.core.method import Method, MethodConfig
-from corag.core.own_identity import source_digest
-from corag.core.own_objects import load_source, run_code
+from corag.core.own_objects import load_source, run_code, source_digest
 from corag.core.protocols import Generation
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Answer, Question

@@ -17,7 +17,7 @@ from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath, Mark
-from corag.core.own_objects import code_behind_fingerprint, known_by_content
+from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
@@ -247,10 +247,11 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
-    if user_code := _behind_fingerprints(config, name):
-        environment["own_code"] = user_code
-    answered_by = _last_own_code(path)
-    unsure = _known_by_content(config, name)
+    known_by = _known_by(config, name)
+    code = {name: "source text"} if config.find_method(name).code else {}
+    if own_objects := known_by | code:
+        environment["own_objects"] = own_objects
+    unsure = [each for each, how in known_by.items() if how != "fingerprint"]
     run = RunFolder(
         path,
         settings,
@@ -258,38 +259,13 @@ def open_run(
         overwrite=config.overwrite,
         is_told_apart=is_told_apart(config, name),
     )
-    if run.answered_ids:
-        print_changed_code(path, answered_by, user_code)
     if run.answered_ids and unsure:
         print_once(
-            f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source and plain values alone: "
-            "if anything else has changed, answer anew with --overwrite true. A `fingerprint`, a text, says "
-            "which version it is."
+            f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source text alone: if anything "
+            "else has changed, answer anew with --overwrite true. A `fingerprint`, a text, says which "
+            "version it is."
         )
     return run
-
-
-def print_changed_code(path: Path, earlier: Mapping[str, str], digests: Mapping[str, str]) -> None:
-    """Print which objects of the user's have other code than before, but the same ``fingerprint``."""
-    if names := [name for name in digests if earlier.get(name, digests[name]) != digests[name]]:
-        print_once(
-            f"corag: '{path}' goes on although the code of {' and '.join(names)} has changed, since its "
-            "`fingerprint` has not: answers of both stand in one run. Give it another fingerprint where the "
-            "change matters."
-        )
-
-
-def _last_own_code(path: Path) -> dict[str, str]:
-    """Return the digests of own objects that the last start of a run recorded, {} for a run that is new."""
-    return Manifest.read(path).last.record.get("own_code", {}) if (path / MANIFEST).is_file() else {}
-
-
-def _behind_fingerprints(config: RunConfig, name: str) -> dict[str, str]:
-    """Return digests of the code of the user's objects, of those that say which version they are."""
-    digests = {
-        _bare_object_name(each): code_behind_fingerprint(each) for each in _user_object_names(config, name)
-    }
-    return {each: digest for each, digest in digests.items() if digest}
 
 
 def _user_object_names(config: RunConfig, name: str) -> list[str]:
@@ -304,12 +280,16 @@ def _bare_object_name(name: str) -> str:
 
 def is_told_apart(config: RunConfig, name: str) -> bool:
     """Whether equal settings of a method's run mean equal answers: not of what may change unnoticed."""
-    return not _known_by_content(config, name) and not config.find_method(name).code
+    return set(_known_by(config, name).values()) <= {"fingerprint"} and not config.find_method(name).code
 
 
-def _known_by_content(config: RunConfig, name: str) -> list[str]:
-    """Return the user's objects, of those that a method asks, that do not say which version they are."""
-    return [_bare_object_name(each) for each in _user_object_names(config, name) if known_by_content(each)]
+def _known_by(config: RunConfig, name: str) -> dict[str, str]:
+    """Return by what each of the user's objects that a method asks is known: fingerprint, source text, name.
+
+    The code of one without a fingerprint is not checked beyond its source text.
+    """
+    identities = {_bare_object_name(each): identify(each) for each in _user_object_names(config, name)}
+    return {each: identity.known_by for each, identity in identities.items() if identity}
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

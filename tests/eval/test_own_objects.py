@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import namedtuple
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,15 +32,13 @@ from corag import (
 )  # fmt: skip
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError, DataError
-from corag.core.own_identity import describe, identify
-from corag.core.own_objects import fingerprint_of, register
+from corag.core.own_objects import describe, identify, register
+from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
 from corag.core.seeds import stable_hash
-from corag.core.types import Hit
-from corag.generation.own_model import read_reply
+from corag.core.types import TokenUsage
 from eval.api.ask import entry_of
 from eval.datasets.load import load_questions
 from eval.experiment.backends import identify_weights
-from retrieval.own_retriever import read_hits
 from tests.eval.test_own_methods import served_app
 from tests.messages import raises_message
 
@@ -75,24 +72,14 @@ async def find_later(query: str, k: int) -> list[str]:
     return find(query, k)
 
 
-def without_k(query: str) -> list[str]:
-    return find(query, 3)
-
-
-Results = namedtuple("Results", "documents scores")
-
-
 @pytest.mark.parametrize(
     "index",
     [
-        find, find_later, without_k, lambda query, top_k: find(query, top_k), partial(find, k=2),
-        Searcher("search", find), Searcher("retrieve", find), Searcher("invoke", find),
-        Searcher("asearch", find_later), TEXTS, [{"text": text} for text in TEXTS],
+        find, find_later, lambda query, top_k: find(query, top_k), partial(find), Searcher("search", find),
+        Searcher("search", find_later), TEXTS, [{"text": text} for text in TEXTS],
         [Passage("1", "Paris", TEXTS[0]), TEXTS[1]],
-        lambda query, k: {"passages": find(query, k)},
-        lambda query, k: Results([find(query, k)], [[3.0, 2.0, 1.0][:k]]),
-        lambda query, k: (find(query, k), [3.0, 2.0, 1.0][:k]),
-        lambda query, k: SimpleNamespace(passages=find(query, k)),
+        lambda query, k: [(text, 1.0) for text in find(query, k)],
+        lambda query, k: [Passage(text, "", text) for text in find(query, k)],
     ],
 )  # fmt: skip
 def test_what_finds_passages_is_an_index(index: Any) -> None:
@@ -105,9 +92,27 @@ def test_what_finds_passages_is_an_index(index: Any) -> None:
 class Talker:
     """A class of models with one method."""
 
-    def generate(self, prompt: str, max_tokens: int) -> dict[str, Any]:
+    def generate(self, prompt: str, max_tokens: int) -> str:
         assert max_tokens > 0
-        return {"choices": [{"message": {"content": say(prompt)}, "finish_reason": "stop"}]}
+        return say(prompt)
+
+
+class Whole(Generator):
+    """A generator of our protocol."""
+
+    fingerprint = "whole"
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    async def generate(self, request: GenerateRequest) -> Generation:
+        text = say(request.prompt.text)
+        return Generation((Completion(text, (), "stop"),), TokenUsage(1, 70, 7, 70, 7))
+
+
+def converse(messages: list[dict[str, str]]) -> str:
+    assert {each["role"] for each in messages} <= {"system", "user", "assistant"}
+    return say("")
 
 
 async def say_later(prompt: str, temperature: float, stop: list[str] | None = None) -> str:
@@ -115,22 +120,13 @@ async def say_later(prompt: str, temperature: float, stop: list[str] | None = No
     return say(prompt)
 
 
-def converse(messages: list[dict[str, str]]) -> Any:
-    assert {each["role"] for each in messages} <= {"system", "user", "assistant"}
-    return SimpleNamespace(content=say(""), usage_metadata={"input_tokens": 70, "output_tokens": 7})
-
-
-@pytest.mark.parametrize("model", [say, say_later, converse, Talker(), Searcher("invoke", say), partial(say)])
+@pytest.mark.parametrize(
+    "model", [say, say_later, converse, Talker(), Talker().generate, partial(say), Whole()]
+)
 def test_what_answers_prompts_is_a_model(model: Any) -> None:
     for method in (closed_book, one_step, ircot, corag):
         answer = ask(ASKED, method, model, find)
         assert "Paris" in answer.text and not answer.error and answer.tokens
-
-
-def test_what_a_model_says_of_its_tokens_counts() -> None:
-    counted, estimated = (ask(ASKED, closed_book, model).steps[0].usage for model in (converse, say))
-    assert (counted.prompt, counted.generated, counted.estimated) == (70, 7, 0)
-    assert estimated.estimated == estimated.total > 0
 
 
 def test_a_reply_ends_at_a_stop_string_and_settings_are_told_by_name() -> None:
@@ -142,30 +138,14 @@ def test_a_reply_ends_at_a_stop_string_and_settings_are_told_by_name() -> None:
         more = await tools.generate("Who?", temperature=0.5, n=2, path="2", **options)
         return Answer(first.text + "|".join(each.text for each in more.completions))
 
-    def model(prompt: str, *, max_new_tokens: int, temperature: float, seed: int = -1) -> str:
-        told.append({"prompt": prompt, "tokens": max_new_tokens, "heat": temperature, "seed": seed})
+    def model(prompt: str, *, max_tokens: int, temperature: float, seed: int | None = -1) -> str:
+        told.append({"prompt": prompt, "tokens": max_tokens, "heat": temperature, "seed": seed})
         return f"{len(told)}\nmore"
 
     assert ask(ASKED, method, model).text == "12|3"
     assert [each["heat"] for each in told] == [0, 0.5, 0.5] and {each["tokens"] for each in told} == {9}
-    assert told[0] == {"prompt": "Who?", "tokens": 9, "heat": 0, "seed": -1}
+    assert told[0] == {"prompt": "Who?", "tokens": 9, "heat": 0, "seed": None}
     assert told[1]["seed"] != told[2]["seed"], "each sample has a seed of its own"
-
-
-def test_log_probabilities_and_scores_are_taken_where_they_are_offered() -> None:
-    class Scorer:
-        def generate(self, prompt: str, logprobs: bool = False) -> dict[str, Any]:
-            return {"text": "Paris now", "tokens": ["Paris", " now"], "logprobs": [-0.5, -1.0]}
-
-        def score(self, prompt: str, target: str) -> list[float]:
-            return [-1.0] * len(target.split())
-
-    async def method(question: Question, tools: Tools) -> str:
-        reply = await tools.generate("Who?", role="a", max_tokens=5, logprobs=True, stop=[" now"])
-        score = await tools.score("Who?", "a b c", role="s")
-        return f"{reply.completions[0].tokens()} {score.sum}"
-
-    assert ask(ASKED, method, Scorer()).text == "[('Paris', -0.5)] -3.0"
 
 
 def test_what_a_model_cannot_do_is_said_before_the_first_question(tmp_path: Path) -> None:
@@ -195,12 +175,12 @@ def test_what_is_no_model_and_no_index_is_said(thing: Any) -> None:
 
 
 def test_names_and_tokens_are_answered_with_what_to_write() -> None:
-    def tokens_in(query_tokens: list[str], k: int) -> list[str]:
+    def without_k(query: str) -> list[str]:
         return []
 
     for call in (
         lambda: ask(ASKED, one_step, "default", find), lambda: ask(ASKED, one_step, say, "quickstart/bm25"),
-        lambda: ask(ASKED, one_step, say, tokens_in), lambda: ask(ASKED, one_step, say, []),
+        lambda: ask(ASKED, one_step, say, without_k), lambda: ask(ASKED, one_step, say, []),
         lambda: open_model(None), lambda: open_index(None),
     ):  # fmt: skip
         with raises_message(ConfigError):
@@ -216,9 +196,9 @@ def test_a_wrong_return_is_a_sentence_and_no_error_is_empty() -> None:
 
     errors = [
         ask(ASKED, one_step, silent, find).error,
-        ask(ASKED, one_step, say, lambda query: 7).error,
-        ask(ASKED, one_step, say, lambda query: [3, 4]).error,
-        ask(ASKED, one_step, say, lambda query: {"a": 1}).error,
+        ask(ASKED, one_step, say, lambda query, k: 7).error,
+        ask(ASKED, one_step, say, lambda query, k: [3, 4]).error,
+        ask(ASKED, one_step, say, lambda query, k: {"a": 1}).error,
     ]
     assert [error.partition(":")[0] for error in errors] == ["RequestRefusedError"] + [
         "SearchFailedError"
@@ -229,76 +209,11 @@ def test_a_wrong_return_is_a_sentence_and_no_error_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("a", "a"), (["a", "b"], "a"), ({"generated_text": [{"content": "q"}, {"content": "a"}]}, "a"),
-        (SimpleNamespace(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab"),
-        (SimpleNamespace(message=SimpleNamespace(content="a")), "a"), (SimpleNamespace(text="a"), "a"),
-        ([SimpleNamespace(outputs=[SimpleNamespace(text="a", finish_reason="length")])], "a"),
-        (SimpleNamespace(generations=[[SimpleNamespace(text="a")]]), "a"),
-        (None, None), ({}, None), ([], None),
-    ],
-)  # fmt: skip
-def test_replies_are_read_by_their_form(value: Any, text: str | None) -> None:
-    reply = read_reply(value)
-    assert (reply and reply.text) == text
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        {"object": "error", "message": "Rate limit exceeded", "code": 429},
-        {"error": {"message": "Rate limit exceeded"}}, {"error": "Rate limit exceeded", "message": "m"},
-        {"choices": [{"text": "half"}], "error": {"message": "Rate limit exceeded"}},
-    ],
-)  # fmt: skip
-def test_an_error_of_a_server_is_no_answer_and_is_asked_again(reply: Any, tmp_path: Path) -> None:
-    replies = [reply, {"choices": [{"text": "Paris"}], "error": None}]
-
-    def llm(prompt: str) -> Any:
-        return replies.pop(0)
-
-    first = run(RECORDS[:1], closed_book, llm, out=tmp_path)
-    (answer,) = first["closed_book"].values()
-    assert "returned an error, which is no answer: Rate limit exceeded" in answer.error
-    (answer,) = run(RECORDS[:1], closed_book, llm, out=tmp_path)["closed_book"].values()
-    assert answer.text == "Paris" and not answer.error
-    assert read_reply({"message": "Not found"}) is None and read_reply({"choices": [reply]}) is None
-
-
-@pytest.mark.parametrize(
     "option", [{"bm25": "ircot"}, {"language": "de"}, {"threads": 9}, {"ef_search": 9}, {"nprobe": 9}]
 )
 def test_an_option_that_an_own_retriever_is_not_told_is_refused(option: dict[str, Any]) -> None:
     with raises_message(ConfigError):
         open_index(find, **option)
-
-
-def test_hits_keep_their_order_and_distances_are_negative() -> None:
-    document = SimpleNamespace(page_content="a", metadata={"title": "A", "source": "a.txt"}, id="7")
-    node = SimpleNamespace(node=SimpleNamespace(get_content=lambda: "b", metadata={}, node_id="n"), score=0.5)
-    (one, other) = read_hits([(document, 0.1), node])
-    assert (one.passage, one.score) == (Passage("7", "A", "a", "a.txt"), -0.1) and other.passage.id == "n"
-    assert [hit.score for hit in read_hits(["x", "y"])] == [1, 0.5], "by rank, where nobody says"
-    hits = [Hit(Passage("1", "", "x"), 2.0)]
-    assert read_hits(hits) == hits and read_hits([]) == []
-
-
-@pytest.mark.parametrize("documents", [["a", "b"], ["a", "b", "c"]])
-def test_lists_beside_the_texts_are_read_as_chroma_gives_them(documents: list[str]) -> None:
-    value = {
-        "ids": [[f"id of {each}" for each in documents]], "documents": [documents], "embeddings": None,
-        "metadatas": [[{"title": "A", "source": "a.txt"}, *[None] * (len(documents) - 1)]],
-        "distances": [[0.1 * place for place in range(1, len(documents) + 1)]],
-    }  # fmt: skip
-    one, *others = read_hits(value)
-    assert (one.passage, one.score) == (Passage("id of a", "A", "a", "a.txt"), -0.1)
-    assert others[-1].passage == Passage(f"id of {documents[-1]}", "", documents[-1])
-
-
-def test_lists_of_other_lengths_are_refused() -> None:
-    with raises_message(DataError):
-        read_hits({"documents": ["a", "b"], "ids": ["1"]})
 
 
 def test_gold_passages_are_titles_or_files_of_what_an_own_retriever_returns_or_that_is_told(
@@ -467,7 +382,7 @@ def test_a_sweep_takes_own_objects(tmp_path: Path) -> None:
 
 
 def test_several_indexes_are_fused() -> None:
-    with open_index(find, without_k, TEXTS) as index:
+    with open_index(find, find_later, TEXTS) as index:
         hits = index.search("capital of France", k=2)
     assert hits[0].passage.text == TEXTS[0] and len(hits) == 2
 
@@ -509,14 +424,24 @@ def test_an_object_is_the_same_however_often_it_is_opened() -> None:
         _ = one.engine
 
 
-def test_an_object_is_known_by_name_and_content() -> None:
-    assert describe(find) == "tests.eval.test_own_objects.find" and describe(Talker().generate).endswith(
-        "Talker.generate"
-    )
-    assert identify(find) == identify(find) != identify(find_later)
-    assert identify(partial(find, k=1)) != identify(partial(find, k=2))
-    assert identify(SimpleNamespace(fingerprint=lambda: "7")).endswith(":7")
-    assert identify(SimpleNamespace(model="gpt")) == "types.SimpleNamespace(gpt)"
+def known_by(target: Any) -> tuple[str, str]:
+    identity = identify(register(target))
+    assert identity is not None
+    return identity.text, identity.known_by
+
+
+def test_an_object_is_known_by_its_fingerprint_else_by_its_source_text_else_by_name() -> None:
+    assert describe(find) == "tests.eval.test_own_objects.find"
+    assert describe(Talker().generate).endswith("Talker.generate")
+    text, how = known_by(find)
+    assert text.startswith("tests.eval.test_own_objects.find:") and how == "source text"
+    assert known_by(Talker()) == known_by(Talker()) != known_by(Searcher("search", find))
+    whole, function = Whole(), SimpleNamespace(fingerprint=lambda: "7")
+    assert known_by(whole)[0].endswith("Whole:whole") and known_by(function)[0].endswith(":7")
+    typed: dict[str, Any] = {"__name__": "typed"}
+    exec("class Typed:\n  def generate(self, prompt):\n    return 'A'", typed)
+    typed_object = typed["Typed"]()
+    assert known_by(typed_object) == ("typed.Typed", "name")
     assert register(find) == register(find)
     assert register(find) == "tests.eval.test_own_objects:find", "other processes find it, too"
     local = lambda prompt: prompt  # noqa: E731
@@ -524,6 +449,41 @@ def test_an_object_is_known_by_name_and_content() -> None:
     assert register(local).startswith("tests.eval.test_own_objects:find#"), "and nothing else by its name"
     talker = Talker()
     assert register(talker.generate) == register(talker.generate)
+
+
+def rome(prompt: str) -> str:
+    return "Rome"
+
+
+def test_a_run_of_another_function_is_refused_or_begun_anew(tmp_path: Path, capsys: Any) -> None:
+    run(RECORDS, closed_book, say, out=tmp_path, limit=2)
+    with raises_message(ConfigError):
+        run(RECORDS, closed_book, rome, out=tmp_path)
+    anew = run(RECORDS, closed_book, rome, out=tmp_path, overwrite=True)
+    assert list(anew.to_pandas().answer) == ["Rome"] * 3
+    start = json.loads((tmp_path / "closed_book/manifest.json").read_text())["starts"][0]
+    assert start["own_objects"] == {"tests.eval.test_own_objects:rome": "source text"}
+    capsys.readouterr()
+
+    class Unseen:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner  # it is not noticed
+
+        def __call__(self, prompt: str) -> str:
+            return str(self.inner)
+
+    out = tmp_path / "unseen"
+    run(RECORDS, closed_book, Unseen("A"), out=out, limit=2)
+    assert "goes on" not in capsys.readouterr().err
+    run(RECORDS, closed_book, Unseen("A"), out=out)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "known by source text alone" in said and "`fingerprint`" in said
+    anew = run(RECORDS, closed_book, Unseen("B"), out=out, overwrite=True)
+    assert list(anew.to_pandas().answer) == ["B"] * 3
+    for text in ("Rome", "Paris"):
+        options: dict[str, Any] = {"out": tmp_path / "sweep", "resamples": 5, "overwrite": True}
+        swept = sweep(RECORDS, {"one": closed_book}, Unseen(text), **options).table().figures.summaries[0]
+        assert swept.em is not None and swept.em.mean == (text == "Paris"), "finished cells, too"
 
 
 def test_a_function_that_is_redefined_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -562,99 +522,6 @@ def test_a_function_that_is_redefined_is_another(monkeypatch: pytest.MonkeyPatch
     first.close(), second.close()
 
 
-class Held:
-    """A model that is told from others by what it is made with."""
-
-    def __init__(self, path: Any) -> None:
-        self.path, self.calls, self.log = path, 0, [""]
-        self.seen: dict[str, int] = {}
-
-    def __call__(self, prompt: str) -> str:
-        self.calls += 1
-        self.log.append(prompt)
-        self.seen[prompt] = self.calls
-        return str(self.path)
-
-
-class Derived(Held):
-    """Has all from its base."""
-
-
-def counted(calls: list[str]) -> Any:
-    def llm(prompt: str) -> str:
-        calls.append(prompt)
-        return "Paris"
-
-    return llm
-
-
-def closed_over(value: Any, default: Any = "") -> Any:
-    def helper() -> Any:
-        return value
-
-    def llm(prompt: str, default: Any = default) -> str:
-        return str(helper())
-
-    return llm
-
-
-def test_what_an_object_holds_tells_it_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs: list[tuple[Any, Any]] = [
-        (Held("A"), Held("B")), (Held(Path("a")), Held(Path("b"))), (Held(["a"]), Held(["b"])),
-        (Held(Held("A")), Held(Held("B"))), (Held("A").__call__, Held("B").__call__),
-        (closed_over("A"), closed_over("B")), (closed_over("A", 1), closed_over("A", 2)),
-        (closed_over(Held("A")), closed_over(Held("B"))), (partial(say, Held("A")), partial(say, Held("B"))),
-        (lambda p: "A", lambda p: "B"),
-    ]  # fmt: skip
-    for one, other in pairs:
-        assert identify(one) == identify(one) != identify(other)
-    assert identify(closed_over("A")) == identify(closed_over("A")) and identify(Held(1)) == identify(Held(1))
-    before = identify(find), identify(Derived("A"))
-    monkeypatch.setitem(globals(), "TEXTS", ["another"])
-    monkeypatch.setattr(Held, "__call__", lambda self, prompt: "Rome")
-    assert identify(find) != before[0] and identify(Derived("A")) != before[1]
-
-
-def test_what_changes_by_being_used_is_no_other_object() -> None:
-    calls: list[str] = []
-    for model in (Held("A"), Derived("A"), counted(calls)):
-        before = identify(model)
-        model("q")
-        model("r")
-        assert identify(model) == before
-    secret = SimpleNamespace(api_key="a", _private=1, run_id="3f0a9c4d5e6b7a81", endpoint="x")
-    assert identify(secret) == identify(SimpleNamespace(api_key="b", endpoint="x"))
-
-
-def test_a_run_of_another_object_is_refused_or_begun_anew(tmp_path: Path, capsys: Any) -> None:
-    assert list(run(RECORDS, closed_book, Held("A"), out=tmp_path, limit=2).to_pandas().answer) == ["A"] * 2
-    with raises_message(ConfigError):
-        run(RECORDS, closed_book, Held("B"), out=tmp_path)
-    anew = run(RECORDS, closed_book, Held("B"), out=tmp_path, overwrite=True)
-    assert list(anew.to_pandas().answer) == ["B"] * 3
-    capsys.readouterr()
-
-    class Unseen:
-        def __init__(self, inner: Any) -> None:
-            self._inner = inner  # private: it is not noticed
-
-        def __call__(self, prompt: str) -> str:
-            return str(self._inner)
-
-    out = tmp_path / "unseen"
-    run(RECORDS, closed_book, Unseen("A"), out=out, limit=2)
-    assert "goes on" not in capsys.readouterr().err
-    run(RECORDS, closed_book, Unseen("A"), out=out)
-    said = " ".join(capsys.readouterr().err.split())
-    assert "known by source and plain values alone" in said and "`fingerprint`" in said
-    anew = run(RECORDS, closed_book, Unseen("B"), out=out, overwrite=True)
-    assert list(anew.to_pandas().answer) == ["B"] * 3
-    for text in ("Rome", "Paris"):
-        options: dict[str, Any] = {"out": tmp_path / "sweep", "resamples": 5, "overwrite": True}
-        swept = sweep(RECORDS, {"one": closed_book}, Unseen(text), **options).table().figures.summaries[0]
-        assert swept.em is not None and swept.em.mean == (text == "Paris"), "finished cells, too"
-
-
 def test_the_whole_file_of_an_object_that_is_named_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -662,8 +529,8 @@ def test_the_whole_file_of_an_object_that_is_named_counts(
     names = []
     for text in "AB":
         Path("my.py").write_text(f"import os\nos.environ['X'] = '{text}'\ndef llm(prompt):\n    return '1'\n")
-        names.append(fingerprint_of("my.py:llm"))
-    assert names[0] != names[1] and all(name.startswith("my.llm:") for name in names)
+        names.append(identify("my.py:llm"))
+    assert names[0] != names[1] and all(name and name.text.startswith("my.llm:") for name in names)
 
 
 def test_a_name_of_another_engine_runs_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

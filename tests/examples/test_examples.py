@@ -31,8 +31,8 @@ def test_a_program_is_short_and_says_what_it_shows_how_to_run_it_and_how_long_it
     )
 
 
-def test_there_are_eight_programs_and_a_notebook() -> None:
-    assert len(PROGRAMS) == 8 and NOTEBOOK.is_file()
+def test_there_are_seven_programs_and_a_notebook() -> None:
+    assert len(PROGRAMS) == 7 and NOTEBOOK.is_file()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,13 +101,6 @@ def test_the_chains_of_best_of_n_are_drawn(capfd: pytest.CaptureFixture[str]) ->
 def test_a_method_of_ones_own_stands_in_the_table(capfd: pytest.CaptureFixture[str]) -> None:
     said = printed_by("own_method", capfd)
     assert "│ one_step" in said and "│ hyde" in said
-
-
-@pytest.mark.slow
-def test_a_retriever_and_a_model_of_ones_own_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
-    said = printed_by("own_retriever_and_llm", capfd)
-    assert "answer   " in said and "sources  " in said and "│ closed_book" in said and "│ one_step" in said
-    assert "failed: " not in said and "no message" not in said
 
 
 @pytest.mark.drill

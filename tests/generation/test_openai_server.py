@@ -34,7 +34,7 @@ from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.wire import split_by_tokens
 from eval.experiment.backends import require_abilities
-from eval.experiment.executor import LocalExecutor
+from eval.experiment.executor import LocalExecutor, RemoteHandle
 from eval.experiment.run import RunConfig, answer_with
 from eval.scoring.rows import score_rows
 from eval.scoring.scorers import SCORERS
@@ -642,7 +642,7 @@ async def test_what_a_method_needs_and_a_server_lacks_is_said_before_the_first_q
             with pytest.raises(ConfigError, match=way_out):
                 require_abilities(name, config.needs(), CachedGenerator(generator))
             assert not server.asked
-    require_abilities(name, config.needs(), object())  # type: ignore[arg-type]  # what lacks nothing
+    require_abilities(name, config.needs(), RemoteHandle("of all abilities"))
 
 
 async def test_a_run_that_needs_what_a_server_lacks_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from corag.core.tools import GenerateStep, Tools
 from corag.core.types import MEASURING, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
-from corag.generation.own_model import adapt_model
 from corag.generation.thinking_generator import ThinkingGenerator, thinking_budget
 from corag.generation.vllm_engine import VllmGenerator
 from tests.fakes import WordRetriever, chat_prompt
@@ -261,15 +260,3 @@ async def test_a_reply_cut_within_a_thought_is_empty_and_counted_and_none_is_lon
         assert (await ask(kept, sampling=Sampling(8))).text.startswith("<think>\nHm,")
         for generator in (short, wide, kept):
             await generator.close()
-
-
-async def test_thoughts_of_an_own_model_are_taken_out_unless_they_are_kept() -> None:
-    def model(prompt: str) -> str:
-        return f"<think>\n{THOUGHT}</think>\n\n{REPLY}, so."
-
-    reply = await ask(adapt_model(model), sampling=Sampling(8, stop=(",",)))
-    assert (reply.text, reply.thoughts, reply.thoughts_cut) == (REPLY, (THOUGHT,), 0)
-    assert reply.thinking.generated > 0
-    assert (await ask(adapt_model(lambda prompt: "<think>Or"), sampling=Sampling(8))).thoughts_cut == 1
-    kept = await ask(adapt_model(model, keeps_thoughts=True), sampling=Sampling(8))
-    assert kept.text == model("") and not kept.thoughts

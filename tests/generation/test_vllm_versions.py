@@ -39,6 +39,6 @@ def test_a_request_is_refused_by_a_release_that_has_only_pythons_own_error(
 
     model = SimpleNamespace(max_model_len=64, original_max_model_len=64, head_dtype="", dtype="")
     engine = SimpleNamespace(model_config=model, generate=refuse)
-    generator = vllm_engine.VllmGenerator(engine, SimpleNamespace(about=(), way=""), "weights")  # type: ignore[arg-type]
+    generator = vllm_engine.VllmGenerator(engine, SimpleNamespace(about=(), way="", thinking=None), "weights")  # type: ignore[arg-type]
     with pytest.raises(RequestRefusedError):
         asyncio.run(generator._generate_ids([1], None, 0))

@@ -14,20 +14,17 @@ if TYPE_CHECKING:
 
 
 async def _open(config: ModelConfig) -> Generator:
-    from corag.core.own_objects import find_user_object
-    from corag.generation.own_model import adapt_model
+    from corag.core.own_objects import find_user_object, identify
+    from corag.generation.function_model import own_model
 
     for name, value in chosen_options(config).items():
-        if name not in ("backend", "name", "max_context", "remember", "thinking"):
+        if name not in ("backend", "name", "max_context", "remember"):
             raise ConfigError(
                 f"model.{name} is '{value}', but '{config.name}' is a function or object of yours, which is "
-                "told nothing of it: set it there, and leave it out here."
+                "not given it: set it there, and leave it out here."
             )
-    return adapt_model(
-        find_user_object(config.name, "--model.name"),
-        config.max_context,
-        keeps_thoughts=config.thinking == "keep",
-    )
+    target, identity = find_user_object(config.name, "--model.name"), identify(config.name)
+    return own_model(target, identity.text if identity else "", config.max_context)
 
 
 def _count_gpus(config: ModelConfig) -> int:
