@@ -48,6 +48,7 @@ class ScriptedGenerator(Generator):
     """
 
     fingerprint = "scripted"
+    failed = False
 
     def __init__(
         self,
