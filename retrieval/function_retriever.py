@@ -25,7 +25,7 @@ def own_retriever(target: Any, identity: str) -> Retriever:
     Raises :class:`ConfigError` for what cannot be searched.
     """
     if _is_retriever(target):
-        return _BorrowedRetriever(target)
+        return _BorrowedRetriever(target, identity)
     return FunctionRetriever(target, identity)
 
 
@@ -38,8 +38,9 @@ def _is_retriever(target: Any) -> TypeGuard[Retriever]:
 class _BorrowedRetriever:
     """A retriever that belongs to the user, so is not closed with the run."""
 
-    def __init__(self, inner: Retriever) -> None:
-        self.fingerprint, self.search, self.passages = inner.fingerprint, inner.search, inner.passages
+    def __init__(self, inner: Retriever, identity: str) -> None:
+        self.fingerprint = f"python:{identity}"
+        self.search, self.passages = inner.search, inner.passages
 
     async def close(self) -> None:
         """Do nothing."""
