@@ -198,7 +198,7 @@ def resolve_adapter_size(config: ProgramOptions, folder: str) -> dict[str, Any]:
     options = asdict(config.lora)
     if not config.adapter:
         return options
-    settings = check_adapter(adapter_folder(config.adapter), folder)
+    settings, _ = check_adapter(adapter_folder(config.adapter), folder)
     targets = settings.get("target_modules") or ()  # a pattern in some adapters from elsewhere
     start: dict[str, Any] = {
         "rank": settings.get("r"),

@@ -14,7 +14,7 @@ from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
-from corag.generation.adapters import adapter_folder, describe_base
+from corag.generation.adapters import adapter_folder, check_adapter
 from corag.generation.models import model_folder, name_ends, native_dtype
 from corag.generation.rendering import Renderer
 from training.checks import is_flash
@@ -43,7 +43,7 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         return model, None
     if config.adapter:
         adapter = adapter_folder(config.adapter)
-        if line := describe_base(adapter, folder):
+        if line := check_adapter(adapter, folder)[1]:
             sys.stderr.write(f"corag: {line}\n")
         check_weights(adapter, folder)
         with reading_weights(f"the adapter '{adapter}'"):

@@ -47,20 +47,23 @@ def adapter_folder(name: str) -> str:
     return str(SHIPPED_ADAPTERS.get(name, name))
 
 
-def check_adapter(adapter: str, folder: str) -> dict[str, Any]:
-    """Return an adapter's configuration.
+def check_adapter(adapter: str, folder: str) -> tuple[dict[str, Any], str]:
+    """Return an adapter's configuration, and why it is taken for weights that it was not trained on.
 
-    Raises :class:`ConfigError` if the folder holds none, or one that was trained for another base model than
-    the one in ``folder``.
+    ``folder``: the base model's. The line is "" for the same weights.
+
+    Raises :class:`ConfigError` if there is no adapter, or one that was trained for another base model.
     """
-    require_adapter(adapter)
+    manifest = require_adapter(adapter)
     settings = _read(Path(adapter) / CONFIG)
-    _base_agreement(adapter, read_manifest(Path(adapter)), settings, folder)
-    return settings
+    return settings, _base_agreement(adapter, manifest, settings, folder)
 
 
-def require_adapter(adapter: str) -> None:
-    """Raise :class:`ConfigError` if a folder holds no adapter, or one whose training has not finished."""
+def require_adapter(adapter: str) -> dict[str, Any] | None:
+    """Return how the adapter in a folder was made, None if it does not say.
+
+    Raises :class:`ConfigError` if there is no adapter, or one whose training has not finished.
+    """
     manifest = read_manifest(Path(adapter))
     if not (Path(adapter) / CONFIG).is_file():
         instead = (
@@ -71,21 +74,13 @@ def require_adapter(adapter: str) -> None:
             else "name the folder that corag train wrote"
         )
         raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no {CONFIG}; {instead}.")
-
-
-def describe_base(adapter: str, folder: str) -> str:
-    """Return a line on why an adapter is taken for other weights than it was trained on, "" for the same.
-
-    Raises as :func:`check_adapter` does.
-    """
-    settings = check_adapter(adapter, folder)
-    return _base_agreement(adapter, read_manifest(Path(adapter)), settings, folder)
+    return manifest
 
 
 def _base_agreement(
     adapter: str, manifest: Mapping[str, Any] | None, settings: Mapping[str, Any], folder: str
 ) -> str:
-    """Return what :func:`describe_base` does.
+    """Return the line of :func:`check_adapter`.
 
     Weights in other bits have other digests, so there the name counts, and then the shapes alone, which
     :func:`corag.generation.adapter_weights.check_weights` compares.
@@ -234,7 +229,6 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
 
 def merged_folder(folder: str, adapter: str, dtype: str) -> str:
     """Return a cached folder with a model and its adapter folded in, written if need be (some seconds)."""
-    check_adapter(adapter, folder)
     name = f"{folder_digest(folder, weights_only=True)}-{folder_digest(adapter)}-{dtype}"
     target = cache_folder() / "merged" / name
     if not target.is_dir():

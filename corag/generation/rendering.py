@@ -281,8 +281,14 @@ class Renderer:
         return self._asking(turns, thought, prefix), has_breaks or thought != prompt.thought
 
     def _asking(self, turns: Sequence[Turn], thought: Thought | None, prefix: str) -> str:
-        """Return a conversation as text, with the beginning of the reply that it asks for."""
-        text = self.template.fill(turns, reply=True)
+        """Return a conversation as text, with the beginning of the reply that it asks for.
+
+        Raises :class:`ConfigError` if the template refuses its turns: a method's are the same each time.
+        """
+        try:
+            text = self.template.fill(turns, reply=True)
+        except RequestRefusedError as error:
+            raise ConfigError(str(error)) from None
         return self._append_reply(text + self.thinking.lead(text, thought), prefix)
 
     def _ids_apart(self, text: str) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from corag.core.errors import RequestRefusedError
+from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.generation.chat_template import QUESTION, USER, WITH_SYSTEM, Turn
 from corag.generation.rendering import Renderer
@@ -60,7 +60,7 @@ class Traits:
 def find_traits(renderer: Renderer) -> Traits:
     """Return the traits of a model with a chat template.
 
-    Raises :class:`RequestRefusedError` if the template fails on a question.
+    Raises :class:`ConfigError` if the template fails on a question.
     """
     template, tokenizer = renderer.template, renderer.template.tokenizer
     ids, bos = renderer.encode(_prompt([USER])), tokenizer.bos_token_id
@@ -94,6 +94,6 @@ def _compare(renderer: Renderer, turns: Any) -> str:
     target = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
     try:
         ids = renderer.encode(_prompt(turns))
-    except RequestRefusedError as error:
+    except ConfigError as error:
         return str(error)
     return "=" if ids == list(target) else f"{len(ids)} tokens, where the tokenizer makes {len(target)}"

@@ -20,7 +20,7 @@ from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
-from corag.generation.adapters import adapter_folder, describe_base, with_adapter
+from corag.generation.adapters import adapter_folder, check_adapter, with_adapter
 from corag.generation.config import ModelConfig
 from corag.generation.decoding import GenerateJob, ScoreJob, generate, score
 from corag.generation.encoder_decoder import (
@@ -87,7 +87,7 @@ class TransformersGenerator(RenderingEngine):
         adapter, about = adapter_folder(config.adapter), ""
         if adapter:  # before weights are read
             refuse_encoder_decoder(folder, "no adapter goes on one")
-            about = describe_base(adapter, folder)
+            _, about = check_adapter(adapter, folder)
             check_weights(adapter, folder)
         try:
             with reading_weights(f"the model in '{folder}'"):

@@ -22,7 +22,7 @@ from corag.core.prompting.prompt import as_prompt
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
 from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
-from corag.generation.adapters import adapter_folder, describe_base, merged_folder
+from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
 from corag.generation.config import ModelConfig
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.engine_arguments import identity, refuse_unknown
@@ -84,7 +84,7 @@ class VllmGenerator(RenderingEngine):
         weights = folder_digest(folder)
         adapter, rank, about = adapter_folder(config.adapter), 0, ""
         if adapter:
-            about = describe_base(adapter, folder)
+            _, about = check_adapter(adapter, folder)
             check_weights(adapter, folder)
             weights += f"+{folder_digest(adapter)}"
             if on_cpu():  # vLLM's kernels for adapters are ten times slower there than the model itself

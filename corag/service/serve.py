@@ -25,7 +25,7 @@ from corag.service.log import Log, log_line
 from corag.service.options import Preset, ServiceOptions, read_presets
 from corag.service.records import Records
 from corag.service.searched import IndexWatch, Places, find_places
-from eval.experiment.backends import open_backends, print_training_mismatch, require_abilities
+from eval.experiment.backends import check_model, check_setup, open_backends
 from eval.experiment.collector import sending_spans
 from retrieval.config import RetrieverConfig
 
@@ -84,12 +84,11 @@ async def open_service(options: ServiceOptions, log: Log = log_line) -> AsyncIte
     presets = read_presets(options)
     setup = replace(options, method=list(dict.fromkeys(preset.method for preset in presets.values())))
     for preset in presets.values():
-        preset.config.of(preset.method).check_files()
+        check_setup(replace(preset.config, method=[preset.method]))
     folders = find_places(setup.retriever.index)
     async with open_backends(setup) as (generator, retriever):
         for name, preset in presets.items():
-            require_abilities(f"preset '{name}'", preset.config.of(preset.method).needs(), generator)
-            print_training_mismatch(preset.config.of(preset.method), preset.config.model)
+            check_model(f"preset '{name}'", preset.config.of(preset.method), setup.model, generator)
         spans = sending_spans(options.trace, setup.model, generator.fingerprint, setup.retriever)
         with Records(options, presets, generator, retriever) as records, spans as send:
             service = AnswerService(options, presets, generator, retriever, records, log, send)

@@ -29,7 +29,7 @@ from eval.api.background import waits
 from eval.api.drawing import Drawing
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
-from eval.experiment.backends import print_training_mismatch, require_abilities
+from eval.experiment.backends import check_model
 from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, canonical_name, check_names
@@ -297,8 +297,7 @@ async def ask(
     async def answer(question: Question, tools: Tools) -> Answer:
         return await entry.function(question, tools, options)
 
-    require_abilities(name, options.needs(), model.engine)
-    print_training_mismatch(options, model.options)
+    check_model(name, options, model.options, model.engine)
     retriever = index.engine if index is not None else None
     tools = Tools(question_object, model.engine, retriever, seed, budget, watch=see)
     return await answer_and_draw(name, question_object, answer, tools, retriever, drawing)

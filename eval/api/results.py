@@ -22,7 +22,7 @@ from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.api.run_folders import RunFolders, folders_by_name
 from eval.api.table import Table, save_text
-from eval.experiment.backends import print_once
+from eval.experiment.backends import check_model, print_once
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
@@ -272,6 +272,8 @@ async def run(
     in_flight = max(each.most_in_flight for each in configs.values())
     async with choose_executor(base.workers, in_flight, len(loaded_questions), model, index) as executor:
         loaded_questions = await match_gold(loaded_questions, executor.index, base.retriever.index)
+        for each in configs.values():
+            check_model(each.method[0], each.of(each.method[0]), each.model, executor.model)
         folders = await in_turn(
             partial(answer_with, each, each.method[0], loaded_questions, executor, cell=name)
             for name, each in configs.items()

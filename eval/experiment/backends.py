@@ -12,17 +12,16 @@ from typing import Annotated, ClassVar
 from rich.console import Console
 
 from corag.core.callers import for_caller
-from corag.core.errors import ConfigError, DataError, RequestRefusedError
+from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
-from corag.core.hub_files import is_hub_name
 from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.stamp import Input
-from corag.generation.adapters import adapter_folder, read_training, require_adapter
+from corag.generation.adapters import adapter_folder, read_training
 from corag.generation.config import ModelConfig
-from corag.generation.models import folder_digest, model_folder
+from corag.generation.models import folder_digest
 from eval.experiment.collector import check_trace
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
@@ -90,7 +89,6 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
 
     Close both at the end, whatever happens.
     """
-    check_setup(setup)
     async with AsyncExitStack() as stack:
         retriever = None
         if setup.searches:
@@ -99,8 +97,6 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
         stack.callback(_print_retries, generator, "the model's servers")
-        for name in setup.method:
-            require_abilities(name, setup.of(name).needs(), generator)
         yield generator, retriever
 
 
@@ -121,46 +117,35 @@ def _print_retries(client: Generator | Retriever, servers: str) -> None:
 
 
 def check_setup(setup: Setup) -> None:
-    """Raise :class:`ConfigError` for a file or an index that is missing, before minutes go into an engine."""
+    """Raise :class:`ConfigError` for a missing file or index: all else is found out by opening."""
     for name in setup.method:
         setup.of(name).check_files()
-    setup.model.with_engine().engine_kind.check_installed()
-    _check_folders(setup.model)
-    _try_prompts(setup)
     if setup.searches:
         require_index(setup.retriever)
 
 
-def _check_folders(model: ModelConfig) -> None:
-    """Raise :class:`ConfigError` for a model's or adapter's folder that holds none, or an unfinished one."""
-    model = model.with_engine()
-    if model.engine_kind.takes_urls or model.backend == "python":
-        return
-    if Path(model.name).is_dir():
-        model_folder(model.name, weights=False)
-    if model.adapter and not is_hub_name(model.adapter):
-        require_adapter(adapter_folder(model.adapter))
+def check_model(
+    what: str, options: MethodConfig, config: ModelConfig, model: Generator | RemoteHandle
+) -> None:
+    """Look whether an open model serves a method, before the first request.
 
+    A line is printed if it was fine-tuned for other prompts, passages or stops than the options ask.
 
-# What every chat template takes, which is tried whenever one is loaded.
-_USUAL_ROLES = frozenset[tuple[str, ...]]({(), ("user",), ("system", "user")})
+    Args:
+        what: the method, as it is called.
+        options: the method's.
+        config: the model's.
+        model: the open one.
 
-
-def _try_prompts(setup: Setup) -> None:
-    """Raise :class:`ConfigError` if the model's chat template refuses the turns of a method's prompt."""
-    name = setup.model.tokenizer_name
-    templates = {each for method in setup.method for each in setup.of(method).templates()}
-    unusual = [each for each in templates if each.roles not in _USUAL_ROLES]
-    if not unusual or not name or setup.model.chat == "no":
-        return
-    from corag.generation.rendering import Renderer
-
-    renderer = Renderer.load(model_folder(name, weights=False), setup.model.chat)
-    for template in sorted(unusual, key=lambda each: each.name) if renderer.chat else ():
-        try:
-            renderer.template.fill([{"role": role, "content": "Who?"} for role in template.roles], reply=True)
-        except RequestRefusedError as error:
-            raise ConfigError(f"the prompt '{template.name}': {error}") from None
+    Raises:
+        ConfigError: if the model lacks an ability that the method needs.
+    """
+    require_abilities(what, options.needs(), model)
+    training = None
+    with suppress(DataError):  # a file of that name that is not ours
+        training = read_training(config.adapter, config.name)
+    if training is not None and (difference := options.training_difference(training)):
+        print_once(f"corag: '{config.adapter or config.name}' {difference}.")
 
 
 def require_abilities(what: str, needs: Mapping[Ability, str], generator: Generator | RemoteHandle) -> None:
@@ -185,15 +170,6 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Genera
             f"{what} needs {' and '.join(lacking)}, which {name or 'this server'} does not offer: "
             f"{'; '.join([*ways, last])}."
         )
-
-
-def print_training_mismatch(options: MethodConfig, model: ModelConfig) -> None:
-    """Print a line if a model was fine-tuned for other prompts, passages or stops than these options ask."""
-    training = None
-    with suppress(DataError):  # not ours; an adapter's is refused when it is opened
-        training = read_training(model.adapter, model.name)
-    if training is not None and (difference := options.training_difference(training)):
-        print_once(f"corag: '{model.adapter or model.name}' {difference}.")
 
 
 @cache

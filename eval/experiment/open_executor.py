@@ -7,14 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
-from eval.experiment.backends import (
-    Setup,
-    check_setup,
-    open_backends,
-    open_index_or_client,
-    require_abilities,
-    require_index,
-)
+from eval.experiment.backends import Setup, open_backends, open_index_or_client, require_index
 from eval.experiment.executor import Executor, LocalExecutor, NoModel
 from eval.experiment.opening import quiet
 from eval.experiment.workers.choice import choose_workers
@@ -40,12 +33,8 @@ async def open_executor(
         async with open_backends(setup) as (generator, retriever):
             yield LocalExecutor(generator, retriever)
         return
-    check_setup(setup)
     async with start_workers(workers, setup.model, retrievers, in_flight) as pool:
-        executor = pool.executor(retriever_config)
-        for name in setup.method:
-            require_abilities(name, setup.of(name).needs(), executor.model)
-        yield executor
+        yield pool.executor(retriever_config)
 
 
 @asynccontextmanager

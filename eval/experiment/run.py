@@ -35,10 +35,9 @@ from eval.datasets.corpora import describe_corpora
 from eval.experiment.backends import (
     OPENED_ALIASES,
     Setup,
+    check_model,
     check_setup,
     print_once,
-    print_training_mismatch,
-    require_abilities,
 )
 from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
@@ -134,7 +133,6 @@ async def answer_dataset(
     check_setup(config)
     runs = {title: (name, each) for name in config.method for title, each in repeats_of(config, name).items()}
     for title, (name, each) in runs.items():
-        print_training_mismatch(each.of(name), each.model)
         if each.out != "auto":
             path = run_path(each, name, {}, title)
             refuse_if_locked(path, advice=ANOTHER_OUT)
@@ -142,6 +140,8 @@ async def answer_dataset(
                 refuse_other_run(path, method_settings(each, name), each.model, overwrite=False)
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
+        for name in config.method:
+            check_model(name, config.of(name), config.model, executor.model)
         questions = await match_gold(questions, executor.index, config.retriever.index)
         # In turn: what is interrupted has mostly finished the first methods.
         starts = [
@@ -201,10 +201,8 @@ async def answer_with(
         cell: the run's name in a sweep, or among the runs of a call from Python.
 
     Raises:
-        ConfigError: if the folder holds a run of other settings, or the model lacks what the method needs.
+        ConfigError: if the folder holds a run of other settings.
     """
-    require_abilities(name, config.of(name).needs(), executor.model)
-    print_training_mismatch(config.of(name), config.model)
     task = AnswerTask(
         bind(name, config),
         config.seed,

@@ -24,10 +24,10 @@ from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
 from eval.experiment.backends import (
+    check_model,
     identify_indexes,
     identify_weights,
     open_index_or_client,
-    require_abilities,
     require_index,
 )
 from eval.experiment.executor import Executor, LocalExecutor
@@ -276,7 +276,7 @@ def _search_configs(group: Sequence[Cell]) -> list[RetrieverConfig]:
 async def answer_group(group: Sequence[Cell], executors: Sequence[Executor], *, alone: bool = False) -> None:
     """Answer what cells of one model do not hold yet, each with those who have what it searches."""
     for cell, executor in zip(group, executors, strict=True):
-        require_abilities(cell.name, cell.options.needs(), executor.model)
+        check_model(cell.name, cell.options, cell.config.model, executor.model)
     questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
 
     async def answer(cell: Cell, executor: Executor, turn: RunTurn) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from corag.baselines.closed_book import ClosedBookConfig
 from corag.cli.commands.doctor import model_traits
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
@@ -19,8 +18,6 @@ from corag.generation.config import ModelConfig
 from corag.generation.rendering import Renderer
 from corag.generation.traits import find_traits
 from corag.generation.transformers_engine import TransformersGenerator
-from eval.experiment.backends import check_setup
-from eval.experiment.run import RunConfig
 from tests.fakes import chat_prompt
 from tests.generation.families import FAMILIES, HERMES, Family, published, table
 from tests.messages import raises_message
@@ -173,11 +170,8 @@ def test_doctor_tells_how_prompts_are_written_for_a_model(tmp_path: Path) -> Non
     assert not list(model_traits(ModelConfig())), "the default model is loaded by no check of the machine"
 
 
-def test_prompts_that_a_template_refuses_are_refused_before_the_model_is_opened(tmp_path: Path) -> None:
-    model = ModelConfig(name=FAMILIES["Mistral v0.1"].save(tmp_path), backend="transformers")
-    prompt = tmp_path / "twice.txt"
-    prompt.write_text("version: 1\n--- user\nRead this.\n--- user\n{query}\n", encoding="utf-8")
-    options = ClosedBookConfig(qa_prompt=str(prompt))
-    config = RunConfig(questions="none.jsonl", method=["closed_book"], model=model, closed_book=options)
+def test_turns_that_a_template_refuses_end_a_run_as_they_would_fail_each_question(tmp_path: Path) -> None:
+    renderer = Renderer.load(FAMILIES["Mistral v0.1"].save(tmp_path))
+    twice = [Message("user", (Segment(text),)) for text in ("Read this.", "Who?")]
     with raises_message(ConfigError):
-        check_setup(config)
+        renderer.encode(Prompt(tuple(twice)))

@@ -33,7 +33,7 @@ from corag.generation.fitting import EstimatedTokens
 from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
 from corag.generation.http.wire import split_by_tokens
-from eval.experiment.backends import require_abilities
+from eval.experiment.backends import check_model, require_abilities
 from eval.experiment.executor import LocalExecutor, RemoteHandle
 from eval.experiment.run import RunConfig, answer_with
 from eval.scoring.rows import score_rows
@@ -645,17 +645,13 @@ async def test_what_a_method_needs_and_a_server_lacks_is_said_before_the_first_q
     require_abilities(name, config.needs(), RemoteHandle("of all abilities"))
 
 
-async def test_a_run_that_needs_what_a_server_lacks_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_what_a_method_needs_and_a_server_lacks_is_refused_before_it_is_asked() -> None:
     with StandIn(HOSTED) as server:
         async with opened(server) as generator:
-            out = tmp_path / "runs"
             best = CoRAGConfig(strategy="best_of_n")
-            config = RunConfig(questions="none.jsonl", method=["corag"], corag=best, out=str(out))
             with raises_message(ConfigError):
-                await answer_with(
-                    config, "corag", [Question("q", "Is it so?")], LocalExecutor(generator, None)
-                )
-            assert not out.exists() and not server.asked
+                check_model("corag", best, ModelConfig(), generator)
+            assert not server.asked
             for ask in (Sampling(3, special_tokens=True), Sampling(3, repetition_penalty=1.1)):
                 with raises_message(RequestRefusedError):
                     await generator.generate(GenerateRequest(chat_prompt("Is it so?"), ask))

@@ -29,7 +29,6 @@ from corag.generation.adapters import (
     SHIPPED_ADAPTERS,
     adapter_folder,
     check_adapter,
-    describe_base,
     read_manifest,
 )
 from corag.generation.config import ModelConfig
@@ -238,12 +237,13 @@ def test_an_adapter_fits_copies_of_its_base_in_other_bits_and_says_so(
 ) -> None:
     """Of the weights only digests are known, which differ; where the shapes differ too it is refused."""
     copy = quantised(Path(shutil.copytree(tiny_model, tmp_path / "elsewhere-AWQ")), "awq")
-    line = describe_base(adapter, copy)
+    line = check_adapter(adapter, copy)[1]
     assert "Nothing but its shapes" in line and "(awq)" in line and tiny_model in line
     check_weights(adapter, copy)
     same_name = tmp_path / f"{Path(tiny_model).name}-FP8-dynamic"
-    assert "by its name" in describe_base(
-        adapter, quantised(Path(shutil.copytree(tiny_model, same_name)), "fp8")
+    assert (
+        "by its name"
+        in check_adapter(adapter, quantised(Path(shutil.copytree(tiny_model, same_name)), "fp8"))[1]
     )
     wider = quantised(Path(save_tiny_model(tmp_path / "wider", seed=0, hidden=96)), "awq")
     with pytest.raises(ConfigError, match="of the 28 weights"):
@@ -257,8 +257,8 @@ def test_an_adapter_fits_copies_of_its_base_in_other_bits_and_says_so(
     for name in ("unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit", "unsloth/Llama-3.1-8B-Instruct"):
         record["settings"]["base"] = {"name": name, "digest": "0" * 16}
         manifest.write_text(json.dumps(record))
-        assert "by its name" in describe_base(adapter, str(kept))
-    assert transformers_with(str(kept), adapter).about == (describe_base(adapter, str(kept)),)
+        assert "by its name" in check_adapter(adapter, str(kept))[1]
+    assert transformers_with(str(kept), adapter).about == (check_adapter(adapter, str(kept))[1],)
 
 
 def test_a_mirror_with_other_shards_is_the_same_model(adapter: str, tiny_model: str, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_mirror_with_other_shards_is_the_same_model(adapter: str, tiny_model: 
     AutoModelForCausalLM.from_pretrained(tiny_model).save_pretrained(mirror, max_shard_size="1MB")
     (mirror / "model.safetensors").unlink()
     assert len(list(mirror.glob("model-*.safetensors"))) > 1
-    assert describe_base(adapter, str(mirror)) == ""
+    assert check_adapter(adapter, str(mirror))[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -311,17 +311,11 @@ def test_a_folder_without_an_adapter_is_refused(missing: str, tiny_model: str, t
         main(MergeOptions(folder, str(tmp_path / "merged"), model=tiny_model))
 
 
-def test_an_adapter_whose_training_has_not_finished_is_refused_before_anything_is_opened(
-    tiny_model: str, tmp_path: Path
-) -> None:
-    from eval.experiment.backends import check_setup
-    from eval.experiment.run import RunConfig
-
+def test_an_adapter_whose_training_has_not_finished_is_refused(tiny_model: str, tmp_path: Path) -> None:
     record = {"settings": {"base": {"name": tiny_model, "digest": "0"}}, "result": None, "starts": []}
     (tmp_path / "training.json").write_text(json.dumps(record))
-    model = ModelConfig(backend="transformers", name=tiny_model, adapter=str(tmp_path))
     with raises_message(ConfigError):
-        check_setup(RunConfig(questions="x.jsonl", out="out", method=["closed_book"], model=model))
+        transformers_with(tiny_model, str(tmp_path))
     with pytest.raises(ConfigError, match="has not finished: give the training command again"):
         main(MergeOptions(str(tmp_path), str(tmp_path / "merged")))
 
@@ -404,7 +398,7 @@ def test_merging_into_another_base_model_is_refused(adapter: str, other_model: s
 @pytest.mark.parametrize("name", SHIPPED_ADAPTERS)
 def test_shipped_adapters_are_for_the_default_model_and_small(name: str) -> None:
     shipped = Path(adapter_folder(name))
-    assert check_adapter(str(shipped), model_folder("default"))["base_model_name_or_path"] == "default"
+    assert check_adapter(str(shipped), model_folder("default"))[0]["base_model_name_or_path"] == "default"
     manifest = read_manifest(shipped)
     assert manifest is not None and manifest["result"]["steps"] > 0
     assert sum(file.stat().st_size for file in shipped.iterdir()) < 10e6

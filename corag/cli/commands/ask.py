@@ -35,7 +35,7 @@ from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.api.ask import Answered, answer_and_draw
 from eval.api.drawing import Drawing, live
-from eval.experiment.backends import Setup, check_setup, open_backends, print_training_mismatch
+from eval.experiment.backends import Setup, check_model, check_setup, open_backends
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
@@ -73,8 +73,6 @@ class AskOptions(Setup):
 def main(config: AskOptions) -> CommandResult:
     """Answer with each method in turn. The status is 1 if one failed."""
     check_setup(config)
-    for name in config.method:
-        print_training_mismatch(config.of(name), config.model)
     if config.model.backend == "auto":
         config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
     return asyncio.run(_ask(config))
@@ -117,6 +115,8 @@ async def _ask(config: AskOptions) -> CommandResult:
         send = stack.enter_context(
             sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
         )
+        for name in config.method:
+            check_model(name, config.of(name), config.model, generator)
         if len(config.method) == 1:  # of several each has a heading
             print(f"corag: answering by {config.method[0]} (--method takes another).", file=sys.stderr)
         for question in questions(config.question, first_line, console):

@@ -19,7 +19,6 @@ from corag.generation.adapters import (
     TRAINING,
     adapter_folder,
     merge_adapter,
-    read_manifest,
     require_adapter,
 )
 from corag.generation.models import folder_digest, model_folder
@@ -54,8 +53,7 @@ class MergeOptions(Options):
 def main(config: MergeOptions) -> CommandResult:
     """Merge, and say how to use the model."""
     adapter = adapter_folder(config.adapter)
-    require_adapter(adapter)
-    manifest = read_manifest(Path(adapter))
+    manifest = require_adapter(adapter)
     if config.model == "auto" and manifest is None:
         raise ConfigError(
             f"the adapter '{config.adapter}' does not say what it was trained for: name its base with "

@@ -87,7 +87,6 @@ def main(config: QuickstartOptions) -> CommandResult:
     out, console = Path(config.out), Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = COLUMNS  # in a file nothing is cut at 80
-    config.model.with_engine().engine_kind.check_installed()
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)

@@ -35,7 +35,6 @@ def main(config: SweepConfig) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     test_cells, dev_cells = plan_cells(config)
     for cell in (*test_cells, *dev_cells):
-        cell.config.model.engine_kind.check_installed()
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
