@@ -46,7 +46,7 @@ async def main(passages: int = 1_000_000) -> dict[str, float]:
 def make(folder: Path, titles: int) -> dict[str, float]:
     """Make the table of many titles, and save it."""
     from corag.core.types import Passage
-    from retrieval.title_links import TitleTable
+    from retrieval.search.titles import TitleTable
 
     passages = [Passage("", title, "") for title in _titles(titles)]
     before, start = memory_mb("VmHWM"), time.perf_counter()
@@ -62,7 +62,7 @@ def make(folder: Path, titles: int) -> dict[str, float]:
 
 def open_table(folder: Path, titles: int) -> dict[str, float]:
     """Open that table, and look through a text that mentions 50 of the titles."""
-    from retrieval.title_links import TitleTable
+    from retrieval.search.titles import TitleTable
 
     text = " and ".join(islice(_titles(titles), 50))
     before, start = memory_mb("VmRSS"), time.perf_counter()
@@ -93,7 +93,7 @@ def _titles(count: int) -> Iterator[str]:
 
 def first_opening(folder: Path, passages: int) -> dict[str, float]:
     """Open the index with links for the first time, which makes its table out of its passages, and again."""
-    from retrieval.title_links import StoredTitles
+    from retrieval.search.titles import StoredTitles
 
     figures = {}
     for name in ("first_opening_s", "next_opening_s"):
@@ -111,7 +111,7 @@ def search(folder: Path, passages: int) -> dict[str, float]:
 async def _search(folder: Path) -> dict[str, float]:
     from eval.datasets import load_questions
     from retrieval.config import RetrieverConfig
-    from retrieval.open import open_retriever
+    from retrieval.search.pipeline import open_retriever
 
     questions = load_questions(str(folder / "world/test.jsonl"))
     retrievers = {

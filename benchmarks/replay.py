@@ -12,7 +12,7 @@ from corag.generation.vllm_engine import VllmGenerator
 from eval.datasets.world.write import write_world
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 
 
 async def open_world(

@@ -30,8 +30,8 @@ from corag.core.types import Hit, Passage
 from retrieval.build import build_index
 from retrieval.config import BM25_PRESETS, IndexConfig, RetrieverConfig
 from retrieval.lucene.bm25 import LuceneSearcher
-from retrieval.open import open_retriever
-from retrieval.wrappers import BatchedRetriever
+from retrieval.search.batched import BatchedRetriever
+from retrieval.search.pipeline import open_retriever
 
 K = 10
 _CHAINS = 64
@@ -49,15 +49,15 @@ async def main(
         corpus.write_text(
             "".join(json.dumps(passage) + "\n" for passage in texts.passages(passages)), encoding="utf-8"
         )
-        index = str(Path(scratch, "index"))
-        build_index(IndexConfig(corpus=[str(corpus)], out=index, threads=threads), lambda _: None)
-        retriever = await open_retriever(RetrieverConfig(index=[index], threads=threads, cache_size=0))
+        folder = Path(scratch, "index")
+        build_index(IndexConfig(corpus=[str(corpus)], out=str(folder), threads=threads), lambda _: None)
+        retriever = await open_retriever(RetrieverConfig(index=[str(folder)], threads=threads, cache_size=0))
         batch = texts.queries(queries)
-        seconds = await _race(_contenders(retriever, index, batch, threads), repeats)
+        seconds = await _race(_contenders(retriever, str(folder), batch, threads), repeats)
         # After the others, which further searchers and long queries slow down.
         double, single = (
-            BatchedRetriever(LuceneSearcher(Path(index), BM25_PRESETS["pyserini"], threads), "", at_once=most)
-            for most in (2, 1)
+            BatchedRetriever(LuceneSearcher(folder, BM25_PRESETS["pyserini"], threads), "", folder, at_once=n)
+            for n in (2, 1)
         )
         unlike = texts.unlike(queries)
         chains = {

@@ -72,7 +72,7 @@ def search(folder: Path, passages: int) -> dict[str, float]:
 async def _search(folder: Path) -> dict[str, float]:
     from eval.datasets import load_questions
     from retrieval.config import RetrieverConfig
-    from retrieval.open import open_retriever
+    from retrieval.search.pipeline import open_retriever
 
     queries = [question.text for question in load_questions(str(folder / "world/test.jsonl"))]
     opening_start = time.perf_counter()

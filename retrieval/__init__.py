@@ -15,7 +15,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "retrieval.config": "Bm25 IndexConfig RetrieverConfig register_bm25",
         "retrieval.long_units": "UnitsConfig build_units",
         "retrieval.build": "build_index",
-        "retrieval.open": "open_retriever",
+        "retrieval.search.pipeline": "open_retriever",
         "retrieval.corpora": "read_corpus register_format",
     },
 )

@@ -30,9 +30,10 @@ from retrieval.corpora import (
 )
 from retrieval.corpus_files import expand_corpus
 from retrieval.dense.build import INDEX
-from retrieval.dense.encoder import TextEncoder, load_encoder, packages_of
+from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
 from retrieval.dense.fitting import fitting_words, split_to_fit
+from retrieval.dense.open_encoder import load_encoder, packages_of
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
 from retrieval.documents.reading import (
@@ -92,7 +93,6 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 
 
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
-    config.check_kind()
     _check_installed(config)
     config = replace(config, corpus=expand_corpus(config.corpus, report))
     check_packages(config.corpus)

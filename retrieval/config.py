@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
@@ -27,7 +27,6 @@ GRAPHS = ("hnsw", "hnsw_sq8")
 Refine = Literal["fp16", "sq8", "none"]
 
 MAIN = "main"
-_VECTOR_KINDS = ("dense", "lucene_flat", "lucene_hnsw")
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,12 @@ class IndexConfig(Options):
             check_columns(self.format)
         if (self.vectors or self.merge) and self.kind == "bm25":
             object.__setattr__(self, "kind", "dense")
+        if is_address(self.encoder) and self.kind not in ("bm25", "dense"):
+            raise ConfigError(
+                f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
+                f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "
+                "name a model or a folder."
+            )
         self._check_parts()
         self._check_vectors()
         if self.kind == "dense" and self.faiss is None:
@@ -175,47 +180,6 @@ class IndexConfig(Options):
         if self.kind == "dense" and self.faiss == "ivfpq" and self.refine is None:
             object.__setattr__(self, "refine", "fp16")
         self.cutting  # noqa: B018 - refuses what it cannot be
-
-    def check_kind(self) -> None:
-        """Raise :class:`ConfigError` for what is set for another kind of index: it would be passed over."""
-        dense = self.kind == "dense"
-        graph = self.kind == "lucene_hnsw" or (dense and self.faiss in GRAPHS)
-        for names, is_used, where in (
-            (("language",), self.kind == "bm25", "--kind bm25; else the encoder decides"),
-            (("faiss",), dense, "--kind dense"),
-            (("encoder", "query_prefix", "passage_prefix", "max_passage_tokens", "device", "encoder_dtype",
-              "batch_size"), self.kind in _VECTOR_KINDS, "an index with an encoder (--kind dense)"),
-            (("hnsw_m", "hnsw_ef_construction"), graph,
-             "--kind dense --faiss hnsw or hnsw_sq8, or --kind lucene_hnsw"),
-            (("ivf_lists", "pq_bytes", "refine"), dense and self.faiss == "ivfpq",
-             "--kind dense --faiss ivfpq"),
-        ):  # fmt: skip
-            for name in names if not is_used else ():
-                value: Any = getattr(self, name)
-                if value != getattr(IndexConfig, name):
-                    faiss = f" with faiss '{self.faiss or 'flat'}'" if dense else ""
-                    raise ConfigError(
-                        f"{name} is '{value}', but this index is of the kind '{self.kind}'{faiss}, which has "
-                        f"no use for it: it is for {where}. Choose that, or leave {name} out."
-                    )
-        is_served = self.kind in _VECTOR_KINDS and is_address(self.encoder)
-        if is_served and self.kind != "dense":
-            raise ConfigError(
-                f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
-                f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "
-                "name a model or a folder."
-            )
-        for name in ("device", "encoder_dtype", "max_passage_tokens") if is_served else ():
-            if getattr(self, name) != getattr(IndexConfig, name):
-                raise ConfigError(
-                    f"{name} is '{getattr(self, name)}', but the encoder is a server's, which decides that: "
-                    f"leave {name} out."
-                )
-        if self.fits_encoder and self.kind not in _VECTOR_KINDS:
-            raise ConfigError(
-                f"passage_words is 'auto', which fits passages to an encoder, but an index of the kind "
-                f"'{self.kind}' has none: give a number, or choose --kind dense."
-            )
 
     def _check_parts(self) -> None:
         if self.part:

@@ -16,7 +16,7 @@ from corag.core.runs.stamp import refuse_differences
 from corag.core.seeds import stable_hash
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
-from retrieval.dense.compressed import REFINE, measure_recall, write_codes
+from retrieval.dense.compressed import REFINE, write_codes
 from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.faiss_build import build_faiss, write_index
 from retrieval.dense.ready_vectors import (
@@ -27,6 +27,7 @@ from retrieval.dense.ready_vectors import (
     open_vectors,
     vector_files,
 )
+from retrieval.dense.recall import measure_recall
 from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
 from retrieval.index_manifest import (
     PART,

@@ -21,6 +21,7 @@ from corag.core.protocols import (
     ScoreRequest,
 )
 from corag.core.types import Hit, Passage, TokenUsage
+from retrieval.search.stage import SearchStage
 
 
 def words(text: str) -> int:
@@ -154,7 +155,7 @@ class WindowedGenerator(ScriptedGenerator):
         return replace(reply, shortening=Shortening(cut_tokens=max(0, excess)))
 
 
-class WordRetriever:
+class WordRetriever(SearchStage):
     """Ranks passages by how many of the query's words they hold; ties go to the earlier passage."""
 
     fingerprint = "words"
@@ -164,7 +165,7 @@ class WordRetriever:
         self._failing = failing
         self.queries: list[str] = []
 
-    async def search(self, query: str, k: int) -> list[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> list[Hit]:
         self.queries.append(query)
         await asyncio.sleep(0)
         if self._failing and self._failing in query:

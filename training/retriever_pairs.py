@@ -33,7 +33,7 @@ from eval.datasets.reasoning import as_question, resolve
 from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.questions import QuestionFile
 from retrieval.config import RetrieverConfig
-from retrieval.title_links import without_brackets
+from retrieval.search.titles import without_brackets
 from training import tables
 from training.chains import ChainRow, read_chains
 from training.data import is_validation

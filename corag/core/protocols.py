@@ -278,9 +278,6 @@ class Retriever(Protocol):
 
     Raises :class:`SearchFailedError` for one failed search, :class:`BackendError`
     when the index is gone. An empty list means that nothing matched.
-
-    A retriever may also have ``hops``: another one, over the same passages, for all that is not the question
-    itself.
     """
 
     @property
@@ -288,9 +285,10 @@ class Retriever(Protocol):
         """Identify corpus, index settings and encoder: equal fingerprints give the same hits."""
         ...
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first, without repeats, as :class:`CachedHits` if they cost no search.
 
+        ``hop``: the query was asked on the way to an answer, so it is not the question itself.
         A blank query returns no hits; one that is too long is shortened, and :class:`NotedHits` say so.
         """
         ...

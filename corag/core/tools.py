@@ -387,7 +387,7 @@ class Tools:
 
         Of a question its text is searched for. ``note``: what a reader of the trace should know of the query,
         such as what the method left out of it. What is not the question itself, with or without its question
-        words, is asked on the way: it goes to the retriever's ``hops``, if it has them.
+        words, is asked on the way: a retriever may have an encoder of its own for it.
 
         Raises :class:`ConfigError` without a retriever, :class:`SearchFailedError` if it fails.
         """
@@ -402,25 +402,17 @@ class Tools:
         if (k := whole_number(k, "k of tools.search")) < 1:
             raise DataError(f"k of tools.search must be 1 or more, but it is {k}.")
         start = time.perf_counter()
-        retriever, hop_note = self._retriever_for(query)
-        result = await retriever.search(query, k) if query.strip() else ()
+        # Not by counting searches: branches search at the same time, so their order is no two runs' same.
+        hop = not self._is_question(query)
+        result = await self.retriever.search(query, k, hop) if query.strip() else ()
         hits, is_remembered = tuple(result), isinstance(result, CachedHits)
         self.passages_read.add_passages(hit.passage for hit in hits)
         self.passages_read.add_query(path, query)
         seconds = time.perf_counter() - start
-        question_note = self.question_note if self._is_question(query) else ""
-        notes = "; ".join(filter(None, (question_note, note, hop_note, search_note(result))))
+        question_note = "" if hop else self.question_note
+        notes = "; ".join(filter(None, (question_note, note, search_note(result))))
         self._note(SearchStep(query, path, k, hits, seconds, start - self.begun, is_remembered, notes))
         return hits
-
-    def _retriever_for(self, query: str) -> tuple[Retriever, str]:
-        """Return what a query is for, and what the trace says of it."""
-        # Not by counting searches: branches search at the same time, so their order is no two runs' same.
-        assert self.retriever is not None
-        hops: Retriever | None = getattr(self.retriever, "hops", None)
-        if hops is None or self._is_question(query):
-            return self.retriever, ""
-        return hops, "encoded by the hop encoder"
 
     def _is_question(self, query: str) -> bool:
         """Whether a query is the question itself, with or without its question words."""

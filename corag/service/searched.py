@@ -16,7 +16,7 @@ from corag.service.log import where
 from corag.service.records import ServedRuns
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import INDEX_FILE
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 
 if TYPE_CHECKING:
     from corag.service.answering import AnswerService

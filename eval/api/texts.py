@@ -12,8 +12,8 @@ from corag.core.seeds import stable_hash
 from eval.experiment.opening import quiet
 from retrieval.build import build_index
 from retrieval.config import IndexConfig
-from retrieval.function_retriever import read_passage
 from retrieval.http.wire import passage_to_record
+from retrieval.search.function_retriever import read_passage
 
 
 def listed_texts(index: Any) -> Sequence[Any] | None:

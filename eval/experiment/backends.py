@@ -96,7 +96,7 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
             retriever = await stack.enter_async_context(open_index_or_client(setup.retriever))
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
-        stack.callback(_print_retries, generator, "the model's servers")
+        stack.callback(lambda: _print_retries(getattr(generator, "retried", 0), "the model's servers"))
         yield generator, retriever
 
 
@@ -106,12 +106,12 @@ async def open_index_or_client(options: RetrieverConfig) -> AsyncIterator[Retrie
     async with AsyncExitStack() as stack:
         retriever = await open_index_quietly(options)
         stack.push_async_callback(retriever.close)
-        stack.callback(_print_retries, retriever, "the search servers")
+        stack.callback(lambda: _print_retries(retriever.retried, "the search servers"))
         yield retriever
 
 
-def _print_retries(client: Generator | Retriever, servers: str) -> None:
-    if retries := getattr(client, "retried", 0):
+def _print_retries(retries: int, servers: str) -> None:
+    if retries:
         line = f"corag: {retries} requests failed at {servers} and were sent again."
         Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 

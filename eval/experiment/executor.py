@@ -80,12 +80,10 @@ class WithoutPassage:
         """``identity``: the id of the passage that is not to be found."""
         self.fingerprint = f"{retriever.fingerprint} without {identity}"
         self._retriever, self._id = retriever, identity
-        hops: Retriever | None = getattr(retriever, "hops", None)
-        self.hops: WithoutPassage | None = None if hops is None else WithoutPassage(hops, identity)
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k other hits, best first."""
-        hits = await self._retriever.search(query, k + 1)
+        hits = await self._retriever.search(query, k + 1, hop)
         others = [hit for hit in hits if hit.passage.id != self._id][:k]
         return CachedHits(others) if isinstance(hits, CachedHits) else others
 

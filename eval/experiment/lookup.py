@@ -14,7 +14,7 @@ from corag.core.types import Passage
 from eval.experiment.executor import HasFingerprint
 from retrieval.dense.search import PassageSource
 from retrieval.lucene.bm25 import LuceneSearcher
-from retrieval.places import open_passages
+from retrieval.search.places import open_passages
 from retrieval.store import PassageStore, has_store
 
 _BATCH = 1000  # ids that are looked up at once, and titles

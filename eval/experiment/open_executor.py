@@ -15,7 +15,7 @@ from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
 from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
-from retrieval.open import search_device_note
+from retrieval.search.folders import search_device_note
 
 
 @asynccontextmanager

@@ -25,13 +25,15 @@ from corag.core.errors import BackendError, CoragError
 from corag.core.files import cache_folder
 from corag.core.installation import cpu_build_note
 from corag.core.own_objects import is_user_object
-from corag.core.protocols import Generator, Retriever
+from corag.core.protocols import Generator
 from corag.core.runs.folder import writable_folder
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever, search_device_note
+from retrieval.search.folders import search_device_note
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.stage import SearchStage
 
 ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other files are what a glob finds
 # What Java writes whenever it starts with the module that makes Lucene faster: beside a failure it would look
@@ -63,8 +65,8 @@ async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) 
         return generator
 
 
-async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
-    """Open an index as :func:`retrieval.open.open_retriever` does; what is printed goes to the log."""
+async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = False) -> SearchStage:
+    """Open an index as :func:`open_retriever` does; what is printed goes to the log."""
     name = f"index {', '.join([*config.index, *config.url])}"
     is_user_index = bool(config.index) and all(map(is_user_object, config.index))
     with quiet(f"opening {name}", "" if is_user_index else f"{name} is open") as print_line:

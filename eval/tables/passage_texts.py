@@ -10,7 +10,7 @@ from corag.core.runs.manifest import Manifest, Start
 from corag.core.types import Passage
 from eval.scoring.rows import PassageTexts
 from retrieval.dense.search import PassageSource
-from retrieval.places import open_passages
+from retrieval.search.places import open_passages
 
 
 def open_passage_texts(

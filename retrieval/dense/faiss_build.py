@@ -16,7 +16,8 @@ from corag.core.machine import count_threads
 from corag.core.pace import pace
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.dense.build import INDEX, VectorSource
-from retrieval.dense.compressed import RANGE_ROWS, REFINE, measure_recall, write_codes
+from retrieval.dense.compressed import RANGE_ROWS, REFINE, write_codes
+from retrieval.dense.recall import measure_recall
 
 _PQ_BITS = 8  # a byte per part of a vector
 _VECTORS_PER_LIST = 39  # FAISS's own least number: with fewer it trains all the same, and warns
@@ -55,7 +56,7 @@ def build_faiss(
     """Write a FAISS index of the shards' vectors; row i is passage i.
 
     All but the graphs never hold all vectors in memory. Return how much an index that is not exact finds
-    (:func:`retrieval.dense.compressed.measure_recall`), "" of an exact one.
+    (:func:`retrieval.dense.recall.measure_recall`), "" of an exact one.
     """
     import faiss
 

@@ -78,6 +78,9 @@ class Placement:
         return PlacedModel(model, fingerprint, batch_size, rounding, dtype == torch.float32)
 
 
+ANYWHERE = Placement()
+
+
 @dataclass(frozen=True)
 class PlacedModel:
     """A model in its place.

@@ -30,7 +30,7 @@ from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
 from retrieval.dense.vector_check import check_compressed, check_vectors
 from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
-from retrieval.wrappers import HitsOrError, with_note
+from retrieval.search.stage import HitsOrError, with_note
 
 Matches = list[list[tuple[str, float]]]
 
@@ -71,7 +71,7 @@ class PassageSource(Protocol):
 
 
 class DenseSearcher:
-    """A :class:`retrieval.wrappers.BatchSearcher` over vectors. ``query_prefix`` goes before every query."""
+    """A :class:`retrieval.search.batched.BatchSearcher`. ``query_prefix`` goes before every query."""
 
     def __init__(
         self, encoder: TextEncoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""

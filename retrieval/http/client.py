@@ -10,13 +10,13 @@ import httpx
 
 from corag.core.errors import BackendError, IndexMismatchError, SearchFailedError
 from corag.core.json_client import JsonClient, NoReplyError, RefusedError
-from corag.core.protocols import Retriever
 from corag.core.replies import MalformedReplyError, list_at, value_at
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
 from retrieval.index_manifest import IndexPart, require_all_parts
-from retrieval.wrappers import PartsRetriever, with_note
+from retrieval.search.joined import PartsRetriever
+from retrieval.search.stage import SearchStage, with_note
 
 _MAX_CONNECTIONS = 64  # more would not make a server faster: it searches what comes at once as one batch
 _PAUSE_S = 0.2  # a search takes milliseconds, a server's restart seconds
@@ -24,8 +24,8 @@ _PAUSE_S = 0.2  # a search takes milliseconds, a server's restart seconds
 Reading = TypeVar("Reading")
 
 
-async def connect(config: RetrieverConfig) -> Retriever:
-    """Return a retriever over the servers of ``config.url``, all of which must be up.
+async def connect(config: RetrieverConfig) -> SearchStage:
+    """Return a search over the servers of ``config.url``, all of which must be up.
 
     They search one and the same index; or the parts of one, each of which several of them may have.
 
@@ -42,10 +42,9 @@ async def connect(config: RetrieverConfig) -> Retriever:
         await client.close()
     parts = {url: greeting.part for url, greeting in greetings.items()}
     if not any(parts.values()):
-        retriever = _replicas({url: each.fingerprint for url, each in greetings.items()}, config)
-        if all(each.hops for each in greetings.values()):  # with equal fingerprints it is all or none
-            retriever.hops = _HopClient(retriever)
-        return retriever
+        # With equal fingerprints all of them have an encoder for later searches, or none.
+        hops = all(each.hops for each in greetings.values())
+        return _replicas({url: each.fingerprint for url, each in greetings.items()}, config, hops)
     holders = require_all_parts(parts)
     retrievers = [
         _replicas({url: greetings[url].fingerprint for url in holders[number]}, config) for number in holders
@@ -65,33 +64,38 @@ def _client(urls: Sequence[str], config: RetrieverConfig) -> JsonClient:
     )
 
 
-def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig) -> HttpRetriever:
+def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig, hops: bool = False) -> HttpRetriever:
     """Return a retriever over servers of one index, by address with the fingerprint that each reports."""
     if len(set(fingerprints.values())) > 1:
         listing = ", ".join(f"{url}: {fingerprint}" for url, fingerprint in fingerprints.items())
         raise IndexMismatchError(
             f"the search servers search different indexes ({listing}): start them on the same one."
         )
-    return HttpRetriever(_client(list(fingerprints), config), next(iter(fingerprints.values())))
+    return HttpRetriever(_client(list(fingerprints), config), next(iter(fingerprints.values())), hops)
 
 
-class HttpRetriever:
+class HttpRetriever(SearchStage):
     """A retriever over one or more search servers of one index.
 
     ``fingerprint``: the servers' own, so that a run over HTTP is the run over the index itself.
     """
 
-    def __init__(self, client: JsonClient, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-        self.hops: Retriever | None = None  # set where the servers have an encoder for later searches
-        self._client = client
+    def __init__(self, client: JsonClient, fingerprint: str, hops: bool) -> None:
+        """``hops``: whether the servers have an encoder for later searches."""
+        super().__init__()
+        self.fingerprint, self._client, self._hops = fingerprint, client, hops
+
+    @property
+    def has_hops(self) -> bool:
+        """Whether queries that were asked on the way to an answer have an encoder of their own."""
+        return self._hops
 
     @property
     def retried(self) -> int:
         """How often a request was sent again."""
         return self._client.retried
 
-    async def search(self, query: str, k: int, *, hop: bool = False) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first. ``hop``: the query was asked on the way to an answer."""
         if not query.strip():
             return ()
@@ -141,26 +145,6 @@ class HttpRetriever:
                 f"than when the run began ({self.fingerprint}): start it on the same index again, and run "
                 "the same command to go on."
             )
-
-
-class _HopClient:
-    """What the servers of a client find for queries that were asked on the way to an answer."""
-
-    def __init__(self, client: HttpRetriever) -> None:
-        self._client = client
-        self.fingerprint = client.fingerprint
-
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Return up to k hits, best first."""
-        return await self._client.search(query, k, hop=True)
-
-    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """Return the passages with these ids, in this order; unknown ids are left out."""
-        return await self._client.passages(ids)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from corag.core.seeds import stable_hash
 from corag.core.servers import base_address
 from retrieval.dense.placement import Placement
 from retrieval.http.model_server import ModelServer
-from retrieval.rerankers import Pairs, ScoresOrError
+from retrieval.search.rerankers import Pairs, ScoresOrError
 
 KEY = "CORAG_RERANKER_API_KEY"
 _TEI_TEXTS = 32  # of a request to TEI

@@ -3,7 +3,7 @@
 POST /search    takes {"queries": [...], "k": 5}
                 returns {"results": [{"hits": [{"id", "title", "text", "score"}]} or {"error": ...}]}, with
                 a "note" beside the hits where there is something to say, such as a shortened query;
-                "hop": true asks for a query that a method wrote on the way, see :mod:`retrieval.hops`
+                "hop": true asks for a query that a method wrote on the way, with ``--retriever.hop_encoder``
 POST /passages  takes {"ids": [...]}
                 returns {"passages": [{"id", "title", "text"}]}, unknown ids left out
 POST /retrieve  takes {"queries": [...], "topk": 3, "return_scores": true}, as Search-R1's server,
@@ -31,13 +31,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
-from corag.core.protocols import Retriever, search_note
+from corag.core.protocols import search_note
 from retrieval.http.retrieve import MAX_K, retrieve
 from retrieval.http.wire import hit_to_record, passage_to_record
-from retrieval.index_manifest import IndexPart
+from retrieval.search.stage import SearchStage
 
 
-async def serve(retriever: Retriever, host: str, port: int, report: Callable[[str], None]) -> None:
+async def serve(retriever: SearchStage, host: str, port: int, report: Callable[[str], None]) -> None:
     """Answer requests until cancelled or told to stop by a signal; the caller closes the retriever.
 
     Port 0 takes a free one, for ``report`` to print. Raises :class:`ConfigError` if the address is taken.
@@ -54,26 +54,24 @@ async def serve(retriever: Retriever, host: str, port: int, report: Callable[[st
         await server.serve(sockets=[listener])
 
 
-def create_app(retriever: Retriever) -> Starlette:
+def create_app(retriever: SearchStage) -> Starlette:
     """Return the web application over a retriever; requests that come at the same time share its batches."""
     # In every reply: a server may be restarted on another index while a run goes on.
     index: dict[str, Any] = {"fingerprint": retriever.fingerprint}
-    part: IndexPart | None = getattr(retriever, "part", None)
+    part = retriever.part
     about: dict[str, Any] = {"part": asdict(part)} if part is not None else {}
-    hops: Retriever | None = getattr(retriever, "hops", None)
-    if hops is not None:
+    if retriever.has_hops:
         about["hops"] = True
 
     async def search(request: Request) -> Response:
         body = await _body(request)
         queries, k = _strings(body, "queries"), body.get("k")
-        target = hops if hops is not None and body.get("hop") is True else retriever
         if not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise DataError(f"'k' must be a whole number from 1 to {MAX_K:,}, but is {k!r}.")
 
         async def one(query: str) -> dict[str, Any]:
             try:
-                hits = await target.search(query, k)
+                hits = await retriever.search(query, k, body.get("hop") is True)
                 note = search_note(hits)
                 return {"hits": list(map(hit_to_record, hits))} | ({"note": note} if note else {})
             except BackendError:  # no fault of this query: the whole request fails, and clients try again

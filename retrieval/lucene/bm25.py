@@ -37,8 +37,8 @@ from retrieval.lucene.java import (
 )
 from retrieval.lucene.languages import ENGLISH, count_terms, open_analyzer, prepare
 from retrieval.records import passage_from_record
+from retrieval.search.stage import HitsOrError, with_note
 from retrieval.store import PassageStore, has_store
-from retrieval.wrappers import HitsOrError, with_note
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
 _MOST_TERMS = 1024  # of a query: Lucene's own limit, which a search over several fields multiplies
@@ -102,7 +102,7 @@ def _document(passage: Passage, language: str) -> str:
 
 
 class LuceneSearcher:
-    """A :class:`retrieval.wrappers.BatchSearcher` over a Lucene index: ours, or Pyserini's (``-storeRaw``).
+    """A ``BatchSearcher`` over a Lucene index: ours, or Pyserini's (``-storeRaw``).
 
     Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk
     before. The hits of a chunk cross over from Java as one JSON string: a call per document would cost more

@@ -22,7 +22,7 @@ class FreshIds(WordRetriever):
 
     numbers = count()
 
-    async def search(self, query, k):
+    async def search(self, query, k, hop=False):
         hits = await super().search(query, k)
         return [Hit(replace(hit.passage, id=f"random {next(self.numbers)}"), hit.score) for hit in hits]
 

@@ -333,7 +333,7 @@ def test_searches_are_merged_in_turns_or_by_reciprocal_rank():
     lists = {"q?": "qx", "a?": "ayq", "b?": "byz"}
 
     class Listed(WordRetriever):
-        async def search(self, query, k):
+        async def search(self, query, k, hop=False):
             names = lists[query if query in lists else "q?"]
             return [Hit(each, 1.0) for name in names for each in pages if each.title == name][:k]
 

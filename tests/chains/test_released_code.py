@@ -49,7 +49,7 @@ class Scripted(Generator):
         self.scored.append((request.prompt.text, 0, 1))
         return Score((0, 1), (self._script.score(request.prompt.text),) * 2, TokenUsage(1, 1, 1, 1, 1))
 
-    async def search(self, query: str, k: int) -> list[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> list[Hit]:
         places = self._script.found(query, len(self._passages))[:k]
         return [Hit(self._passages[place], 1 / rank) for rank, place in enumerate(places, 1)]
 

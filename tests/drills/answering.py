@@ -26,7 +26,7 @@ from eval.experiment.workers.config import ray_workers
 from eval.experiment.workers.ray_pool import ray_pool
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 from tests.worker_engines import open_scripted, reply

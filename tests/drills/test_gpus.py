@@ -23,7 +23,7 @@ from eval.experiment.workers.actors import client_options
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig, ray_workers
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.core.test_machine import CUT, WHOLE, install_driver
 from tests.drills.test_runs import told
 from tests.drills.test_servers import searching

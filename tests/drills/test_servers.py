@@ -22,7 +22,7 @@ from corag.core.errors import BackendError, RequestRefusedError
 from corag.core.runs.folder import TRACES, read_rows
 from corag.generation.config import ModelConfig
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.drills.answering import METHOD, ROOT, ended, started
 from tests.failing_search import FAULTS as SEARCH_FAULTS
 from tests.failing_search import Failing
@@ -219,7 +219,7 @@ def serving(folder: str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[
     """Serve an index folder in a process of its own; yield the address and it."""
     code = (
         "import asyncio, sys; from retrieval.config import RetrieverConfig; "
-        "from retrieval.http.server import serve; from retrieval.open import open_retriever; "
+        "from retrieval.http.server import serve; from retrieval.search.pipeline import open_retriever; "
         "run = asyncio.Runner().run; "
         "index = run(open_retriever(RetrieverConfig([sys.argv[1]]), part_alone=True)); "
         "run(serve(index, '127.0.0.1', int(sys.argv[2]), lambda said: print(said, flush=True)))"

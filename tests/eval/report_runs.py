@@ -117,7 +117,7 @@ class World:
 
         return ScriptedGenerator(reply, log_likelihood=lambda request: -4 * chance(request.prompt.text))
 
-    async def search(self, query, k):
+    async def search(self, query, k, hop=False):
         """The passage of a known sub-question, or one of a question's own, among others."""
         if chance("failing", query) < (0.03 if query in self._by_text else 0.001):
             raise SearchFailedError(f"the search for '{query}' failed: the index did not reply.")

@@ -88,7 +88,7 @@ async def test_gold_passages_that_repeat_another_count_under_its_id(store, capsy
 class Searched(Index):
     """An index that finds all passages for every query."""
 
-    async def search(self, query, k):
+    async def search(self, query, k, hop=False):
         hits = tuple(Hit(each, 1.0) for each in PASSAGES[:k])
         return CachedHits(hits) if query == "again" else hits
 

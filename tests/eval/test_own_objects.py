@@ -208,14 +208,6 @@ def test_a_wrong_return_is_a_sentence_and_no_error_is_empty() -> None:
     assert first.startswith("ValueError: no message (") and first.endswith(")")
 
 
-@pytest.mark.parametrize(
-    "option", [{"bm25": "ircot"}, {"language": "de"}, {"threads": 9}, {"ef_search": 9}, {"nprobe": 9}]
-)
-def test_an_option_that_an_own_retriever_is_not_told_is_refused(option: dict[str, Any]) -> None:
-    with raises_message(ConfigError):
-        open_index(find, **option)
-
-
 def test_gold_passages_are_titles_or_files_of_what_an_own_retriever_returns_or_that_is_told(
     tmp_path: Path,
 ) -> None:

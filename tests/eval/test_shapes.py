@@ -18,7 +18,7 @@ import pytest
 from datasets import load_from_disk
 
 from corag.cli.main import main
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from retrieval.store import PassageStore
 from tests.fakes import ScriptedGenerator
 from tests.hub import parquet

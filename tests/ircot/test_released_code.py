@@ -40,7 +40,7 @@ class Scripted(Generator):
         text = before_stop(reply(self._seed, prompt), request.sampling.stop)
         return Generation((Completion(text, (), "stop"),), TokenUsage(1, 1, 1, 1, 1))
 
-    async def search(self, query: str, k: int) -> list[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> list[Hit]:
         return [Hit(Passage(title, title, text), 1.0) for title, text in found(self._seed, query, k)]
 
     async def close(self) -> None:

@@ -8,11 +8,12 @@ import pytest
 from corag.core.errors import SearchFailedError
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question
-from retrieval.wrappers import CachedRetriever
+from retrieval.search.cached import CachedRetriever
+from retrieval.search.stage import SearchStage
 from tests.fakes import ScriptedGenerator
 
 
-class Counting:
+class Counting(SearchStage):
     """A retriever that notes what it is asked and fails for the query "fail" until told otherwise."""
 
     fingerprint = "counting"
@@ -21,7 +22,7 @@ class Counting:
         self.asked: list[tuple[str, int]] = []
         self.broken = True
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         self.asked.append((query, k))
         await asyncio.sleep(0.01)
         if query == "fail" and self.broken:

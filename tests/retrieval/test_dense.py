@@ -29,9 +29,10 @@ from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.placement import Precision
 from retrieval.dense.search import FaissIndex
 from retrieval.index_building import building_folder
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.rerank import RerankedRetriever
 from retrieval.store import PassageStore, storing
-from retrieval.wrappers import CachedRetriever, RerankedRetriever
+from tests.fakes import WordRetriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, write_jsonl
 
@@ -70,8 +71,6 @@ async def test_torch_finds_what_faiss_finds(index_of: Callable[[str], str]) -> N
         assert await torch.search(query, 5) == await faiss.search(query, 5)
     await torch.close()
     await faiss.close()
-    with raises_message(ConfigError):
-        await open_retriever(RetrieverConfig([index_of("lucene_flat")], search_device="cpu"))
 
 
 async def test_lucene_vectors_find_what_faiss_finds(index_of: Callable[[str], str]) -> None:
@@ -337,7 +336,7 @@ def test_what_cannot_be_fetched_is_given_up_at_once() -> None:
     """Libraries that fetch by themselves ask for file after file, each several times: 77 s, 34 lines."""
     code = (
         "import sys; from corag.core.errors import ConfigError\n"
-        "from retrieval.dense.encoder import Encoder; from retrieval.wrappers import RerankedRetriever\n"
+        "from retrieval.dense.encoder import Encoder; from retrieval.search.rerank import RerankedRetriever\n"
         "for load in (lambda: Encoder('no/such'), lambda: RerankedRetriever(None, 'no/such', 5)):\n"
         "    try: load()\n"
         "    except ConfigError as error: print(error)"
@@ -464,50 +463,6 @@ def test_vectors_do_not_depend_on_the_size_of_shards(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"faiss": "hnsw"}, "faiss is 'hnsw', but this index is of the kind 'bm25'"),
-        ({"faiss": "flat"}, "faiss is 'flat', but"),
-        ({"faiss": "ivfpq", "kind": "lucene_flat"}, "of the kind 'lucene_flat'"),
-        ({"encoder": "intfloat/e5-base-v2"}, "it is for an index with an encoder"),
-        ({"query_prefix": "query: "}, "query_prefix is 'query: ', but"),
-        ({"passage_prefix": ""}, "passage_prefix is '', but"),
-        ({"max_passage_tokens": 64}, "max_passage_tokens is '64'"),
-        ({"passage_words": "auto"}, "passage_words is 'auto', which fits passages to an encoder"),
-        ({"hnsw_m": 8, "kind": "dense"}, "with faiss 'flat', which has no use for it"),
-        ({"hnsw_ef_construction": 8, "kind": "lucene_flat"}, "--kind lucene_hnsw"),
-        ({"ivf_lists": 8, "kind": "dense", "faiss": "hnsw"}, "it is for --kind dense --faiss ivfpq"),
-        ({"encoder_dtype": "bfloat16"}, "encoder_dtype is 'bfloat16', but this index is of the kind 'bm25'"),
-        ({"pq_bytes": 8}, "pq_bytes is '8', but this index is of the kind 'bm25'"),
-    ],
-)
-def test_what_is_set_for_another_kind_of_index_is_refused(
-    options: dict[str, object], words: str, corpus: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        build_index(IndexConfig([str(corpus)], str(tmp_path / "out"), **options), ignore)  # type: ignore[arg-type]
-    assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "words"),
-    [
-        ("dense", {"k1": 0.9}, "retriever.k1 is '0.9', but what is searched is "),
-        ("dense", {"b": 0.0}, "it is for a BM25 index. Leave it out."),
-        ("bm25", {"encoder": "default"}, "it is for an index with vectors"),
-        ("bm25", {"device": "cpu"}, "it is for an index with vectors, or a re-ranker"),
-        ("dense", {"query_prefix": "query: "}, "it is for a FAISS folder without a manifest"),
-        ("dense", {"passages_from": "indexes/bm25"}, "retriever.passages_from is 'indexes/bm25'"),
-    ],
-)
-async def test_what_is_set_for_searching_another_kind_of_index_is_refused(
-    kind: str, options: dict[str, object], words: str, index_of: Callable[[str], str]
-) -> None:
-    with pytest.raises(ConfigError, match=re.escape(words)):
-        await open_retriever(RetrieverConfig([index_of(kind)], **options))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
     ("config", "options", "words"),
     [
         (
@@ -548,8 +503,7 @@ def test_too_many_lists_are_answered_with_how_many_would_do() -> None:
 def test_a_reranker_is_identified_by_its_weights(tmp_path: Path, tiny_reranker: str) -> None:
     from transformers import AutoModelForSequenceClassification
 
-    inner = CachedRetriever(None, 0)  # type: ignore[arg-type]
-    inner._inner = type("Fixed", (), {"fingerprint": "x"})()
+    inner = WordRetriever(())
     place = tmp_path / "model"
     shutil.copytree(tiny_reranker, place)
     before = RerankedRetriever(inner, str(place), 5).fingerprint

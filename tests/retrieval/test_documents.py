@@ -32,8 +32,8 @@ from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.reading import FILES, DocumentCorpus, write_reports
 from retrieval.index_building import begin_build, building_folder, is_ours
 from retrieval.index_manifest import INDEX_FILE, SHARDS
-from retrieval.open import open_retriever
 from retrieval.records import passage_from_record
+from retrieval.search.pipeline import open_retriever
 from retrieval.sifting import CorpusReport
 from retrieval.store import TEXTS, PassageStore, storing
 from tests.messages import raises_message

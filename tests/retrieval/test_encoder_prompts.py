@@ -14,7 +14,7 @@ from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.prompts import Prompts, own_prompts, prompts_by_card
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import write_jsonl
 from tests.tiny import save_tiny_encoder

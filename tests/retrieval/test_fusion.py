@@ -7,7 +7,7 @@ import pytest
 from corag.core.fusion import fuse
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 
 
 def ranking(*ids: str) -> list[Hit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 
 from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.protocols import search_note
 from corag.core.runner import answer_question
 from corag.core.tools import SearchStep, Tools
-from corag.core.types import Question
+from corag.core.types import Hit, Question
 from eval.experiment.executor import WithoutPassage
 from eval.experiment.registry import METHODS, MethodOptions, bind
 from retrieval.config import RetrieverConfig
 from retrieval.dense.encoder import HOP_ENCODER, Encoder
-from retrieval.hops import HopRetriever, with_hop_encoder
-from retrieval.open import open_retriever
+from retrieval.search.batched import BY_HOP_ENCODER
+from retrieval.search.hop_encoder import set_hop_encoder
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.stage import with_note
 from tests.baselines.test_every_method import SEARCHES, model
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
@@ -49,18 +52,19 @@ async def test_sub_queries_are_encoded_by_the_hop_encoder_among_the_same_vectors
 ) -> None:
     plain = await open_retriever(RetrieverConfig([index_of("dense")]))
     retriever = await open_retriever(RetrieverConfig([index_of("dense")], hop_encoder=hop_encoder))
-    assert isinstance(retriever, HopRetriever)
+    assert retriever.has_hops and not plain.has_hops
     assert list(await retriever.search(QUESTION, 5)) == list(await plain.search(QUESTION, 5))
     texts = [passage.contents for passage in make_passages()]
     cosines = Encoder("default").encode(texts) @ Encoder(hop_encoder).encode([SUB_QUERY])[0]
     best = np.argsort(-cosines)[:5]
-    hits = await retriever.hops.search(SUB_QUERY, 5)
+    hits = await retriever.search(SUB_QUERY, 5, hop=True)
+    assert search_note(hits) == BY_HOP_ENCODER
+    assert list(await plain.search(SUB_QUERY, 5, hop=True)) == list(await retriever.search(SUB_QUERY, 5))
     assert [hit.passage.contents for hit in hits] == [texts[place] for place in best]
     assert [hit.score for hit in hits] == pytest.approx(cosines[best].tolist(), abs=1e-5)
-    assert len({plain.fingerprint, retriever.fingerprint, retriever.hops.fingerprint}) == 3
+    assert plain.fingerprint != retriever.fingerprint
     left_out = WithoutPassage(retriever, hits[0].passage.id)
-    assert left_out.hops is not None
-    assert list(await left_out.hops.search(SUB_QUERY, 4)) == list(hits[1:])
+    assert list(await left_out.search(SUB_QUERY, 4, hop=True)) == list(hits[1:])
     await retriever.close()
     await plain.close()
 
@@ -73,8 +77,7 @@ async def test_fusion_links_and_one_re_ranker_serve_both(
         reranker=tiny_reranker, rerank_depth=20,
     )  # fmt: skip
     retriever = await open_retriever(config)
-    assert isinstance(retriever, HopRetriever)
-    hits = await retriever.hops.search("What is Town07 known for?", 20)
+    hits = await retriever.search("What is Town07 known for?", 20, hop=True)
     assert {"t7"} <= {hit.passage.id for hit in hits}
     again = await retriever.search("What is Town07 known for?", 20)
     scores = {hit.passage.id: hit.score for hit in again}
@@ -86,21 +89,22 @@ async def test_fusion_links_and_one_re_ranker_serve_both(
 
 async def test_a_served_index_keeps_its_hop_encoder(index_of: Callable[[str], str], hop_encoder: str) -> None:
     local = await open_retriever(RetrieverConfig([index_of("dense")], hop_encoder=hop_encoder))
-    assert isinstance(local, HopRetriever)
     async with served(local) as url:
         linked = await open_retriever(RetrieverConfig(url=[url], links="titles"))
-        assert isinstance(linked, HopRetriever) and linked.fingerprint != local.fingerprint
-        for mine, theirs in ((local, linked), (local.hops, linked.hops)):
+        assert linked.has_hops and linked.fingerprint != local.fingerprint
+        for hop in (False, True):
             # All 72 passages: links only bring them into another order.
-            ranks = [[hit.passage.id for hit in await each.search(SUB_QUERY, 72)] for each in (mine, theirs)]
+            found = [await each.search(SUB_QUERY, 72, hop) for each in (local, linked)]
+            ranks = [[hit.passage.id for hit in hits] for hits in found]
             assert ranks[1][0] == "t7" and sorted(ranks[0]) == sorted(ranks[1])
         remote = await open_retriever(RetrieverConfig(url=[url]))
-        queries = [await each.search(SUB_QUERY, 72) for each in (linked, linked.hops)]
+        queries = [await linked.search(SUB_QUERY, 72, hop) for hop in (False, True)]
         assert list(queries[0]) != list(queries[1]), "the second is encoded otherwise"
         await linked.close()
-        assert isinstance(remote, HopRetriever) and remote.fingerprint == local.fingerprint
-        for mine, theirs in ((local, remote), (local.hops, remote.hops)):
-            assert list(await theirs.search(SUB_QUERY, 5)) == list(await mine.search(SUB_QUERY, 5))
+        assert remote.has_hops and remote.fingerprint == local.fingerprint
+        for hop in (False, True):
+            mine, theirs = [await each.search(SUB_QUERY, 5, hop) for each in (local, remote)]
+            assert list(mine) == list(theirs) and search_note(mine) == search_note(theirs)
         assert list(await remote.passages(["t0"])) == list(await local.passages(["t0"]))
         await remote.close()
     await local.close()
@@ -129,7 +133,7 @@ async def test_what_cannot_serve_is_refused(
         trained.rename(tiny_encoder)
     await (await open_retriever(replace(dense, hop_encoder="default"))).close()
     with raises_message(ConfigError):
-        with_hop_encoder([], Encoder("default"))
+        set_hop_encoder([], Encoder("default"))
 
 
 async def test_the_prompt_of_hop_queries_is_part_of_what_is_searched(
@@ -148,20 +152,34 @@ async def test_the_prompt_of_hop_queries_is_part_of_what_is_searched(
     assert len(fingerprints) == 2
 
 
+class HopsApart(WordRetriever):
+    """Notes apart what was asked on the way."""
+
+    def __init__(self) -> None:
+        super().__init__(WORLD)
+        self.later: list[str] = []
+
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
+        hits = await super().search(query, k)
+        if hop:
+            self.later.append(self.queries.pop())
+        return with_note(hits, "later" if hop else "")
+
+
 @pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if entry.searches])
 async def test_every_method_asks_the_hop_encoder_for_all_but_the_question(method: str) -> None:
     hops = 0
     for number in range(12):
         question = Question(f"q{number}", f"Who wrote book {number} of Mara Velden?", ("X",))
-        first, later = WordRetriever(WORLD), WordRetriever(WORLD)
-        tools = Tools(question, model(method), HopRetriever(first, later))
+        retriever = HopsApart()
+        tools = Tools(question, model(method), retriever)
         row = await answer_question(question, bind(method, MethodOptions()), tools)
         assert not row.error
         steps = [step for step in tools.steps if isinstance(step, SearchStep) and step.query.strip()]
-        noted = [step.query for step in steps if "hop encoder" in step.note]
-        assert sorted(noted) == sorted(later.queries), "the trace says which"
-        assert sorted(first.queries + later.queries) == sorted(step.query for step in steps)
-        assert question.text not in later.queries
-        assert len(set(first.queries)) <= 2, "the question, with or without its question words"
-        hops += len(later.queries)
+        noted = [step.query for step in steps if "later" in step.note]
+        assert sorted(noted) == sorted(retriever.later), "the trace says which"
+        assert sorted(retriever.queries + retriever.later) == sorted(step.query for step in steps)
+        assert question.text not in retriever.later
+        assert len(set(retriever.queries)) <= 2, "the question, with or without its question words"
+        hops += len(retriever.later)
     assert (hops == 0) == (method in SEARCHES), "who searches once never does"

@@ -13,7 +13,8 @@ from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.server import serve
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.stage import SearchStage
 from tests.messages import raises_message
 from tests.serving import free_port
 
@@ -30,13 +31,13 @@ async def served(retriever: Retriever) -> AsyncIterator[str]:
         await asyncio.gather(server, return_exceptions=True)
 
 
-class Troubled:
+class Troubled(SearchStage):
     """A retriever that is slow, broken or gone, depending on the query."""
 
     def __init__(self, fingerprint: str = "troubled") -> None:
         self.fingerprint = fingerprint
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         if query == "slow":
             await asyncio.sleep(5)
         if query == "broken":

@@ -11,7 +11,7 @@ import pytest
 
 from corag.core.errors import BackendError, CoragError, SearchFailedError
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.failing_search import FAULTS, Failing
 from tests.messages import raises_message
 

@@ -26,7 +26,7 @@ from retrieval.index_manifest import (
     write_manifest,
 )
 from retrieval.lucene.java import require_passages
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, write_jsonl
 

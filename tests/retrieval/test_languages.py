@@ -23,7 +23,7 @@ from retrieval.lucene.languages import (
     open_analyzer,
     prepare,
 )
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 
 TEXTS = {
     "de": ("Die Häuser stehen am Fluss.", "Am Berg wächst Wein.", "Haus"),
@@ -127,11 +127,6 @@ def test_an_unknown_language_is_refused_with_the_right_one(code: str, message: s
         check_language(code)
     with pytest.raises(ConfigError, match="no analyser for the language"):
         IndexConfig([], "", language=code)
-
-
-def test_a_dense_index_has_no_analyser() -> None:
-    with pytest.raises(ConfigError, match=r"language is .zh., but .* the encoder decides"):
-        IndexConfig([], "", kind="dense", language="zh").check_kind()
 
 
 @pytest.mark.slow

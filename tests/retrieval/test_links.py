@@ -15,9 +15,9 @@ from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.titles import TITLES, HitTitles, TitleTable
 from retrieval.store import PassageStore
-from retrieval.title_links import TITLES, HitTitles, TitleTable
 from tests.fakes import ScriptedGenerator
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served

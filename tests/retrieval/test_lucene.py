@@ -13,7 +13,7 @@ from retrieval.build import build_index
 from retrieval.config import Bm25, IndexConfig, RetrieverConfig
 from retrieval.lucene.bm25 import LuceneSearcher, build_lucene
 from retrieval.lucene.java import java_class
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
 

@@ -26,7 +26,7 @@ from retrieval.http import model_server
 from retrieval.http.encoder import ServedEncoder
 from retrieval.http.reranker import ServedReranker
 from retrieval.index_manifest import read_manifest
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval import model_servers
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
@@ -299,9 +299,3 @@ def test_lucenes_vectors_cannot_be_compared_with_a_servers(tmp_path: Path) -> No
                 IndexConfig([str(corpus)], "out", kind=kind, encoder="http://127.0.0.1:9/v1"),  # type: ignore[arg-type]
                 ignore,
             )
-
-
-def test_what_the_server_decides_is_not_set_here(tmp_path: Path) -> None:
-    for options in ({"device": "cuda"}, {"encoder_dtype": "bfloat16"}, {"max_passage_tokens": 128}):
-        with raises_message(ConfigError):
-            built("http://127.0.0.1:9/v1", tmp_path, **options)

@@ -17,7 +17,7 @@ from retrieval.aliases import Aliases
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index_manifest import read_manifest
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served

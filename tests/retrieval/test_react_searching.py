@@ -8,7 +8,7 @@ from corag.baselines.react import ReActConfig, react
 from corag.core.tools import Tools
 from corag.core.types import Question
 from retrieval.config import RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.fakes import ScriptedGenerator
 
 QUESTION = Question(

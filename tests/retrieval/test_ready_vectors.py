@@ -19,7 +19,7 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder
 from retrieval.index_manifest import read_manifest
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 

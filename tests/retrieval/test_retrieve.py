@@ -11,7 +11,8 @@ from corag.core.errors import BackendError, SearchFailedError
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.index_manifest import IndexPart
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
+from retrieval.search.stage import SearchStage
 from tests.retrieval.test_http import served
 
 
@@ -87,7 +88,7 @@ async def test_browsecomp_pluss_client_reads_one_query(server: tuple[httpx.Async
     assert items[0]["document"]["text"].startswith("Mayor number 3")
 
 
-class Batches:
+class Batches(SearchStage):
     """A retriever that counts what comes at once; some queries fail."""
 
     fingerprint = "batches"
@@ -95,7 +96,7 @@ class Batches:
     def __init__(self) -> None:
         self.in_flight = self.most = 0
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         await asyncio.sleep(0)
@@ -147,8 +148,10 @@ async def test_wrong_requests_are_told_what_is_expected() -> None:
 
 
 async def test_a_part_of_an_index_is_not_taken_for_the_whole() -> None:
-    part = Batches()
-    part.part = IndexPart(2, 4, "whole")  # type: ignore[attr-defined]
+    class Part(Batches):
+        part = IndexPart(2, 4, "whole")
+
+    part = Part()
     async with served(part) as url, httpx.AsyncClient(base_url=url) as client:
         reply = await client.post("/retrieve", json={"queries": ["mayor"]})
         assert reply.status_code == 400 and "part 2/4" in reply.json()["error"]

@@ -83,7 +83,7 @@ class StuckRetriever(WordRetriever):
         super().__init__(PASSAGES)
         self.let_go = asyncio.Event()
 
-    async def search(self, query, k):
+    async def search(self, query, k, hop=False):
         await self.let_go.wait()
         return await super().search(query, k)
 

@@ -20,7 +20,7 @@ from corag.service.serve import AnswersOptions, open_service
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.generation.test_openai_server import HOSTED, StandIn
 from tests.retrieval.conftest import ignore
 from tests.service.serving import until
@@ -201,7 +201,7 @@ async def test_a_dense_index_is_taken_over_with_the_encoder_that_is_open(tmp_pat
         await asyncio.to_thread(build_index, config, ignore)
         encoders.append(await open_retriever(RetrieverConfig([config.out])))
     old, new = encoders
-    one, other = [each._inner._searcher._encoder for each in encoders]
+    one, other = [each.below[0].searcher.encoder for each in encoders]
     assert one is other, "memory for one of them is enough"
     hits = await asyncio.gather(*(each.search(f"zebras {n}", 1) for n in range(20) for each in encoders))
     assert {hit.passage.text for (hit,) in hits} == {f"Zebras live in {p}." for p in ("Zanzibar", "Zambia")}

@@ -19,7 +19,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.generation.adapters import read_manifest
 from retrieval.dense.encoder import HOP_ENCODER, Encoder
 from retrieval.dense.prompts import Prompts
-from retrieval.wrappers import RerankedRetriever
+from retrieval.search.rerank import RerankedRetriever
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_encoder

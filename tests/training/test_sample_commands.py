@@ -20,7 +20,7 @@ from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from eval.datasets.sets.jsonl import question_record
 from eval.experiment.questions import QuestionFile
-from retrieval.open import open_retriever
+from retrieval.search.pipeline import open_retriever
 from tests.cli.test_bad_input import refused
 from tests.eval.test_datasets import TWO_WIKI
 from tests.fakes import ScriptedGenerator, WordRetriever

@@ -180,7 +180,7 @@ class SearchServer:
     async def _answer(self) -> None:
         from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
         from retrieval.http.server import serve
-        from retrieval.open import open_retriever
+        from retrieval.search.pipeline import open_retriever
 
         retriever = await open_retriever(self._config)
         await serve(retriever, self._host, self._port, lambda _: self._ready.set())
@@ -210,7 +210,7 @@ def client_options(config: RetrieverConfig, url: str) -> RetrieverConfig:
 
 async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retriever:
     """Open a client of the server on this machine, or of any other if it has none."""
-    from retrieval.open import open_retriever
+    from retrieval.search.pipeline import open_retriever
 
     if not config.url:
         import ray

@@ -1,4 +1,4 @@
-"""Re-rankers: cross-encoders, which read query and passage together, in this process or on a server."""
+"""Cross-encoders, which read query and passage together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from corag.core.errors import ConfigError, SearchFailedError, reason
 from corag.core.hugging_face import download, reading_weights
 from corag.core.lazy import importing
-from corag.core.servers import is_address
 from corag.core.tokenizer import require_words
 from retrieval.dense.placement import Placement
 
@@ -36,24 +35,11 @@ class Reranker(Protocol):
         ...
 
 
-def open_reranker(name: str, placement: Placement | None = None) -> Reranker:
-    """Load a cross-encoder (a Hugging Face name or a folder), or reach that of a server (http://host:port).
-
-    Raises :class:`ConfigError` if it cannot be loaded or gives several scores per pair,
-    :class:`corag.core.errors.BackendError` if there is no such server.
-    """
-    if not is_address(name):
-        return CrossEncoderReranker(name, placement or Placement())
-    from retrieval.http.reranker import ServedReranker  # loads httpx, which a local model does not need
-
-    return ServedReranker(name, placement or Placement())
-
-
 class CrossEncoderReranker:
     """A cross-encoder of sentence-transformers in this process."""
 
     def __init__(self, name: str, placement: Placement) -> None:
-        """Load it. Raises :class:`ConfigError` as :func:`open_reranker` does."""
+        """Load it. Raises :class:`ConfigError` if it cannot be loaded or gives several scores per pair."""
         folder = Path(name).expanduser()
         if not folder.is_dir():
             folder = download(name, "reranker", "a local folder")

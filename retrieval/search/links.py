@@ -1,4 +1,4 @@
-"""A retriever that follows links: passages whose titles the query names, or those that rank first mention.
+"""A search that follows links: passages whose titles the query names, or those that rank first mention.
 
 A question of several hops names the first passage, and that one mentions the title of the next, which shares
 no word with the question. It is the hyperlinks of IRRR and of graph systems without a graph: read from the
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 
-from corag.core.protocols import Retriever, search_note
+from corag.core.protocols import search_note
 from corag.core.seeds import stable_hash
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
-from retrieval.title_links import MOST_PER_TITLE, HitTitles, StoredTitles
-from retrieval.wrappers import with_note
+from retrieval.search.stage import SearchStage, with_note
+from retrieval.search.titles import MOST_PER_TITLE, HitTitles, StoredTitles
 
 _DEPTH = 100  # hits of the search below, so that most of what is linked has a score of its own
 _MOST_LINKS = 8  # links in a note
@@ -44,51 +44,43 @@ class LinkRules:
         return cls(config.link_seeds, config.link_weight, config.link_named)
 
 
-class LinkedRetriever:
-    """A :class:`corag.core.protocols.Retriever` whose hits include what is linked to the best of them."""
+class LinkedRetriever(SearchStage):
+    """A search whose hits include what is linked to the best of them."""
 
     def __init__(
-        self, inner: Retriever, indexes: Sequence[StoredTitles], rules: LinkRules, *, elsewhere: bool = False
+        self, below: SearchStage, indexes: Sequence[StoredTitles], rules: LinkRules, *, elsewhere: bool
     ) -> None:
         """``indexes``: the titles of what is searched; ``elsewhere``: whether they are not all of it.
 
         What lies elsewhere, such as on a search server, is linked as far as it is among the first hits.
         """
-        self._inner, self._rules, self._elsewhere = inner, rules, elsewhere
+        super().__init__(below)
+        self._rules, self._elsewhere = rules, elsewhere
         self._indexes: list[StoredTitles] = []
         for each in indexes:
             if any(each.has_same(other) for other in self._indexes):
                 each.close()  # passages and vectors of one corpus, fused: their titles are looked up once
             else:
                 self._indexes.append(each)
-        self.fingerprint = stable_hash(f"links 2|{rules}{'|hits' * elsewhere}|{inner.fingerprint}")
+        self.fingerprint = stable_hash(f"links 2|{rules}{'|hits' * elsewhere}|{below.fingerprint}")
 
-    @property
-    def retried(self) -> int:
-        """How many requests had to be sent again to search servers."""
-        return int(getattr(self._inner, "retried", 0))
-
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first.
 
         A score is that of the search below, from its last hit's on, plus what links bring. The note says
         which hits came by a link.
         """
-        hits = await self._inner.search(query, max(k, _DEPTH))
+        hits = await self.below[0].search(query, max(k, _DEPTH), hop)
         ranking = (await asyncio.to_thread(self._link, query, hits))[:k]
         links = [f"'{each.passage.title}' {each.link}" for each in ranking if each.link]
         more = f" and {len(links) - _MOST_LINKS} more" if len(links) > _MOST_LINKS else ""
         note = f"by links: {', '.join(links[:_MOST_LINKS])}{more}" if links else ""
         best = [Hit(each.passage, each.score) for each in ranking]
-        return with_note(best, "; ".join(filter(None, (search_note(hits), note))))
-
-    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """Return the passages with these ids, in this order; unknown ids are left out."""
-        return await self._inner.passages(ids)
+        return with_note(best, search_note(hits), note)
 
     async def close(self) -> None:
-        """Free the tables of titles and the retriever below."""
-        await self._inner.close()
+        """Free the tables of titles and the stage below."""
+        await super().close()
         for each in self._indexes:
             each.close()
 

@@ -1,36 +1,26 @@
-"""From a configuration to a retriever."""
+"""Opening an index folder to be searched: of Lucene, of vectors, or as Pyserini makes them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.errors import IndexMismatchError
 from corag.core.installation import require
 from corag.core.machine import count_threads
-from corag.core.own_objects import find_user_object, identify, is_user_object
-from corag.core.protocols import Retriever
 from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.corpora import AUTO
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.device_choice import choose_vector_devices
-from retrieval.dense.encoder import (
-    UNLIMITED,
-    TextEncoder,
-    load_encoder,
-    open_encoder,
-    packages_of,
-)
+from retrieval.dense.encoder import UNLIMITED, TextEncoder
+from retrieval.dense.open_encoder import load_encoder, open_encoder, packages_of
 from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
-from retrieval.function_retriever import own_retriever
-from retrieval.hops import HopRetriever, open_hop_encoder, with_hop_encoder
 from retrieval.index_building import was_begun
 from retrieval.index_manifest import (
     INDEX_FILE,
@@ -38,70 +28,13 @@ from retrieval.index_manifest import (
     REBUILD,
     TRAINING,
     IndexManifest,
-    IndexPart,
     read_manifest,
-    require_all_parts,
 )
-from retrieval.linked import LinkedRetriever, LinkRules
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
-from retrieval.places import find_index_folder
-from retrieval.store import Lines, PassageStore, has_store
-from retrieval.title_links import StoredTitles
-from retrieval.wrappers import (
-    BatchedRetriever,
-    CachedRetriever,
-    FusedRetriever,
-    PartsRetriever,
-    RerankedRetriever,
-)
-
-
-async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -> Retriever:
-    """Open the indexes or search servers of a configuration, fused, reranked and cached as it says.
-
-    ``part_alone``: whether a part of an index may be opened without the others, to be served.
-
-    Raises :class:`IndexMismatchError` for an index that is missing, incomplete or built with another encoder,
-    :class:`corag.core.errors.BackendError` if there is no Java or no server answers, :class:`ConfigError` for
-    settings that clash.
-    """
-    if bool(config.index) == bool(config.url):
-        raise ConfigError(
-            "give the retriever either `index` (folders or names) or `url` (search servers), and not both."
-        )
-    if config.reranker:
-        require(f"the re-ranker '{config.reranker}'", *packages_of(config.reranker))
-    if config.url:
-        _refuse_unused(config, (), "a search server, which has settings of its own")
-        from retrieval.http.client import connect  # loads httpx, which a local index does not need
-
-        retriever: Retriever = await connect(config)
-        if config.links != "none":
-            retriever = _follow_links_elsewhere(retriever, LinkRules.from_config(config))
-    else:
-        retriever = await asyncio.to_thread(_open_indexes, config, part_alone)
-    return await asyncio.to_thread(_rerank_and_remember, retriever, config)
-
-
-def _follow_links_elsewhere(retriever: Retriever, rules: LinkRules) -> Retriever:
-    """Follow links among the hits of search servers, and of their hop encoder if they have one."""
-    linker = LinkedRetriever(retriever, (), rules, elsewhere=True)
-    hops: Retriever | None = getattr(retriever, "hops", None)
-    return linker if hops is None else HopRetriever(linker, LinkedRetriever(hops, (), rules, elsewhere=True))
-
-
-def _rerank_and_remember(retriever: Retriever, config: RetrieverConfig) -> Retriever:
-    hops: Retriever | None = getattr(retriever, "hops", None)
-    fingerprint = retriever.fingerprint if hops is not None and not config.reranker else ""
-    if config.reranker:
-        retriever = RerankedRetriever(retriever, config.reranker, config.rerank_depth, config.placement)
-        hops = retriever.over(hops) if hops is not None else None
-    retriever = CachedRetriever(retriever, config.cache_size)
-    if hops is None:
-        return retriever
-    return HopRetriever(retriever, CachedRetriever(hops, config.cache_size), fingerprint)
-
+from retrieval.search.batched import BatchedRetriever
+from retrieval.search.places import find_index_folder
+from retrieval.store import Lines, PassageStore
 
 _MANY_THREADS = 8
 
@@ -110,120 +43,10 @@ _TWO_ENCODERS = (
     "folder of sentence-transformers get the mean of all tokens, where DPR, ANCE and others take the first."
 )
 
-# What is set for one kind of index, and how the kinds are called: all others pass it over.
-_OF_KIND = (
-    (("bm25", "k1", "b", "language"), "bm25", "a BM25 index"),
-    (("encoder",), "vectors", "an index with vectors"),
-    (("hop_encoder", "ef_search", "nprobe"), "dense", "an index with a vector per passage"),
-    (("device", "encoder_dtype", "encoder_batch"), "model", "an index with vectors, or a re-ranker"),
-    (("search_device",), "flat", "an exact FAISS index that is searched here"),
-    (("threads",), "folder", "an index folder that is searched here"),
-    (("query_prefix", "passages_from", "passage_encoder"), "faiss", "a FAISS folder without a manifest"),
-)
 
-
-def _kinds(folder: Path) -> tuple[str, ...]:
-    """Return which of the settings in ``_OF_KIND`` an index has a use for."""
-    manifest = read_manifest(folder)
-    if manifest is not None:
-        if manifest.settings.kind == "bm25":
-            return ("folder", "bm25")
-        flat = ("flat",) if manifest.settings.detail("faiss") == "flat" else ()
-        return ("folder", "vectors", "dense", *flat)
-    # Its texts are those of a Lucene index, which are looked up and not searched.
-    is_faiss = (folder / INDEX).is_file() and (folder / DOCID).is_file()
-    return ("folder", "vectors", "dense", "faiss", "flat") if is_faiss else ("folder", "bm25")
-
-
-def _refuse_unused(config: RetrieverConfig, kinds: Sequence[str], what: str) -> None:
-    """Raise :class:`ConfigError` for what is set for a kind of index that is not searched."""
-    if config.reranker or "vectors" in kinds:
-        kinds = (*kinds, "model")
-    for names, kind, where in _OF_KIND:
-        for name in names if kind not in kinds else ():
-            value = getattr(config, name)
-            if value != getattr(RetrieverConfig, name):
-                raise ConfigError(
-                    f"retriever.{name} is '{value}', but what is searched is {what}, which has no use for "
-                    f"it: it is for {where}. Leave it out."
-                )
-
-
-def _open_indexes(config: RetrieverConfig, part_alone: bool) -> Retriever:
-    retrievers = _open_each(config)
-    retriever = _follow_links(retrievers, config, part_alone)
-    if not config.hop_encoder:
-        return retriever
-    encoder = open_hop_encoder(config.hop_encoder, config.placement)
-    return HopRetriever(retriever, _follow_links(with_hop_encoder(retrievers, encoder), config, part_alone))
-
-
-def _follow_links(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
-    retriever = _join(retrievers, config, part_alone)
-    if config.links == "none":
-        return retriever
-    titles = [each.titles if isinstance(each, BatchedRetriever) else None for each in retrievers]
-    title_tables = [each for each in titles if each is not None]
-    return LinkedRetriever(
-        retriever, title_tables, LinkRules.from_config(config), elsewhere=len(title_tables) < len(titles)
-    )
-
-
-def _open_each(config: RetrieverConfig) -> list[Retriever]:
-    folders = [name for name in config.index if not is_user_object(name)]
-    kinds = [kind for name in folders for kind in _kinds(find_index_folder(name))]
-    _refuse_unused(config, kinds, ", ".join(config.index))
-    return [_open_own(name) if is_user_object(name) else _open_index(name, config) for name in config.index]
-
-
-def _open_own(name: str) -> Retriever:
-    target, identity = find_user_object(name, "--retriever.index"), identify(name)
-    return own_retriever(target, identity.text if identity else "")
-
-
-def _join(retrievers: Sequence[Retriever], config: RetrieverConfig, part_alone: bool) -> Retriever:
-    """Return one retriever over all that is searched."""
-    parts: dict[str, IndexPart | None] = {
-        name: getattr(each, "part", None) for name, each in zip(config.index, retrievers, strict=True)
-    }
-    is_part = part_alone and len(retrievers) == 1 and parts[config.index[0]] is not None
-    if is_part and config.reranker:
-        # A re-ranker's scores hide what the part is, and would be merged with those of other parts.
-        raise ConfigError(
-            f"'{config.index[0]}' is a part of an index and is to be served without a re-ranker, but "
-            f"'{config.reranker}' is given: leave it out here, and re-rank at the client, "
-            "which asks all parts."
-        )
-    if is_part and config.links != "none":
-        raise ConfigError(
-            f"'{config.index[0]}' is a part of an index and is to be served without links: those between "
-            "parts are seen only where all parts are searched. Leave out --retriever.links."
-        )
-    if is_part and config.hop_encoder:
-        raise ConfigError(
-            f"'{config.index[0]}' is a part of an index and is to be served without a hop encoder, but "
-            f"'{config.hop_encoder}' is given: leave it out, or search all parts in one process."
-        )
-    if any(parts.values()) and not (part_alone and len(retrievers) == 1):
-        holders = require_all_parts(parts)
-        by_name = dict(zip(config.index, retrievers, strict=True))
-        whole = next(part.whole for part in parts.values() if part is not None)
-        return PartsRetriever([by_name[names[0]] for names in holders.values()], whole)
-    if len(retrievers) == 1:
-        return retrievers[0]
-    return FusedRetriever(retrievers, depth=config.fusion_depth, rrf_k=config.rrf_k)
-
-
-def _open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
-    folder = find_index_folder(name)
-    retriever = _open_folder(folder, config)
-    if config.links == "titles" and has_store(folder):
-        try:
-            retriever.titles = StoredTitles(folder)
-        except BaseException:
-            retriever.close_unused()
-            raise
-    return retriever
+def open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
+    """Open an index by its name, a folder or one of Pyserini's prebuilt ones."""
+    return _open_folder(find_index_folder(name), config)
 
 
 def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
@@ -257,7 +80,7 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     # Lucene waits for the slowest query of a batch: meanwhile many cores search for those of another. Two
     # cores gain nothing by it (0.92 to 1.01 times the speed, 'corag bench retrieval').
     at_once = 2 if (config.threads or count_threads()) >= _MANY_THREADS else 1
-    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"), at_once=at_once)
+    return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"), folder, at_once=at_once)
 
 
 def _choose_language(folder: Path, manifest: IndexManifest | None, config: RetrieverConfig) -> str:
@@ -319,7 +142,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     part = settings.part
     if part is not None:
         part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
-    return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{how}"), part)
+    return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{how}"), folder, part)
 
 
 def _refuse_other_vectors(folder: Path, vectors: FaissIndex, texts: int, manifest: IndexManifest) -> None:
@@ -358,7 +181,8 @@ def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetrie
     prompt = encoder.resolve_prompt(config.query_prefix, "query")
     fingerprint = f"{contents}|{encoder.fingerprint}|{prompt}{encoder.rounding}"
     searcher = DenseSearcher(encoder, vectors, texts, prompt)
-    return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{config.ef_search}|{config.nprobe}"))
+    how = f"{config.ef_search}|{config.nprobe}"
+    return BatchedRetriever(searcher, stable_hash(f"{fingerprint}|{how}"), folder)
 
 
 def _check_passages(

@@ -12,6 +12,7 @@ from corag.core.own_objects import OwnFunction, describe
 from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage, passage_id
 from retrieval.records import passage_from_record
+from retrieval.search.stage import SearchStage
 
 _EXPECTATION = (
     "something to search is a function such as `def search(query, k): ...` that returns passages, or an "
@@ -19,8 +20,8 @@ _EXPECTATION = (
 )
 
 
-def own_retriever(target: Any, identity: str) -> Retriever:
-    """Return a retriever around the user's; ``identity``: what tells it from others.
+def own_retriever(target: Any, identity: str) -> SearchStage:
+    """Return a search with the user's; ``identity``: what tells it from others.
 
     Raises :class:`ConfigError` for what cannot be searched.
     """
@@ -35,24 +36,34 @@ def _is_retriever(target: Any) -> TypeGuard[Retriever]:
     )
 
 
-class _BorrowedRetriever:
+class _BorrowedRetriever(SearchStage):
     """A retriever that belongs to the user, so is not closed with the run."""
 
     def __init__(self, inner: Retriever, identity: str) -> None:
+        super().__init__()
         self.fingerprint = f"python:{identity}"
-        self.search, self.passages = inner.search, inner.passages
+        self._inner = inner
+
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
+        """Search as it does."""
+        return await self._inner.search(query, k)
+
+    async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
+        """Look up as it does."""
+        return await self._inner.passages(ids)
 
     async def close(self) -> None:
         """Do nothing."""
 
 
-class FunctionRetriever:
+class FunctionRetriever(SearchStage):
     """A function that returns passages, best first.
 
     Passages are looked up by id among those that were found since it was opened.
     """
 
     def __init__(self, target: Any, identity: str) -> None:
+        super().__init__()
         self.name = describe(target)
         self._call = OwnFunction(target, "search", _EXPECTATION)
         try:
@@ -62,7 +73,7 @@ class FunctionRetriever:
         self.fingerprint = f"python:{identity}"
         self._passage_by_id: dict[str, Passage] = {}
 
-    async def search(self, query: str, k: int) -> Sequence[Hit]:
+    async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits in the order in which they come, without repeats.
 
         Raises :class:`SearchFailedError` for what cannot be read as passages.

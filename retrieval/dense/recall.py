@@ -1,0 +1,89 @@
+"""How much an index that is not exact finds of the nearest vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.dense.build import INDEX, VectorSource
+from retrieval.dense.search import FaissIndex
+
+_ROUNDING = 1e-5  # more than two ways of summing in float32 differ
+
+
+def measure_recall(
+    shards: VectorSource, folder: Path, config: IndexConfig, count: int = 1_000, k: int = 10
+) -> str:
+    """Return a sentence on how many of the nearest vectors a new index finds, "" if it is too small to say.
+
+    ``count`` of its own vectors, spread evenly, are searched as a search does by default, and compared with
+    an exact search of all; the vector itself does not count.
+    """
+    if shards.rows <= k:
+        return ""
+    rows = np.arange(0, shards.rows, max(1, shards.rows // count))
+    queries = np.concatenate([np.asarray(part) for part in _pick(shards, rows)])
+    search = RetrieverConfig(["-"])
+    index = FaissIndex(
+        folder / INDEX,
+        str,
+        ef_search=search.ef_search,
+        nprobe=search.nprobe,
+        threads=config.threads,
+    )
+    try:
+        hits = [[int(name) for name, _ in matches] for matches in index.search(queries, k + 1)]
+    finally:
+        index.close()
+    best, nearest = _search_exactly(shards, queries, k + 1)
+    unique_rows = np.unique(np.concatenate([np.array(row, np.int64) for row in hits]))
+    vectors = np.concatenate(list(_pick(shards, unique_rows)))
+    hit_count = 0
+    for position, row in enumerate(rows.tolist()):
+        # By scores: of equal vectors it does not matter which are found.
+        least = best[position][nearest[position] != row][:k][-1] - _ROUNDING
+        others = [each for each in hits[position] if each != row][:k]
+        hit_count += int((vectors[np.searchsorted(unique_rows, others)] @ queries[position] >= least).sum())
+    recall = hit_count / (k * len(rows))
+    graph = f" (ef_search {search.ef_search})"
+    how = {"hnsw": graph, "hnsw_sq8": graph, "ivfpq": f" (nprobe {search.nprobe})"}
+    sentence = (
+        f"recall@{k} of {len(rows):,} of its own vectors against exact search: "
+        f"{recall:.3f}{how.get(config.faiss or '', '')}."
+    )
+    if recall < 0.9 and config.faiss == "ivfpq":
+        again = " and without --refine none" if config.refine == "none" else ""
+        sentence += f" Search with a larger --retriever.nprobe, or build it with more --pq_bytes{again}."
+    return sentence
+
+
+def _pick(shards: VectorSource, rows: NDArray[np.int64]) -> Iterable[NDArray[np.float32]]:
+    start = 0
+    for vectors in shards:
+        here = rows[(rows >= start) & (rows < start + len(vectors))] - start
+        yield np.asarray(vectors[here])
+        start += len(vectors)
+
+
+def _search_exactly(
+    shards: VectorSource, queries: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return (scores, rows) of each query's k nearest, [queries, k], shard after shard."""
+    import faiss
+
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    rows = np.full((len(queries), k), -1, np.int64)
+    start = 0
+    for vectors in shards:
+        block = np.ascontiguousarray(vectors)
+        some, near = faiss.knn(queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
+        scores = np.concatenate([scores, some], 1)
+        rows = np.concatenate([rows, near + start], 1)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+        start += len(block)
+    return scores, rows
