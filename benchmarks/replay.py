@@ -10,8 +10,8 @@ from typing import Literal
 from corag.core.protocols import GenerateRequest, Generation, GeneratorStage, Retriever, Score, ScoreRequest
 from corag.generation.vllm_engine import VllmGenerator
 from eval.datasets.world.write import write_world
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from retrieval.search.pipeline import open_retriever
 
 

@@ -27,8 +27,8 @@ import orjson
 
 from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage
-from retrieval.build import build_index
 from retrieval.config import BM25_PRESETS, IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.search.batched import BatchedRetriever
 from retrieval.search.pipeline import open_retriever

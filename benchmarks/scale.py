@@ -52,8 +52,8 @@ def run_apart(bench: str, step: str, folder: Path, passages: int) -> dict[str, f
 
 def build(folder: Path, passages: int) -> dict[str, float]:
     """Build the BM25 index."""
-    from retrieval.build import build_index
     from retrieval.config import IndexConfig
+    from retrieval.index.build import build_index
 
     start = time.perf_counter()
     build_index(IndexConfig([str(folder / "world/corpus.jsonl")], str(folder / "bm25")), lambda _: None)

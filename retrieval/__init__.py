@@ -13,9 +13,9 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "retrieval.config": "Bm25 IndexConfig RetrieverConfig register_bm25",
-        "retrieval.long_units": "UnitsConfig build_units",
-        "retrieval.build": "build_index",
+        "retrieval.index.long_units": "UnitsConfig build_units",
+        "retrieval.index.build": "build_index",
         "retrieval.search.pipeline": "open_retriever",
-        "retrieval.corpora": "read_corpus register_format",
+        "retrieval.corpora.formats": "read_corpus register_format",
     },
 )

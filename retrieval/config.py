@@ -11,17 +11,17 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.servers import check_schemes, contain_credentials, is_address
-from retrieval.corpora import AUTO, DOCUMENTS, check_columns, check_format
+from retrieval.corpora.formats import AUTO, DOCUMENTS, check_columns, check_format
+from retrieval.corpora.records import NO_COLUMNS, Columns
 from retrieval.dense.placement import Placement, Precision
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
-from retrieval.index_manifest import IndexKind, IndexPart
+from retrieval.index.manifest import IndexKind, IndexPart
 from retrieval.lucene.languages import ENGLISH, check_language
-from retrieval.records import NO_COLUMNS, Columns
 
-# A further kind needs: its options below; its settings in ``_settings`` of build.py, and in ``build_vectors``
-# of vector_building.py what can be refused before encoding; how it is made, in ``build_faiss`` of
-# dense/faiss_build.py; and what is set for searching, in ``FaissIndex`` of dense/search.py.
+# A further kind needs: its options below; its settings in ``_settings`` of index/build.py, and in
+# ``build_vectors`` of index/vectors.py what can be refused before encoding; how it is made, in
+# ``build_faiss`` of dense/faiss_build.py; what is set for searching, in ``FaissIndex`` of dense/search.py.
 FaissKind = Literal["flat", "hnsw", "hnsw_sq8", "sq8", "ivfpq"]
 GRAPHS = ("hnsw", "hnsw_sq8")
 Refine = Literal["fp16", "sq8", "none"]

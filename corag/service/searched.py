@@ -15,7 +15,7 @@ from corag.core.protocols import Retriever
 from corag.service.log import where
 from corag.service.records import ServedRuns
 from retrieval.config import RetrieverConfig
-from retrieval.index_manifest import INDEX_FILE
+from retrieval.index.manifest import INDEX_FILE
 from retrieval.search.pipeline import open_retriever
 
 if TYPE_CHECKING:

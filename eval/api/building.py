@@ -13,7 +13,7 @@ from eval.api.arguments import with_keywords
 from eval.experiment.extensions import IndexConfig
 from eval.experiment.opening import quiet
 from retrieval import build
-from retrieval.index_manifest import IndexManifest
+from retrieval.index.manifest import IndexManifest
 
 Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 

@@ -10,9 +10,9 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.files import cache_folder, write_atomically
 from corag.core.seeds import stable_hash
 from eval.experiment.opening import quiet
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.http.wire import passage_to_record
+from retrieval.index.build import build_index
 from retrieval.search.function_retriever import read_passage
 
 

@@ -17,9 +17,9 @@ from corag.core.hub_files import HubFiles, is_hub_name
 from corag.core.own_objects import is_user_object
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
-from retrieval.aliases import Aliases, load_aliases
-from retrieval.corpora import register_format
-from retrieval.index_manifest import IndexManifest, read_manifest
+from retrieval.corpora.formats import register_format
+from retrieval.index.aliases import Aliases, load_aliases
+from retrieval.index.manifest import IndexManifest, read_manifest
 
 _MAX_FILES = 3  # of a corpus of more files they are counted
 PAGED_FORMATS = frozenset(name for name, form in CORPUS_FORMATS.items() if form.has_pages)

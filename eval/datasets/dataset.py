@@ -11,7 +11,7 @@ from eval.datasets.fields import Record
 from eval.datasets.paragraphs import Paragraph
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.report import QuestionReport
-from retrieval.record_files import CorpusItem
+from retrieval.corpora.record_files import CorpusItem
 
 Aliases = Mapping[str, tuple[str, ...]]
 """Further spellings of answers, by the id that a record names."""

@@ -22,7 +22,7 @@ from eval.datasets.fields import Record, require_id
 from eval.datasets.pages import page_id
 from eval.datasets.sets.jsonl import question_columns
 from eval.datasets.sets.musique import numbered_paragraphs
-from retrieval.aliases import NO_ALIASES, Aliases
+from retrieval.index.aliases import NO_ALIASES, Aliases
 
 Rows = Mapping[str, SavedRow]
 

@@ -14,9 +14,9 @@ from typing import Any
 from corag.core.errors import DataError
 from corag.core.types import Passage, passage_id
 from eval.datasets.fields import Record, distinct, name_record, unpack
-from retrieval.record_files import CorpusItem, Note, read_record_file
-from retrieval.record_files import Record as FileRecord
-from retrieval.records import OddRecordError
+from retrieval.corpora.record_files import CorpusItem, Note, read_record_file
+from retrieval.corpora.record_files import Record as FileRecord
+from retrieval.corpora.records import OddRecordError
 
 
 @dataclass(frozen=True, slots=True)

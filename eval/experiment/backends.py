@@ -28,7 +28,7 @@ from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
 from eval.experiment.registry import MethodOptions, canonical_name, check_names, methods_of
 from retrieval.config import RetrieverConfig
-from retrieval.index_manifest import INDEX_FILE
+from retrieval.index.manifest import INDEX_FILE
 
 # What is typed first, at whatever opens a model and an index.
 OPENED_ALIASES = {"llm": "model.name", "model": "model.name", "index": "retriever.index"}

@@ -8,7 +8,7 @@ can use all names that the command line can.
 import eval.datasets.corpora  # noqa: F401 - registers the formats of datasets
 from ircot.method import BM25
 from retrieval.config import Bm25, IndexConfig, RetrieverConfig, register_bm25
-from retrieval.corpora import read_corpus
+from retrieval.corpora.formats import read_corpus
 
 __all__ = ["IndexConfig", "RetrieverConfig", "read_corpus"]
 

@@ -21,8 +21,8 @@ from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_na
 from eval.datasets.same import same_words
 from eval.experiment.executor import HasFingerprint
 from eval.experiment.lookup import open_lookup
-from retrieval.aliases import Aliases, load_aliases
-from retrieval.store import PassageStore, has_store
+from retrieval.index.aliases import Aliases, load_aliases
+from retrieval.index.store import PassageStore, has_store
 
 _MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
 

@@ -13,7 +13,7 @@ from corag.core.tools import SearchStep
 from corag.core.types import Question
 from eval.datasets.gold_names import TITLE, bare_name, is_name, passage_names
 from eval.datasets.pages import page_id
-from retrieval.aliases import NO_ALIASES, Aliases
+from retrieval.index.aliases import NO_ALIASES, Aliases
 
 Identities = Callable[[str], Collection[str]]
 """Returns what a passage may be called by gold passages, by its id."""

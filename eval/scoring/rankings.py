@@ -18,7 +18,7 @@ from eval.datasets.pages import page_ids
 from eval.datasets.trec import Judgements
 from eval.scoring.gold import find_gold, passage_identities
 from eval.scoring.rows import MEASURES, measure_title
-from retrieval.aliases import Aliases
+from retrieval.index.aliases import Aliases
 
 if TYPE_CHECKING:
     from ir_measures import Measure

@@ -20,7 +20,7 @@ from eval.scoring.retrieval_metrics import (
     with_provenance,
 )
 from eval.scoring.scorers import NOTHING_RIGHT, Scorer
-from retrieval.aliases import NO_ALIASES, Aliases
+from retrieval.index.aliases import NO_ALIASES, Aliases
 
 PassageTexts = Callable[[Sequence[str]], Sequence[str]]
 """Returns the texts of passages by their ids, in the order of the ids."""

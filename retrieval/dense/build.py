@@ -1,7 +1,7 @@
 """Building an index of vectors: encode the corpus in shards, then Lucene, or FAISS (``faiss_build``).
 
-:func:`retrieval.build.build_index` calls it for every kind of index but BM25; :mod:`retrieval.dense.search`
-reads what it writes.
+:func:`retrieval.index.build.build_index` calls it for every kind of index but BM25; what it writes is read by
+:mod:`retrieval.dense.search`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from corag.core.files import atomic_replace
 from corag.core.machine import count_threads
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import UNLIMITED, CutTexts, TextEncoder
+from retrieval.index.store import PassageStore
 from retrieval.lucene.java import java_class, java_path, require_passages, writing_lucene
-from retrieval.store import PassageStore
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
 _SAVE_EVERY_S = 60.0  # of encoding: an interruption loses no more, or a batch if that takes longer

@@ -7,10 +7,10 @@ from itertools import islice
 
 from corag.core.types import Passage
 from corag.core.words import count_words
+from retrieval.corpora.record_files import CorpusItem
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.documents.document import Block, Document
 from retrieval.documents.passages import Cutting, cut
-from retrieval.record_files import CorpusItem
 
 # English prose has 1.3 to 1.4 tokens a word, and titles stand before the text. What has more is cut again.
 _WORDS_PER_TOKEN = 0.6

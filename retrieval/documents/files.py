@@ -12,10 +12,10 @@ from pathlib import Path
 
 from corag.core.compression import content_name
 from corag.core.errors import DataError
+from retrieval.corpora.tables import is_table
 from retrieval.documents.exports import find_originals
 from retrieval.documents.readers import READERS, docling
-from retrieval.index_building import is_ours
-from retrieval.tables import is_table
+from retrieval.index.place import is_ours
 
 RECORDS = ".jsonl"
 """The ending of files whose lines are passages as they stand, not documents."""

@@ -28,6 +28,9 @@ from corag.core.file_types import (
 from corag.core.files import read_jsonl, write_atomically
 from corag.core.installation import require
 from corag.core.types import Passage
+from retrieval.corpora.record_files import CorpusItem, read_passage_records
+from retrieval.corpora.records import OddRecordError
+from retrieval.corpora.sifting import CorpusReport, FileReport
 from retrieval.documents.document import Document, make_title
 from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
 from retrieval.documents.passages import Cutting, cut
@@ -35,11 +38,8 @@ from retrieval.documents.quality import describe_quality
 from retrieval.documents.readers import READERS, docling
 from retrieval.documents.site import Site, Sites
 from retrieval.documents.unread import advise, list_unread
-from retrieval.index_manifest import CorpusFile, hash_documents
-from retrieval.record_files import CorpusItem, read_passage_records
-from retrieval.records import OddRecordError
-from retrieval.sifting import CorpusReport, FileReport
-from retrieval.store import STORE_FILES, PassageStore
+from retrieval.index.manifest import CorpusFile, hash_documents
+from retrieval.index.store import STORE_FILES, PassageStore
 
 READING = "9"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""

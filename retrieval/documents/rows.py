@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from corag.core.encodings import decode
+from retrieval.corpora.table_layout import Layout, split_rows
 from retrieval.documents.document import Document, Writer, clean, name_cells
-from retrieval.table_layout import Layout, split_rows
 
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
 # What ends no row for a spreadsheet program, but a line for Python.

@@ -14,7 +14,7 @@ from corag.core.replies import MalformedReplyError, list_at, value_at
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
-from retrieval.index_manifest import IndexPart, require_all_parts
+from retrieval.index.manifest import IndexPart, require_all_parts
 from retrieval.search.joined import PartsRetriever
 from retrieval.search.stage import SearchStage, with_note
 

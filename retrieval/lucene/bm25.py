@@ -24,6 +24,8 @@ from corag.core.prompting.shorten import longest_beginning
 from corag.core.types import Hit, Passage
 from corag.core.words import count_words, word_spans
 from retrieval.config import Bm25
+from retrieval.corpora.records import passage_from_record
+from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.java import (
     java_class,
     java_error,
@@ -36,9 +38,7 @@ from retrieval.lucene.java import (
     writing_lucene,
 )
 from retrieval.lucene.languages import ENGLISH, count_terms, open_analyzer, prepare
-from retrieval.records import passage_from_record
 from retrieval.search.stage import HitsOrError, with_note
-from retrieval.store import PassageStore, has_store
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
 _MOST_TERMS = 1024  # of a query: Lucene's own limit, which a search over several fields multiplies

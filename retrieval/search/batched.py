@@ -11,7 +11,7 @@ from corag.core.batching import MicroBatcher
 from corag.core.errors import BackendError, SearchFailedError
 from corag.core.protocols import search_note
 from corag.core.types import Hit, Passage
-from retrieval.index_manifest import IndexPart
+from retrieval.index.manifest import IndexPart
 from retrieval.search.stage import HitsOrError, SearchStage, with_note
 
 _MAX_BATCH = 1024

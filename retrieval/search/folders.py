@@ -12,7 +12,7 @@ from corag.core.machine import count_threads
 from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
-from retrieval.corpora import AUTO
+from retrieval.corpora.formats import AUTO
 from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
@@ -21,8 +21,7 @@ from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex,
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
-from retrieval.index_building import was_begun
-from retrieval.index_manifest import (
+from retrieval.index.manifest import (
     INDEX_FILE,
     LANGUAGE,
     REBUILD,
@@ -30,11 +29,12 @@ from retrieval.index_manifest import (
     IndexManifest,
     read_manifest,
 )
+from retrieval.index.place import was_begun
+from retrieval.index.store import Lines, PassageStore
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.languages import ENGLISH, LANGUAGES
 from retrieval.search.batched import BatchedRetriever
 from retrieval.search.places import find_index_folder
-from retrieval.store import Lines, PassageStore
 
 _MANY_THREADS = 8
 

@@ -14,7 +14,8 @@ from corag.core.own_objects import find_user_object, identify, is_user_object
 from retrieval.config import RetrieverConfig
 from retrieval.dense.open_encoder import packages_of
 from retrieval.http.client import connect
-from retrieval.index_manifest import IndexPart, require_all_parts
+from retrieval.index.manifest import IndexPart, require_all_parts
+from retrieval.index.store import has_store
 from retrieval.search.batched import BatchedRetriever
 from retrieval.search.cached import CachedRetriever
 from retrieval.search.folders import open_index
@@ -25,7 +26,6 @@ from retrieval.search.links import LinkedRetriever, LinkRules
 from retrieval.search.rerank import RerankedRetriever
 from retrieval.search.stage import SearchStage
 from retrieval.search.titles import StoredTitles
-from retrieval.store import has_store
 
 
 async def open_retriever(config: RetrieverConfig, *, part_alone: bool = False) -> SearchStage:

@@ -9,7 +9,7 @@ from corag.core.errors import SearchFailedError
 from corag.core.gather import gather
 from corag.core.protocols import NotedHits
 from corag.core.types import Hit, Passage
-from retrieval.index_manifest import IndexPart
+from retrieval.index.manifest import IndexPart
 
 HitsOrError = Sequence[Hit] | SearchFailedError
 

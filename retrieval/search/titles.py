@@ -16,7 +16,7 @@ import numpy.typing as npt
 from corag.core.errors import DataError
 from corag.core.files import atomic_replace
 from corag.core.types import Passage
-from retrieval.store import IDS, PassageStore
+from retrieval.index.store import IDS, PassageStore
 
 TITLES = "passages.titles-2.npy"  # the number counts up when titles are read otherwise
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out

@@ -18,8 +18,8 @@ from eval.api.results import Results
 from eval.report.overview import describe, read_report_runs
 from eval.tables import formats
 from eval.tables.results import TableView
-from retrieval.index_manifest import IndexSettings, hash_corpus, write_manifest
-from retrieval.store import storing
+from retrieval.index.manifest import IndexSettings, hash_corpus, write_manifest
+from retrieval.index.store import storing
 from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
 from tests.messages import raises_message
 

@@ -23,8 +23,8 @@ from eval.datasets import load_questions
 from eval.datasets.report import QuestionReport
 from eval.experiment.run import RunConfig
 from eval.sweeps.sweep import SweepConfig
-from retrieval.corpora import read_corpus
-from retrieval.sifting import CorpusReport
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
 from tests.eval.test_datasets import MUSIQUE, PLAIN, TWO_WIKI
 from tests.story import DEMONSTRATIONS
 

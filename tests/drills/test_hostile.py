@@ -38,7 +38,7 @@ from eval.api.drawing import Drawing
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
 from retrieval.dense.encoder import Encoder, encoder_folder
-from retrieval.index_manifest import INDEX_FILE, IndexSettings, write_manifest
+from retrieval.index.manifest import INDEX_FILE, IndexSettings, write_manifest
 from tests.eval.runs import make_run, row
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.messages import raises_message

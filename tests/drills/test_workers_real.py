@@ -14,8 +14,8 @@ from eval.datasets.world import write_world
 from eval.experiment.open_executor import start_workers
 from eval.experiment.run import RunConfig, answer_dataset, answer_with
 from eval.experiment.workers.config import ray_workers
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from tests.drills.test_runs import ids, told
 from tests.drills.test_workers import Watched
 

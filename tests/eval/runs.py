@@ -12,7 +12,7 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, TokenUsage
-from retrieval.index_manifest import IndexSettings, write_manifest
+from retrieval.index.manifest import IndexSettings, write_manifest
 
 SETTINGS = {
     "method": "one_step",

@@ -7,8 +7,8 @@ from pathlib import Path
 import eval.datasets.corpora  # noqa: F401 - registers them
 from corag.core.errors import DataError
 from corag.core.types import Passage
-from retrieval.corpora import read_corpus
-from retrieval.sifting import CorpusReport
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
 from tests.messages import raises_message
 
 

@@ -17,8 +17,8 @@ from eval.tables.ceiling import measure_ceilings
 from eval.tables.printing import print_results, render_text
 from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import read_run
-from retrieval.aliases import Aliases
-from retrieval.store import storing
+from retrieval.index.aliases import Aliases
+from retrieval.index.store import storing
 from tests.eval.runs import make_run, row
 from tests.eval.test_ceiling import Several, answered
 

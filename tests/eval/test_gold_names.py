@@ -12,10 +12,10 @@ from corag.core.types import Passage, Question
 from corag.generation.config import ModelConfig
 from eval.experiment.gold import match_gold
 from eval.tables.results import table_of_runs
-from retrieval.aliases import Aliases
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
-from retrieval.store import storing
+from retrieval.index.aliases import Aliases
+from retrieval.index.build import build_index
+from retrieval.index.store import storing
 from tests.eval.report_runs import Page
 from tests.eval.runs import make_run, row
 from tests.fakes import WordRetriever

@@ -13,10 +13,10 @@ from corag.core.types import Question
 from eval.datasets.load import load_questions
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.gold import match_gold
-from retrieval.index_manifest import HASHES, INDEX_FILE
+from retrieval.index.manifest import HASHES, INDEX_FILE
+from retrieval.index.store import STORE_FILES
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.places import open_passages
-from retrieval.store import STORE_FILES
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
 

@@ -6,8 +6,8 @@ import pytest
 from corag.core.types import passage_id
 from eval.datasets import DATASETS
 from eval.datasets.paragraphs import read_pooled
-from retrieval.record_files import Note
-from retrieval.records import OddRecordError
+from retrieval.corpora.record_files import Note
+from retrieval.corpora.records import OddRecordError
 
 OSLO = ("Oslo", "Oslo is a city. It lies in Norway.")
 BERGEN = ("Bergen", "Bergen is wet. Very.")

@@ -17,7 +17,7 @@ from eval.exporting import ExportConfig, export_run
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.scorers import scorer
 from eval.tables.runs import Run
-from retrieval.aliases import NO_ALIASES, Aliases
+from retrieval.index.aliases import NO_ALIASES, Aliases
 from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, run_of, saved, searched
 from tests.messages import raises_message
 

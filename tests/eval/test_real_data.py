@@ -13,9 +13,9 @@ from eval.datasets.paragraphs import read_pooled, supporting_facts
 from eval.datasets.report import QuestionReport
 from eval.scoring.official_scores import hotpotqa_scores, musique_scores, two_wiki_scores
 from eval.scoring.scorers import default_scorer
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
-from retrieval.corpora import refuse_other_records
+from retrieval.corpora.formats import refuse_other_records
+from retrieval.index.build import build_index
 from tests.data import data_folder
 from tests.eval.runs import saved
 

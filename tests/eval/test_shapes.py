@@ -18,8 +18,8 @@ import pytest
 from datasets import load_from_disk
 
 from corag.cli.main import main
+from retrieval.index.store import PassageStore
 from retrieval.search.pipeline import open_retriever
-from retrieval.store import PassageStore
 from tests.fakes import ScriptedGenerator
 from tests.hub import parquet
 from tests.story import QUESTION, WORLD

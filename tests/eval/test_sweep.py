@@ -39,9 +39,9 @@ from eval.sweeps.sweep import (
     apply_questions,
     is_answered,
 )
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.store import storing
+from retrieval.index.build import build_index
+from retrieval.index.store import storing
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 from tests.messages import raises_message
 

@@ -41,8 +41,8 @@ from eval.datasets import DATASETS
 from eval.experiment.registry import METHODS
 from eval.exporting import FORMATS as EXPORTS
 from eval.tables.formats import FORMS
-from retrieval.corpora import read_corpus
-from retrieval.sifting import CorpusReport
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.record.world import PASSAGES, questions, scripted_model, write_reply
 from tests.record.writing import REPOSITORY, prompt_lines, write

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from retrieval.index.build import build_index
 
 RIVERS = ["Arlen", "Bost", "Corvane", "Dulle", "Estrel", "Fenwick", "Garrow", "Hollin"]
 TRADES = ["glass", "paper", "salt", "clocks", "rope", "ink", "tiles", "honey"]

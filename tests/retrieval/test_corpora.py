@@ -14,14 +14,14 @@ from corag.core.runs.rows import SavedAnswer, SavedRow
 from corag.core.types import Passage, Question, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets
 from eval.scoring.gold import find_gold
-from retrieval.aliases import Aliases
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
-from retrieval.corpora import FORMATS, read_corpus, register_format
-from retrieval.long_units import UnitsConfig
-from retrieval.records import Columns
-from retrieval.sifting import CorpusReport
-from retrieval.store import PassageStore
+from retrieval.corpora.formats import FORMATS, read_corpus, register_format
+from retrieval.corpora.records import Columns
+from retrieval.corpora.sifting import CorpusReport
+from retrieval.index.aliases import Aliases
+from retrieval.index.build import build_index
+from retrieval.index.long_units import UnitsConfig
+from retrieval.index.store import PassageStore
 from tests.core.encoded_texts import TEXTS
 from tests.messages import raises_message
 
@@ -80,7 +80,7 @@ def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_format_that_is_registered_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retrieval.corpora.FORMATS", dict(FORMATS))
+    monkeypatch.setattr("retrieval.corpora.formats.FORMATS", dict(FORMATS))
     path = tmp_path / "names.txt"
     path.write_text("Oslo")
     register_format("names", lambda paths: (Passage(str(path), "", Path(path).read_text()) for path in paths))

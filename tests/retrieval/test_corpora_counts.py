@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import eval.datasets.corpora  # noqa: F401 - the formats of datasets
 from corag.core.errors import DataError
-from retrieval.corpora import read_corpus
-from retrieval.sifting import CorpusReport
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
 
 # Few different values, so that ids and texts repeat.
 _TEXT = st.sampled_from(

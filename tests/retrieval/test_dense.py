@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX, Shards
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.placement import Precision
 from retrieval.dense.search import FaissIndex
-from retrieval.index_building import building_folder
+from retrieval.index.build import build_index
+from retrieval.index.place import building_folder
+from retrieval.index.store import PassageStore, storing
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.rerank import RerankedRetriever
-from retrieval.store import PassageStore, storing
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, write_jsonl
@@ -368,7 +368,7 @@ def test_the_store_finds_passages_by_row_and_id(passages: list[Passage], tmp_pat
 def test_the_store_tells_apart_ids_whose_hashes_are_equal(
     passages: list[Passage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("retrieval.store._hash", lambda identifier: len(identifier))
+    monkeypatch.setattr("retrieval.index.store._hash", lambda identifier: len(identifier))
     assert list(storing(iter(passages), tmp_path)) == passages
     store = PassageStore(tmp_path)
     ids = [passage.id for passage in passages]
@@ -435,7 +435,7 @@ def test_a_build_that_is_killed_with_signal_9_goes_on(corpus: Path, tmp_path: Pa
     code = (
         "import os, signal, sys\n"
         "import retrieval.dense.build as build\n"
-        "from retrieval.build import build_index; from retrieval.config import IndexConfig\n"
+        "from retrieval.index.build import build_index; from retrieval.config import IndexConfig\n"
         "build._SAVE_EVERY_S = build._REPORT_EVERY_S = 0.0\n"
         "def report(line):\n"
         "    print(line, flush=True)\n"

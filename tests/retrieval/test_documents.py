@@ -23,19 +23,19 @@ from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
 from corag.core.words import count_words
 from eval.experiment import extensions  # noqa: F401 - formats that messages list
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.corpora import detect_format, read_corpus
+from retrieval.corpora.formats import detect_format, read_corpus
+from retrieval.corpora.records import passage_from_record
+from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.document import Block, Document
 from retrieval.documents.files import find_documents
 from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.reading import FILES, DocumentCorpus, write_reports
-from retrieval.index_building import begin_build, building_folder, is_ours
-from retrieval.index_manifest import INDEX_FILE, SHARDS
-from retrieval.records import passage_from_record
+from retrieval.index.build import build_index
+from retrieval.index.manifest import INDEX_FILE, SHARDS
+from retrieval.index.place import begin_build, building_folder, is_ours
+from retrieval.index.store import TEXTS, PassageStore, storing
 from retrieval.search.pipeline import open_retriever
-from retrieval.sifting import CorpusReport
-from retrieval.store import TEXTS, PassageStore, storing
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
 from tests.retrieval.document_files import docx_bytes, encrypted, pdf_bytes, prose, write_folder
@@ -992,7 +992,7 @@ def test_passages_of_an_interrupted_encoding_do_not_count_as_encoded(
     build_index(config, ignore)
     (docs / "3.txt").write_text("Zebras live in Zanzibar.")
     with monkeypatch.context() as patch:
-        patch.setattr("retrieval.vector_building.build_faiss", None)
+        patch.setattr("retrieval.index.vectors.build_faiss", None)
         with pytest.raises(TypeError):
             build_index(config, ignore)
     next((building_folder(tmp_path / "dense") / SHARDS).glob("*8.npy")).unlink()

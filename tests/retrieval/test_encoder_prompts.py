@@ -10,10 +10,10 @@ import pytest
 
 from corag.core.errors import ConfigError
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.prompts import Prompts, own_prompts, prompts_by_card
+from retrieval.index.build import build_index
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import write_jsonl

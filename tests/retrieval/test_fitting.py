@@ -7,11 +7,11 @@ import pytest
 from corag.core.errors import ConfigError
 from corag.core.types import Passage
 from corag.core.words import count_words
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.fitting import fitting_words, split_to_fit
-from retrieval.store import PassageStore
+from retrieval.index.build import build_index
+from retrieval.index.store import PassageStore
 from tests.retrieval.conftest import static_encoder
 from tests.tiny import save_tiny_encoder
 

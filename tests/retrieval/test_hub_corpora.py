@@ -12,11 +12,11 @@ import eval.datasets.corpora  # noqa: F401 - the format "kilt"
 from corag.core.errors import ConfigError, DataError
 from corag.core.hub_files import HubFiles
 from corag.core.types import Passage
-from retrieval.corpora import read_corpus
-from retrieval.corpus_files import expand_corpus
-from retrieval.index_manifest import read_manifest
-from retrieval.sifting import CorpusReport
-from retrieval.store import PassageStore
+from retrieval.corpora.files import expand_corpus
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
+from retrieval.index.manifest import read_manifest
+from retrieval.index.store import PassageStore
 from tests.hub import COMMIT, cache_files, parquet, serving
 from tests.messages import raises_message
 
@@ -88,7 +88,7 @@ def test_what_was_listed_is_what_is_fetched_though_the_branch_moves_on(tmp_path:
 FIND = """
 import json, sys
 from corag.core.errors import CoragError
-from retrieval.corpus_files import expand_corpus
+from retrieval.corpora.files import expand_corpus
 said, found = [], []
 for name in sys.argv[1:]:
     try:

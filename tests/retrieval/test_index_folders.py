@@ -14,10 +14,9 @@ from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.runs.stamp import STAMP, Stamp
 from corag.core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.index_building import begin_build
-from retrieval.index_manifest import (
+from retrieval.index.build import build_index
+from retrieval.index.manifest import (
     HASHES,
     INDEX_FILE,
     IndexSettings,
@@ -25,6 +24,7 @@ from retrieval.index_manifest import (
     read_manifest,
     write_manifest,
 )
+from retrieval.index.place import begin_build
 from retrieval.lucene.java import require_passages
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message

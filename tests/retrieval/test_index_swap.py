@@ -10,10 +10,10 @@ import pytest
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.folder_lock import lock_folder
 from corag.core.protocols import Retriever
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.documents.files import find_documents
-from retrieval.index_building import building_folder
+from retrieval.index.build import build_index
+from retrieval.index.place import building_folder
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
@@ -134,7 +134,7 @@ async def test_a_complete_build_that_was_not_renamed_is_taken_as_it_is(
 ) -> None:
     write_documents(Path(config.corpus[0]), "Zambia")
     with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("retrieval.build.rename_into_place", None)
+        patch.setattr("retrieval.index.build.rename_into_place", None)
         build_index(config, ignore)
     assert await search(Path(config.out)) == OLD
     told: list[str] = []
@@ -215,7 +215,7 @@ def test_a_folder_of_the_users_own_is_not_built_in(config: IndexConfig) -> None:
 async def test_an_index_that_was_only_begun_says_so(config: IndexConfig, tmp_path: Path) -> None:
     begun = IndexConfig(config.corpus, str(tmp_path / "begun"))
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("retrieval.build.build_lucene", None)
+        patch.setattr("retrieval.index.build.build_lucene", None)
         build_index(begun, ignore)
     with raises_message(IndexMismatchError):
         await open_retriever(RetrieverConfig([begun.out]))

@@ -58,7 +58,7 @@ def test_java_missing_and_java_without_the_vector_module(home: str, tmp_path: Pa
 
 def test_importing_the_package_loads_neither_java_nor_torch() -> None:
     heavy = "torch jnius faiss transformers sentence_transformers pyserini"
-    code = "import sys, retrieval.search.pipeline, retrieval.build, retrieval.http.server\n"
+    code = "import sys, retrieval.search.pipeline, retrieval.index.build, retrieval.http.server\n"
     code += f"print([name for name in '{heavy}'.split() if name in sys.modules])"
     environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "[]\n"

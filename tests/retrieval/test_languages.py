@@ -12,9 +12,9 @@ import pytest
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.protocols import NotedHits, Retriever, search_note
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.index_manifest import IndexManifest
+from retrieval.index.build import build_index
+from retrieval.index.manifest import IndexManifest
 from retrieval.lucene.languages import (
     LANGUAGES,
     ScriptCounter,

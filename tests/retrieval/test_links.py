@@ -13,11 +13,11 @@ import pytest
 from corag.core.protocols import NotedHits
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
+from retrieval.index.store import PassageStore
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.titles import TITLES, HitTitles, TitleTable
-from retrieval.store import PassageStore
 from tests.fakes import ScriptedGenerator
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 from tests.retrieval.test_http import served

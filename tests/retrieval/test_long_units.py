@@ -9,7 +9,7 @@ import pytest
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
 from corag.core.units import load_units
-from retrieval.long_units import UnitsConfig, UnitsReport, build_units, group_documents
+from retrieval.index.long_units import UnitsConfig, UnitsReport, build_units, group_documents
 from tests.hub import parquet
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore

@@ -9,8 +9,8 @@ import pytest
 from corag.core.errors import BackendError, ConfigError, IndexMismatchError, SearchFailedError
 from corag.core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
-from retrieval.build import build_index
 from retrieval.config import Bm25, IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from retrieval.lucene.bm25 import LuceneSearcher, build_lucene
 from retrieval.lucene.java import java_class
 from retrieval.search.pipeline import open_retriever

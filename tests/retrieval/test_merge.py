@@ -17,11 +17,11 @@ import pytest
 
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
-from retrieval.index_building import building_folder
-from retrieval.index_manifest import HASHES, IndexManifest, read_manifest
+from retrieval.index.build import build_index
+from retrieval.index.manifest import HASHES, IndexManifest, read_manifest
+from retrieval.index.place import building_folder
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
 

@@ -16,7 +16,6 @@ from corag.core.errors import (
     SearchFailedError,
 )
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.placement import Placement
@@ -25,7 +24,8 @@ from retrieval.dense.vector_check import sample_rows
 from retrieval.http import model_server
 from retrieval.http.encoder import ServedEncoder
 from retrieval.http.reranker import ServedReranker
-from retrieval.index_manifest import read_manifest
+from retrieval.index.build import build_index
+from retrieval.index.manifest import read_manifest
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval import model_servers

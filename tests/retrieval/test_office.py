@@ -15,11 +15,11 @@ import pytest
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
-from retrieval.corpora import detect_format, read_corpus
+from retrieval.corpora.formats import detect_format, read_corpus
+from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.reading import DocumentCorpus
-from retrieval.sifting import CorpusReport
+from retrieval.index.build import build_index
 from tests.messages import raises_message
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from tests.retrieval.office_files import damaged, eml_bytes, epub_bytes, flipped, ipynb_bytes, xlsx_bytes

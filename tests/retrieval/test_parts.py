@@ -13,10 +13,10 @@ import pytest
 from corag.core.errors import BackendError, ConfigError, IndexMismatchError
 from corag.core.protocols import Retriever
 from corag.core.types import Passage
-from retrieval.aliases import Aliases
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.index_manifest import read_manifest
+from retrieval.index.aliases import Aliases
+from retrieval.index.build import build_index
+from retrieval.index.manifest import read_manifest
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from corag.core.errors import DataError
 from corag.core.types import Passage
-from retrieval.corpora import read_corpus
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport, FileReport
 from retrieval.documents.contents import find_contents, find_index, find_repeated_contents, fold
 from retrieval.documents.pdf import read_pdf
 from retrieval.documents.plain import join_lines, read_text
 from retrieval.documents.quality import describe_quality
-from retrieval.sifting import CorpusReport, FileReport
 from tests.retrieval.document_files import drawn_pdf, pdf_bytes, prose, shown, structured
 
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.types import Passage
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder
-from retrieval.index_manifest import read_manifest
+from retrieval.index.build import build_index
+from retrieval.index.manifest import read_manifest
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl

@@ -10,7 +10,7 @@ import pytest
 from corag.core.errors import BackendError, SearchFailedError
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
-from retrieval.index_manifest import IndexPart
+from retrieval.index.manifest import IndexPart
 from retrieval.search.pipeline import open_retriever
 from retrieval.search.stage import SearchStage
 from tests.retrieval.test_http import served

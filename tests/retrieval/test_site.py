@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from corag.core.types import Passage
-from retrieval.corpora import read_corpus
+from retrieval.corpora.formats import read_corpus
+from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.document import Block, Document
 from retrieval.documents.passages import Cutting
 from retrieval.documents.reading import DocumentCorpus, EarlierIndex, write_reports
 from retrieval.documents.site import REPEATED_NAVIGATION, Site, choose_sample, group_pages
-from retrieval.sifting import CorpusReport
-from retrieval.store import storing
+from retrieval.index.store import storing
 
 _MENU = "<div class=menu><ul><li><a href=/>Home</a><li><a href=/shop>Our shop</a></ul></div>"
 _FOOT = "<div><a href=/imprint>Imprint</a> <a href=/jobs>Jobs</a></div><div>© Acme, call 555-0199</div>"

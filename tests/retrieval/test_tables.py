@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from corag.core.errors import DataError
+from retrieval.corpora.records import NO_COLUMNS, OddRecordError
+from retrieval.corpora.tables import read_table
 from retrieval.documents.document import Writer
 from retrieval.documents.rows import read_table_file, write_rows
-from retrieval.records import NO_COLUMNS, OddRecordError
-from retrieval.tables import read_table
 from tests.messages import raises_message
 
 NAMES = ("id", "title", "text")

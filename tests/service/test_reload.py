@@ -18,8 +18,8 @@ from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
 from corag.service.serve import AnswersOptions, open_service
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from retrieval.search.pipeline import open_retriever
 from tests.generation.test_openai_server import HOSTED, StandIn
 from tests.retrieval.conftest import ignore

@@ -20,8 +20,8 @@ from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.folder_lock import lock_folder, refuse_if_locked
 from corag.generation.adapters import read_manifest
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from retrieval.index.build import build_index
 from tests.training.conftest import PASSAGES, make_rows
 from training.config import SftConfig
 from training.program import last_checkpoint

@@ -28,8 +28,8 @@ from corag.generation.models import folder_digest
 from eval.datasets.world.write import write_world
 from eval.experiment.run import RunConfig
 from eval.experiment.workers.config import WorkersConfig, ray_workers
-from retrieval.build import build_index
 from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
 from tests.messages import raises_message
 from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig

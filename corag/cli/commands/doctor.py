@@ -38,7 +38,7 @@ from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
 from corag.core.text import printable
 from corag.generation.config import ModelConfig
 from corag.generation.engines import ENGINES
-from retrieval.index_manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
+from retrieval.index.manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
 
 
 @dataclass(frozen=True)

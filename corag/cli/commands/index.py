@@ -12,8 +12,8 @@ from dataclasses import asdict
 from corag.cli.result import CommandResult
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
 from eval.experiment.opening import quiet
-from retrieval.build import build_index
 from retrieval.config import IndexConfig
+from retrieval.index.build import build_index
 
 
 def main(config: IndexConfig) -> CommandResult:

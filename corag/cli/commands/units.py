@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from corag.cli.result import CommandResult
 from eval.experiment import extensions  # noqa: F401 - datasets' corpus formats
-from retrieval.long_units import UnitsConfig, build_units
+from retrieval.index.long_units import UnitsConfig, build_units
 
 
 def main(config: UnitsConfig) -> CommandResult:

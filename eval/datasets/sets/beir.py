@@ -22,7 +22,7 @@ from eval.datasets.fields import (
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.report import QuestionReport
 from eval.datasets.trec import judgement_lines
-from retrieval.record_files import read_passage_records
+from retrieval.corpora.record_files import read_passage_records
 
 
 def parse(record: Record, where: str) -> Question:

@@ -19,9 +19,9 @@ from corag.core.errors import DataError
 from corag.core.types import Passage, Question
 from eval.datasets.dataset import CorpusFormat, Dataset
 from eval.datasets.fields import Record, distinct, list_field, name_record, require_id, text_field
-from retrieval.record_files import CorpusItem, Note, read_record_file
-from retrieval.record_files import Record as FileRecord
-from retrieval.records import OddRecordError, passage_from_record
+from retrieval.corpora.record_files import CorpusItem, Note, read_record_file
+from retrieval.corpora.record_files import Record as FileRecord
+from retrieval.corpora.records import OddRecordError, passage_from_record
 
 _SEPARATOR = "[SEP]"  # between subject and relation in T-REx and zero-shot relation extraction
 _LINKING = (

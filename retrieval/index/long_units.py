@@ -19,7 +19,8 @@ from corag.core.options import Options
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
 from corag.core.words import UNSPACED_LETTERS, count_words, is_unspaced, word_spans
-from retrieval.corpora import (
+from retrieval.corpora.files import expand_corpus
+from retrieval.corpora.formats import (
     AUTO,
     DOCUMENTS,
     FORMATS,
@@ -28,9 +29,8 @@ from retrieval.corpora import (
     has_links,
     read_corpus,
 )
-from retrieval.corpus_files import expand_corpus
-from retrieval.record_files import read_records_and_passages
-from retrieval.sifting import CorpusReport
+from retrieval.corpora.record_files import read_records_and_passages
+from retrieval.corpora.sifting import CorpusReport
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
 _WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself

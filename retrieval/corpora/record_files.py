@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from corag.core.errors import DataError
 from corag.core.files import open_text, parse_json, read_text
 from corag.core.types import Passage, passage_id
-from retrieval.documents.files import content_ending
-from retrieval.records import (
+from retrieval.corpora.records import (
     KNOWN_FIELDS,
     NO_COLUMNS,
     TEXT_FIELDS,
@@ -27,7 +26,8 @@ from retrieval.records import (
     has_id,
     passage_from_record,
 )
-from retrieval.tables import InputTable, is_table, read_table
+from retrieval.corpora.tables import InputTable, is_table, read_table
+from retrieval.documents.files import content_ending
 
 _MADE_ID = len(passage_id("", ""))
 _HEAD = 1 << 20  # characters in which the first object of a file must end

@@ -17,9 +17,9 @@ from corag.core.installation import require
 from corag.core.machine import count_threads
 from corag.core.runs.folder import ANOTHER_OUT
 from corag.core.types import Passage
-from retrieval.aliases import Aliases
 from retrieval.config import GRAPHS, MAIN, IndexConfig
-from retrieval.corpora import (
+from retrieval.corpora.files import expand_corpus
+from retrieval.corpora.formats import (
     AUTO,
     DOCUMENTS,
     check_columns,
@@ -28,7 +28,8 @@ from retrieval.corpora import (
     read_corpus,
     refuse_other_records,
 )
-from retrieval.corpus_files import expand_corpus
+from retrieval.corpora.records import Columns
+from retrieval.corpora.sifting import CorpusReport, sift
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.faiss_build import count_ivf_lists, training_rows
@@ -44,16 +45,9 @@ from retrieval.documents.reading import (
     load_file_hashes,
     write_reports,
 )
-from retrieval.given_vectors import GivenVectors, IndexParts, VectorFiles
-from retrieval.index_building import (
-    BuildPlace,
-    begin_build,
-    building_folder,
-    find_index,
-    refuse_lost_passages,
-    rename_into_place,
-)
-from retrieval.index_manifest import (
+from retrieval.index.aliases import Aliases
+from retrieval.index.given_vectors import GivenVectors, IndexParts, VectorFiles
+from retrieval.index.manifest import (
     INDEX_FILE,
     LANGUAGE,
     PART,
@@ -66,14 +60,20 @@ from retrieval.index_manifest import (
     hash_corpus,
     write_manifest,
 )
+from retrieval.index.place import (
+    BuildPlace,
+    begin_build,
+    building_folder,
+    find_index,
+    refuse_lost_passages,
+    rename_into_place,
+)
+from retrieval.index.store import PassageStore, storing
+from retrieval.index.vectors import build_vectors, store_passages
 from retrieval.lucene.bm25 import build_lucene
 from retrieval.lucene.jar import find_jar
 from retrieval.lucene.java import find_java
 from retrieval.lucene.languages import ENGLISH, ScriptCounter
-from retrieval.records import Columns
-from retrieval.sifting import CorpusReport, sift
-from retrieval.store import PassageStore, storing
-from retrieval.vector_building import build_vectors, store_passages
 
 
 def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:

@@ -11,7 +11,7 @@ import orjson
 
 from corag.core.errors import IndexMismatchError
 from corag.core.files import write_atomically
-from retrieval.sifting import NUMBER_SIGN
+from retrieval.corpora.sifting import NUMBER_SIGN
 
 ALIASES = "passages.aliases.json"
 

@@ -1,6 +1,6 @@
 """Tables as records: CSV and its relatives, Parquet, Arrow.
 
-How a text table is written is found out (:mod:`retrieval.table_layout`); what was found is in
+How a text table is written is found out (:mod:`retrieval.corpora.table_layout`); what was found is in
 :attr:`InputTable.description`.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from corag.core.errors import DataError
 from corag.core.files import open_text
 from corag.core.installation import require
-from retrieval.records import Columns, OddRecordError
-from retrieval.table_layout import Layout, split_rows
+from retrieval.corpora.records import Columns, OddRecordError
+from retrieval.corpora.table_layout import Layout, split_rows
 
 TEXT_TABLES = (".csv", ".tsv", ".tab")
 ARROW_TABLES = (".parquet", ".arrow", ".feather")

@@ -14,18 +14,18 @@ from corag.core.compression import open_bytes
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.installation import require
 from corag.core.types import Passage
-from retrieval.documents.files import ENDINGS, content_ending, is_document
-from retrieval.documents.reading import DocumentCorpus
-from retrieval.record_files import (
+from retrieval.corpora.record_files import (
     CorpusItem,
     Record,
     read_passage_records,
     read_record_file,
     read_records_and_passages,
 )
-from retrieval.records import NO_COLUMNS, Columns
-from retrieval.sifting import CorpusReport, sift
-from retrieval.tables import ARROW_TABLES, is_table
+from retrieval.corpora.records import NO_COLUMNS, Columns
+from retrieval.corpora.sifting import CorpusReport, sift
+from retrieval.corpora.tables import ARROW_TABLES, is_table
+from retrieval.documents.files import ENDINGS, content_ending, is_document
+from retrieval.documents.reading import DocumentCorpus
 
 CorpusReader = Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
 
@@ -46,7 +46,7 @@ def read_corpus(
     """Stream the passages of corpus files, counting into ``report`` what is kept and what is not.
 
     Left out are records without text, all but the first of those that share title and text (spaces squeezed),
-    and odd ones, which are no passages. See :func:`retrieval.sifting.sift`.
+    and odd ones, which are no passages. See :func:`retrieval.corpora.sifting.sift`.
 
     Args:
         paths: files, or folders of documents.
@@ -165,8 +165,8 @@ def register_format(name: str, reader: CorpusReader, marks: frozenset[str] = fro
     """Make a layout known under a name, in this process.
 
     ``reader`` streams the passages of some files. For a record that it cannot read it yields an
-    :class:`retrieval.records.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty
-    passages are dropped after it. ``marks``: fields by which a record of it is known, if it has such.
+    :class:`OddRecordError`; whatever it raises refuses the corpus. Repeats and empty passages are dropped
+    after it. ``marks``: fields by which a record of it is known, if it has such.
     """
     FORMATS[name] = reader
     if marks:

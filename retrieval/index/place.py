@@ -16,7 +16,7 @@ from pathlib import Path
 
 from corag.core.errors import IndexMismatchError
 from corag.core.runs.stamp import Stamp, refuse_differences
-from retrieval.index_manifest import (
+from retrieval.index.manifest import (
     BUILDING,
     INDEX_FILE,
     SHARDS,

@@ -29,7 +29,7 @@ from retrieval.dense.ready_vectors import (
 )
 from retrieval.dense.recall import measure_recall
 from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
-from retrieval.index_manifest import (
+from retrieval.index.manifest import (
     PART,
     IndexManifest,
     IndexSettings,
@@ -37,7 +37,7 @@ from retrieval.index_manifest import (
     read_manifest,
     require_all_parts,
 )
-from retrieval.store import PassageStore
+from retrieval.index.store import PassageStore
 
 
 class GivenVectors(Protocol):

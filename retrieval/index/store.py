@@ -15,7 +15,7 @@ import orjson
 
 from corag.core.errors import DataError
 from corag.core.types import Passage
-from retrieval.aliases import ALIASES, NO_ALIASES, Aliases
+from retrieval.index.aliases import ALIASES, NO_ALIASES, Aliases
 
 # Hashes of ids rather than ids: 16 bytes per passage, whatever its id, in one sorted array.
 TEXTS, OFFSETS, IDS = "passages.jsonl", "passages.offsets.npy", "passages.ids.npy"

@@ -10,7 +10,7 @@ from pathlib import Path
 from corag.core.pace import pace
 from corag.core.types import Passage
 from retrieval.config import IndexConfig
-from retrieval.corpora import DOCUMENTS
+from retrieval.corpora.formats import DOCUMENTS
 from retrieval.dense.build import (
     DOCID,
     EarlierVectors,
@@ -21,9 +21,9 @@ from retrieval.dense.build import (
 from retrieval.dense.encoder import CutTexts, TextEncoder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.documents.reading import EarlierIndex
-from retrieval.index_building import BuildPlace
-from retrieval.index_manifest import SHARDS
-from retrieval.store import PassageStore
+from retrieval.index.manifest import SHARDS
+from retrieval.index.place import BuildPlace
+from retrieval.index.store import PassageStore
 
 _REPORT_EVERY_S = 10.0
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from corag.core.errors import DataError
 from corag.core.files import open_text
-from retrieval.records import KNOWN_FIELDS, NO_COLUMNS, TEXT_FIELDS, Columns
-from retrieval.table_dialect import SAMPLE, Dialect, OpenMarkError, find_dialect
+from retrieval.corpora.records import KNOWN_FIELDS, NO_COLUMNS, TEXT_FIELDS, Columns
+from retrieval.corpora.table_dialect import SAMPLE, Dialect, OpenMarkError, find_dialect
 
 _DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
 _NO_DELIMITER = "\x1f"  # of a table with one column, whose texts may have any of the others

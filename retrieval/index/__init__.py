@@ -1,0 +1,1 @@
+"""Building an index folder: ``build`` makes it, ``manifest`` says what it is, ``store`` has its passages."""
