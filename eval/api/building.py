@@ -12,7 +12,7 @@ from corag.core.errors import ConfigError
 from eval.api.arguments import with_keywords
 from eval.experiment.extensions import IndexConfig
 from eval.experiment.opening import quiet
-from retrieval import build
+from retrieval.index import build
 from retrieval.index.manifest import IndexManifest
 
 Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
