@@ -21,7 +21,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Sampling
 from corag.generation.config import ModelConfig
 from corag.generation.http import engine
-from corag.generation.http.features import VLLM
+from corag.generation.http.profiles import VLLM
 from corag.generation.rendering import Renderer
 
 SERVERS, REQUESTS, IN_FLIGHT, ROUNDS = 2, 192, 64, 5
@@ -34,7 +34,7 @@ async def main() -> dict[str, float]:
         urls = tuple(_start(stack) for _ in range(SERVERS))
         await _wait_until_served(urls)
         config = ModelConfig(backend="server", urls=urls)
-        generator = await engine.HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
+        generator = await engine.HttpGenerator.open(config, tokenizer=config.name, profile=VLLM)
         beside, speeds = vars(engine)["encode_beside"], {"beside": list[float](), "on_loop": list[float]()}
         try:
             await _ask(generator, -1)

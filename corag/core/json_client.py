@@ -170,7 +170,7 @@ class JsonClient:
 
         ``url``: all of the address. Raises as :meth:`request` does.
         """
-        with StallNotifier(url).waiting() as on_reply:
+        with self._stalls.waiting() as on_reply:
             for number in range(self._retries + 1):
                 start = time.monotonic()
                 try:

@@ -106,12 +106,6 @@ SWITCHES: Mapping[str, tuple[Any, Any]] = {
     "reasoning": (False, True),  # Command A Reasoning
     "thinking_budget": (0, -1),  # Seed-OSS
 }
-# What switches a server's thoughts off: vLLM, SGLang and llama.cpp hand the first to the template, Ollama has
-# the second.
-BY_TEMPLATE: Mapping[str, Any] = {
-    "chat_template_kwargs": {name: SWITCHES[name][0] for name in ("enable_thinking", "thinking")}
-}
-BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
 # Variables of templates that are the conversation's, the tokenizer's, or functions.
 _NOT_TO_BE_SET = frozenset(
     "messages tools documents add_generation_prompt continue_final_message bos_token eos_token pad_token "
@@ -326,16 +320,6 @@ def thought_in(text: str) -> int:
     """
     starts = (form.thought_in(text) for form in FORMS)
     return next((start for start in starts if start is not None), 0)
-
-
-def closing_of(conversation: str) -> str:
-    """Return what closes the thought that a rendered conversation ends in, "" if it opens none.
-
-    For a template of which only that is known.
-    """
-    tail = conversation.rstrip()
-    form = next((form for form in FORMS if tail.endswith(form.begin)), None)
-    return Thinking("off", form=form).lead(conversation, None) if form else ""
 
 
 def is_cut(text: str) -> bool:

@@ -148,8 +148,8 @@ def test_a_model_server_that_always_fails_ends_a_run_of_default_options_within_a
     with OpenAIStandIn(HOSTED) as model, Failing() as search:
         model.faults = drawn(1, faults)
         status, said = ended(command(tmp_path, model.url, search.url), 60)
-    (sentence,) = [line for line in said.splitlines() if "does not answer as it should" in line]
-    assert status == 1 and sentence.startswith(f"corag: {model.url}/v1/models")
+    (sentence,) = [line for line in said.splitlines() if "gave no usable reply in 6 attempts" in line]
+    assert status == 1 and sentence.startswith(f"corag: the server {model.url}/v1/models")
     assert not (tmp_path / "runs" / METHOD).exists()
 
 
@@ -161,7 +161,7 @@ def test_a_model_server_that_always_fails_from_then_on_ends_a_run_within_a_minut
         fault = drawn(1, SEVEN)
         model.faults = lambda: fault() if search.asked > 1 else ""  # the first is the greeting
         status, said = ended(command(tmp_path, model.url, search.url, "--model.timeout_s", 2), 60)
-    (sentence,) = [line for line in said.splitlines() if "no reply after 6 attempts" in line]
+    (sentence,) = [line for line in said.splitlines() if "gave no usable reply in 6 attempts" in line]
     assert status == 1 and sentence.startswith("corag: ") and model.url in sentence
     assert not [row.error for row in read_rows(tmp_path / "runs" / METHOD).values() if row.error]
 
@@ -178,8 +178,12 @@ def test_a_server_that_is_stopped_for_half_a_minute_is_told_of(stopped: str, tmp
         server.send_signal(signal.SIGCONT)
         status, said = ended(run)
     assert status == 0
-    told = [line for line in said.splitlines() if f"waiting for {url}: no reply for 30 s." in line]
-    again = [line for line in said.splitlines() if f"{url} replies again, after 3" in line]
+    told = [
+        line
+        for line in said.splitlines()
+        if re.search(rf"waiting for {url}(/v1)?: no reply for 30 s\.", line)
+    ]
+    again = [line for line in said.splitlines() if re.search(rf"{url}(/v1)? replies again, after 3", line)]
     assert len(told) == len(again) == 1, said
 
 
@@ -195,7 +199,7 @@ def test_a_search_server_that_is_stopped_for_longer_than_the_limit(tmp_path: Pat
         rows = read_rows(tmp_path / METHOD)
         failed = [row.error for row in rows.values() if row.error]
         assert len(rows) == 40 and 0 < len(failed) < 40
-        assert all("did not answer within 1 s: raise timeout_s" in error for error in failed)
+        assert all("no usable reply" in error and "raise timeout_s" in error for error in failed)
         assert ended(started(tmp_path, "--search", url))[0] == 0
     rows = read_rows(tmp_path / METHOD)
     assert {name: row.text for name, row in rows.items()} == {f"q{n}": f"A{n}" for n in range(40)}
@@ -208,9 +212,7 @@ def test_a_search_server_that_is_killed_ends_the_run_in_a_sentence(tmp_path: Pat
         wait_for_lines(run, tmp_path / METHOD / TRACES, 3)
         server.kill()
         status, said = ended(run)
-    assert (
-        status == 2 and f"{url}/search cannot be reached" in said and "is the search server running" in said
-    )
+    assert status == 2 and f"{url}/search cannot be reached" in said and "correct --retriever.url" in said
     assert not [row.error for row in read_rows(tmp_path / METHOD).values() if row.error]
 
 
@@ -283,7 +285,7 @@ async def test_a_model_server_that_is_stopped_for_longer_than_the_limit() -> Non
         config = ModelConfig(backend="server", urls=(url,), name="default", retries=0, timeout_s=1.0)
         generator = await open_server(config)
         stop(server)
-        said = rf"no reply .* {url} .* raise timeout_s"
+        said = rf"{url}.* no usable reply .* raise timeout_s"
         with pytest.raises((RequestRefusedError, BackendError), match=said):
             await generator.generate(request())
         server.send_signal(signal.SIGCONT)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from corag.generation.http import endpoints
+from corag.core import json_client
+from corag.generation.http import engine
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pause for milliseconds between attempts."""
-    for pause in ("_FIRST_PAUSE_S", "_FIRST_PAUSE_OPENING_S"):
-        monkeypatch.setattr(endpoints, pause, 0.001)
+    monkeypatch.setattr(engine, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(json_client, "_OPENING_PAUSE_S", 0.001)

@@ -42,12 +42,9 @@ class Slow(StandIn):
         return await super()._answer(request)
 
 
-@pytest.mark.parametrize(("hard", "retries", "some_wait"), [(4096, 2, False), (256, 0, True)])
-def test_requests_beyond_the_limit_of_open_files_are_answered(
-    hard: int, retries: int, some_wait: bool
-) -> None:
+@pytest.mark.parametrize(("hard", "retries"), [(4096, 2), (256, 1)])
+def test_requests_beyond_the_limit_of_open_files_are_answered(hard: int, retries: int) -> None:
     with Slow(EVERYTHING) as server:
         command = [sys.executable, "-c", ASK, server.url, str(hard), str(retries)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, f"400 replies {hard}\n"), done.stderr
-    assert ("the others wait" in done.stderr) == some_wait, done.stderr

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,17 @@ from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.search_o1 import SearchO1Config
 from corag.baselines.self_rag.method import SelfRAGConfig
 from corag.chains.config import CoRAGConfig
+from corag.core import json_client
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.method import MethodConfig
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
-from corag.core.servers import StallNotifier
 from corag.core.types import Question, TokenUsage
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens
-from corag.generation.http import endpoints
 from corag.generation.http.engine import HttpGenerator
-from corag.generation.http.wire import split_by_tokens
+from corag.generation.http.wire import CHAT, COMPLETIONS, split_by_tokens
 from eval.experiment.backends import check_model, require_abilities
 from eval.experiment.executor import LocalExecutor, RemoteHandle
 from eval.experiment.run import RunConfig, answer_with
@@ -44,10 +42,10 @@ from tests.generation.families import FAMILIES
 from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
 from tests.messages import raises_message
 
-EVERYTHING = frozenset(
-    "chat completions logprobs seeds n settings sampling usage ids echo tokenizer template props".split()
-)
-HOSTED = frozenset("chat logprobs seeds n usage".split())  # chat alone, strict about what it is sent
+EVERYTHING = frozenset("chat completions logprobs usage".split())
+HOSTED = EVERYTHING - {"completions"}  # chat alone
+VLLM = EVERYTHING | {"ids", "settings", "echo"}
+"""What is asked of a server whose list of models names vLLM as their owner."""
 
 
 class StandIn(Served):
@@ -55,82 +53,65 @@ class StandIn(Served):
 
     def __init__(self, offers: frozenset[str], models: tuple[str, ...] = ("only",), **described: Any) -> None:
         self.offers, self.models, self.described = offers, models, described
+        if "ids" in offers:
+            self.described = {"owned_by": "vllm", "max_model_len": 512} | described
+        self.base = "/v1"
         self.further: dict[str, Any] = {}  # what else it answers, by route
         self.reply = " so"  # what its completions say
         self.message: dict[str, Any] = {}  # what else a message of its chat has
         self.finish_reason = "stop"
         self.fails: frozenset[str] = frozenset()  # settings at which it fails with 500
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.template = {role: f"<{role}>{{}}" for role in ("system", "user", "assistant")}
         self.authorised = ""  # the key that it wants
-        self.blank_first = False  # its vocabulary puts a blank before each text, as Llama 2's
         super().__init__([Route("/{route:path}", self._answer, methods=["GET", "POST"])])
 
     async def _answer(self, request: Request) -> Response:
-        route = f"/{request.path_params['route']}"
+        path = f"/{request.path_params['route']}"
+        route = path.removeprefix(self.base)
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.authorised and key != self.authorised:
             return JSONResponse({"error": f"your key '{key}' is wrong"}, 401)
         if route in self.further:
             return JSONResponse(self.further[route])
-        if route == "/v1/models":
+        if not path.startswith(self.base):
+            return JSONResponse({"error": "not found"}, 404)
+        if route == "/models":
             return JSONResponse({"data": [{"id": name, **self.described} for name in self.models]})
-        if route == "/props" and "props" in self.offers:
-            return JSONResponse({"default_generation_settings": {"n_ctx": 600}})
         if request.method == "GET":
             return JSONResponse({"error": "not found"}, 404)
         body = json.loads(await request.body())
         self.asked.append((route, body))
-        if route == "/apply-template" and "template" in self.offers:
-            turns = "".join(self.template[turn["role"]].format(turn["content"]) for turn in body["messages"])
-            return JSONResponse({"prompt": f"{turns}<assistant>"})
-        if route == "/tokenize" and "tokenizer" in self.offers:
-            first = [1] if body["add_special"] else []
-            blank = b" " if self.blank_first and body["content"] else b""
-            return JSONResponse({"tokens": first + list(blank + body["content"].encode())})
-        if route == "/completion" and "props" in self.offers:
-            ((token, _),) = body["logit_bias"]
-            if token >= 0xC0:  # the first byte of several: held back, and nothing is told of it
-                return JSONResponse({"content": "\ufffd", "tokens_predicted": 1})
-            forced: dict[str, Any] = {"id": token, "logprob": -token / 1000}
-            likeliest = range(min(body["n_probs"], 256))
-            forced["top_logprobs"] = [{"id": other, "logprob": -other / 1000} for other in likeliest]
-            read = {"prompt_n": len(body["prompt"]) if len(body["prompt"]) % 5 else 1}
-            return JSONResponse({"completion_probabilities": [forced], "timings": read})
-        if route == "/v1/chat/completions" and "chat" in self.offers:
+        if route == CHAT and "chat" in self.offers:
             return self._complete(body, chat=True)
-        if route == "/v1/completions" and "completions" in self.offers:
+        if route == COMPLETIONS and "completions" in self.offers:
             return self._complete(body, chat=False)
         return JSONResponse({"error": "not found"}, 404)
 
     def _complete(self, body: dict[str, Any], *, chat: bool) -> Response:
-        refused = {
-            "settings": bool({"top_k", "min_p", "repeat_penalty"} & body.keys()),
-            "ids": not isinstance(body.get("prompt", ""), str),
-        }
-        if wrong := [name for name, used in refused.items() if used and name not in self.offers]:
+        beyond = {"settings": {"top_k", "min_p", "repetition_penalty", "chat_template_kwargs"} & body.keys()}
+        beyond["ids"] = {"prompt"} if not isinstance(body.get("prompt", ""), str) else set()
+        if wrong := [name for name, used in beyond.items() if used and name not in self.offers]:
             return JSONResponse({"error": f"unknown: {wrong}"}, 400)
         if self.fails & body.keys():
             return JSONResponse({"error": "not implemented"}, 500)
-        text = self.reply
-        if body["temperature"] > 0 and (body.get("top_k") != 1 or "sampling" not in self.offers):
-            text = f" so {body.get('seed') if 'seeds' in self.offers else len(self.asked)}"
+        text = f" so {body.get('seed')}" if body["temperature"] > 0 else self.reply
         choice: dict[str, Any] = {"index": 0, "finish_reason": self.finish_reason}
         message = {"role": "assistant", "content": text} | self.message
         choice |= {"message": message} if chat else {"text": text}
-        if "logprobs" in self.offers and body.get("logprobs"):
+        if "logprobs" in self.offers and "logprobs" in body:
             if chat:
                 token = {"token": text, "bytes": list(text.encode()), "logprob": -0.5}
                 choice["logprobs"] = {"content": [token, {"token": "<end>", "bytes": None, "logprob": -0.1}]}
             else:
                 echoed = [None] + [-token / 1000 for token in body["prompt"][1:]] if body.get("echo") else []
-                values = [*echoed, -0.5] if "echo" in self.offers else [-0.5]
+                values = [*echoed, -0.5]
                 choice["logprobs"] = {"tokens": ["x"] * (len(values) - 1) + [text], "token_logprobs": values}
-        choices = [choice] * (body.get("n", 1) if "n" in self.offers else 1)
-        around = 12 if "wraps" in self.offers else 1
-        read = 9 if "prompt" not in body else len(body["prompt"]) + around
+        if body.get("return_token_ids"):
+            choice["token_ids"] = [1]
+        around = 40 if "wraps" in self.offers else 1
+        read = 9 if "prompt" not in body else len(body["prompt"]) // 4 + around
         usage = {"prompt_tokens": read, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
-        return JSONResponse({"choices": choices, **({"usage": usage} if "usage" in self.offers else {})})
+        return JSONResponse({"choices": [choice], **({"usage": usage} if "usage" in self.offers else {})})
 
     def bodies(self, route: str) -> list[dict[str, Any]]:
         return [body for asked, body in self.asked if asked == route]
@@ -153,52 +134,51 @@ async def opened(*servers: StandIn, **options: Any) -> AsyncIterator[HttpGenerat
         await generator.close()
 
 
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 GREEDY = Sampling(8)
 
 
 # What a server offers
 
 
-async def test_what_a_server_offers_is_found_out_and_said_in_a_line() -> None:
+async def test_what_a_server_offers_is_said_in_a_sentence() -> None:
     with StandIn(EVERYTHING) as server:
         async with opened(server) as generator:
             (line,) = generator.about
-            assert line.startswith(f"{server.url} (llama.cpp) serves 'only': chat yes, completions yes")
-            assert "scores of given texts yes (a request per token)" in line
-            assert "context 600 tokens (told by it)" in line
-            assert generator.lacks == {Ability.SPECIAL_TOKENS}
-    with StandIn(HOSTED) as server:
-        async with opened(server) as generator:
-            (line,) = generator.about
-            assert "chat yes, completions no, log-probabilities yes, scores of given texts no" in line
-            assert "seeds yes, n yes, top_k and penalties no" in line
+            assert line.startswith(f"{server.url}/v1 (OpenAI's protocol) serves 'only': chat and completions")
             assert "context 4096 tokens (a guess" in line and "--model.max_context" in line
             assert generator.lacks == {Ability.SCORES, Ability.SPECIAL_TOKENS, Ability.SAMPLING}
-
-
-@pytest.mark.parametrize(
-    "missing", ["logprobs", "seeds", "n", "settings", "tokenizer", "chat", "completions"]
-)
-async def test_each_thing_that_a_server_lacks_is_noticed(missing: str) -> None:
-    words = {"settings": "top_k and penalties", "logprobs": "log-probabilities"}
-    with StandIn(EVERYTHING - {missing}) as server:
+            assert all(ability in line for ability in generator.lacks)
+    with StandIn(HOSTED) as server:
         async with opened(server) as generator:
-            assert f"{words.get(missing, missing)} no" in generator.about[0]
-            assert generator.about[0].count(" no,") + generator.about[0].count(" no;") == (
-                3 if missing == "tokenizer" else 2
-            )  # and adapters; without a tokenizer there are no scores either
+            assert "serves 'only': chat;" in generator.about[0]
+            assert Ability.LOGPROBS not in generator.lacks
+    with StandIn(VLLM) as server:
+        async with opened(server) as generator:
+            assert "(vLLM) serves 'only': chat and completions; context 512" in generator.about[0]
+            assert generator.lacks == {Ability.SCORES}, "prompts are rendered there"
+        async with opened(server, tokenizer="default") as generator:
+            assert not generator.lacks and "without the plug-in" in generator.about[0]
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_what_a_server_fails_at_whenever_it_is_asked_it_does_not_offer() -> None:
-    """As some of llama.cpp's servers answer 500 to more than one sample."""
-    with StandIn(EVERYTHING) as server:
-        server.fails = frozenset({"n", "logit_bias"})
+@pytest.mark.parametrize("fails", [False, True])
+async def test_log_probabilities_are_offered_if_the_first_request_with_them_works(fails: bool) -> None:
+    with StandIn(HOSTED if fails else HOSTED - {"logprobs"}) as server:
+        server.fails = frozenset({"logprobs"} if fails else ())
         async with opened(server) as generator:
-            assert ", n no," in generator.about[0] and "seeds yes" in generator.about[0]
-            drawn = await generator.generate(GenerateRequest(chat_prompt("?"), Sampling(8, 1.0, n=2, seed=3)))
-            assert len(drawn.completions) == 2
+            assert Ability.LOGPROBS in generator.lacks and Ability.LOGPROBS in generator.about[0]
+            assert (await generator.generate(GenerateRequest(chat_prompt("?"), GREEDY))).text == " so"
+            with raises_message(RequestRefusedError):
+                await generator.generate(GenerateRequest(chat_prompt("?"), Sampling(8, logprobs=True)))
+
+
+@pytest.mark.parametrize("base", ["/api/paas/v4", "/v1beta/openai", "/v1", ""])
+async def test_an_address_with_a_path_is_used_as_it_stands(base: str) -> None:
+    with StandIn(EVERYTHING) as server:
+        server.base = base or "/v1"
+        for slash in ("", "/"):
+            async with opened(server, urls=(f"{server.url}{base}{slash}",)) as generator:
+                assert (await generator.generate(GenerateRequest(chat_prompt("?"), GREEDY))).text == " so"
 
 
 async def test_reasoning_before_a_reply_is_no_part_of_it_and_said_when_the_server_is_opened() -> None:
@@ -226,13 +206,10 @@ async def test_replies_are_read_in_the_forms_that_servers_have() -> None:
     asked = GenerateRequest(chat_prompt("Where is it?"), GREEDY)
     with StandIn(HOSTED) as server:
         async with opened(server) as generator:
-            # SGLang's empty text, and the parts of some proxies.
             server.message = {"content": None, "reasoning_content": None}
             assert (await generator.generate(asked)).text == ""
-            server.message = {"content": [{"type": "text", "text": "Par"}, {"type": "text", "text": "is"}]}
-            assert (await generator.generate(asked)).text == "Paris"
             server.message = {}
-            for reason, finish in {"max_tokens": "length", "eos": "stop"}.items():
+            for reason, finish in {"length": "length", "eos": "stop"}.items():
                 server.finish_reason = reason
                 assert (await generator.generate(asked)).completions[0].finish_reason == finish
             server.finish_reason = "content_filter"
@@ -252,100 +229,44 @@ async def test_an_adapter_has_the_window_of_its_base_model() -> None:
         {"id": "base", "owned_by": "vllm", "max_model_len": 512},
         {"id": "mine", "owned_by": "vllm", "max_model_len": None, "parent": "base"},
     ]
-    with StandIn(EVERYTHING - {"props"}) as server:
-        server.further = {"/v1/models": {"data": cards}}
+    with StandIn(VLLM) as server:
+        server.further = {"/models": {"data": cards}}
         async with opened(server, adapter="mine") as generator:
             assert "serves 'mine'" in generator.about[0]
             assert "context 512 tokens (told by it)" in generator.about[0]
 
 
-async def test_what_a_server_takes_and_ignores_it_does_not_offer() -> None:
-    drawing = GenerateRequest(chat_prompt("Is it so?"), Sampling(8, temperature=0.7, seed=5, top_k=4))
-    with StandIn(EVERYTHING - {"sampling"}) as server:  # as Ollama's protocol has no top_k, nor a refusal
+@pytest.mark.parametrize("name", ["max_model_len", "context_length", "max_context_length"])
+async def test_the_context_length_is_that_of_the_list_of_models(name: str) -> None:
+    with StandIn(EVERYTHING, **{name: 300}) as server:
         async with opened(server) as generator:
-            assert Ability.SAMPLING in generator.lacks and "top_k and penalties no" in generator.about[0]
-            with raises_message(RequestRefusedError):
-                await generator.generate(drawing)
-
-
-async def test_log_probabilities_that_a_bias_has_changed_count_as_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with StandIn(EVERYTHING) as server:
-        certain = server._complete
-
-        def processed(body: dict[str, Any], *, chat: bool) -> Response:
-            reply = certain(body, chat=chat)
-            return Response(bytes(reply.body).replace(b"-0.5", b"0.0"), media_type="application/json")
-
-        monkeypatch.setattr(server, "_complete", processed)
-        async with opened(server) as generator:
-            assert Ability.LOGPROBS in generator.lacks
-
-
-@pytest.mark.parametrize(
-    ("kind", "described", "further", "window"),
-    [
-        ("vLLM", {"owned_by": "vllm", "max_model_len": 512}, {}, 512),
-        ("SGLang", {"owned_by": "sglang", "max_model_len": 300}, {}, 300),
-        ("LM Studio", {}, {"/api/v0/models": {"data": [{"id": "only", "loaded_context_length": 700}]}}, 700),
-        (
-            "Ollama",
-            {"owned_by": "library"},
-            {
-                "/api/show": {"model_info": {"llama.context_length": 131072}},
-                "/api/generate": {"response": ""},
-                "/api/ps": {"models": [{"model": "only", "context_length": 2048}]},
-            },
-            2048,
-        ),
-        ("Ollama", {}, {"/api/show": {"model_info": {}, "parameters": "stop x\nnum_ctx   8192"}}, 8192),
-    ],
-)
-async def test_the_context_length_is_asked_of_each_server_in_its_own_way(
-    kind: str, described: dict[str, Any], further: dict[str, Any], window: int
-) -> None:
-    with StandIn(EVERYTHING - {"props"}, **described) as server:
-        server.further = further
-        async with opened(server) as generator:
-            assert f"({kind}) serves 'only'" in generator.about[0]
-            assert f"context {window} tokens (told by it)" in generator.about[0]
+            assert "context 300 tokens (told by it)" in generator.about[0]
         async with opened(server, max_context=128) as generator:
             assert "context 128 tokens (by --model.max_context)" in generator.about[0]
 
 
-async def test_a_model_that_lm_studio_has_not_loaded_is_loaded_before_its_context_length_is_asked() -> None:
-    listed: dict[str, Any] = {"id": "only", "state": "not-loaded", "max_context_length": 131072}
-    with StandIn(EVERYTHING - {"props"}) as server:
-        complete = server._complete
-
-        def loading(body: dict[str, Any], *, chat: bool) -> Response:
-            listed.update(state="loaded", loaded_context_length=4096)
-            return complete(body, chat=chat)
-
-        server._complete = loading  # type: ignore[method-assign]
-        server.further = {"/api/v0/models": {"data": [listed]}}
+async def test_settings_beyond_the_protocol_are_refused_before_they_are_sent() -> None:
+    drawing = GenerateRequest(chat_prompt("Is it so?"), Sampling(8, temperature=0.7, seed=5, top_k=4))
+    with StandIn(EVERYTHING) as server:
         async with opened(server) as generator:
-            assert "(LM Studio)" in generator.about[0]
-            assert "context 4096 tokens (told by it)" in generator.about[0]
+            with raises_message(RequestRefusedError):
+                await generator.generate(drawing)
+            assert not server.asked
 
 
 async def test_a_model_is_chosen_by_name_or_because_it_is_the_only_one() -> None:
-    with StandIn(HOSTED, models=("llama3.2:latest", "mine", "some-embedding")) as server:
-        for name, chosen in {"llama3.2": "llama3.2:latest", "mine": "mine"}.items():
-            async with opened(server, name=name) as generator:
-                await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
-                assert server.asked[0][1]["model"] == chosen
+    with StandIn(HOSTED, models=("llama", "mine")) as server:
+        async with opened(server, name="llama") as generator:
+            await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
+            assert server.asked[0][1]["model"] == "llama"
         async with opened(server, adapter="mine") as generator:
-            assert (
-                "serves 'mine'" in generator.about[0] and "adapters by model name yes" in generator.about[0]
-            )
+            assert "serves 'mine'" in generator.about[0]
         with raises_message(ConfigError):
             async with opened(server):
                 pass
-    with StandIn(HOSTED, models=("models/tiny.Q4.gguf", "embedder")) as server:
-        async with opened(server, urls=(f"{server.url}/v1/",)) as generator:
-            assert "serves 'models/tiny.Q4.gguf'" in generator.about[0]
+    with StandIn(HOSTED, models=("models/tiny.gguf",)) as server:
+        async with opened(server) as generator:
+            assert "serves 'models/tiny.gguf'" in generator.about[0]
         # Else a run would say that another model had answered.
         with raises_message(ConfigError):
             async with opened(server, name="llama3.2"):
@@ -353,7 +274,7 @@ async def test_a_model_is_chosen_by_name_or_because_it_is_the_only_one() -> None
 
 
 async def test_a_server_that_only_refuses_is_refused_with_what_it_said() -> None:
-    said = r"refuses to continue a text as 'only' \(status 404.*not found"
+    said = r"refused a request with status 404: .*not found.*So 'only' cannot be asked"
     with StandIn(frozenset()) as server, pytest.raises(BackendError, match=said):
         async with opened(server):
             pass
@@ -366,7 +287,7 @@ async def test_prompts_go_where_they_are_meant_to() -> None:
     prompt = chat_prompt("Is it so?")
     begun = replace(prompt, prefix="Answer:")
     plain = Prompt.of_text("It is")
-    with StandIn(EVERYTHING - {"template"}) as server:
+    with StandIn(EVERYTHING) as server:
         async with opened(server) as generator:
             for each in (prompt, plain, begun):
                 await generator.generate(GenerateRequest(each, GREEDY))
@@ -383,15 +304,11 @@ async def test_prompts_go_where_they_are_meant_to() -> None:
             other = (await generator.generate(GenerateRequest(replace(begun, prefix="A"), GREEDY))).text
             assert other == " Answer: yes, so"  # that begins with the letter, not with the word
             assert said.text == " yes" and said.completions[0].tokens() == [(" yes", -0.5)]
-        server.offers |= {"template"}
-        async with opened(server) as generator:
-            await generator.generate(GenerateRequest(begun, GREEDY))
-            assert server.bodies(COMPLETIONS)[0]["prompt"].endswith("Is it so?<assistant>Answer:")
     with StandIn(HOSTED) as server:
         async with opened(server) as generator:
             await generator.generate(GenerateRequest(plain, GREEDY))
             assert server.bodies(CHAT)[0]["messages"] == [{"role": "user", "content": "It is"}]
-        with raises_message(ConfigError):
+        with raises_message(BackendError):
             async with opened(server, chat="no"):
                 pass
 
@@ -407,17 +324,10 @@ async def test_names_of_special_tokens_go_to_servers_as_text_but_for_a_prompts_o
     plain = Prompt((Message("user", (Segment(own, wording=wording), Segment(EVIL))),), plain=True)
     with StandIn(EVERYTHING) as server:
         async with opened(server) as generator:
-            for prompt in (asked, replace(asked, prefix=""), plain):
+            for prompt in (replace(asked, prefix=""), plain):
                 await generator.generate(GenerateRequest(prompt, GREEDY))
-            begun, continued = [body["prompt"] for body in server.bodies(COMPLETIONS)]
-            assert begun == f"<user>{own}{HARMLESS}<assistant>{HARMLESS}"
+            (continued,) = [body["prompt"] for body in server.bodies(COMPLETIONS)]
             assert continued == server.bodies(CHAT)[0]["messages"][0]["content"] == own + HARMLESS
-            score = await generator.score(ScoreRequest(plain, EVIL))
-            assert bytes(score.token_ids).decode() == HARMLESS
-            assert bytes(server.bodies("/completion")[0]["prompt"]).decode() == "\x01" + own + HARMLESS
-            ended = await generator.score(ScoreRequest(plain, "<|im_end|>"))
-            assert bytes(ended.token_ids) == b"<|im_end|>", "the name alone is the token"
-    with StandIn(EVERYTHING - {"ids", "echo", "props", "tokenizer"}) as server:
         async with opened(server, tokenizer="default") as generator:
             await generator.generate(GenerateRequest(asked, GREEDY))
             sent = server.bodies(COMPLETIONS)[0]["prompt"]
@@ -425,47 +335,47 @@ async def test_names_of_special_tokens_go_to_servers_as_text_but_for_a_prompts_o
             assert sent.count(mended) == 2 and own + mended in sent
 
 
-async def test_a_server_that_wraps_completions_in_its_template_is_sent_none(hurried: None) -> None:
-    begun = replace(chat_prompt("Is it so?"), prefix="Answer:")
-    with StandIn(EVERYTHING - {"template", "props"} | {"wraps"}) as server:
-        async with opened(server) as generator:
-            assert "completions no (it puts its chat template around them)" in generator.about[0]
-            for prompt in (Prompt.of_text("It is"), begun):
+async def test_with_a_tokenizer_prompts_are_rendered_here_and_go_as_texts_or_tokens() -> None:
+    for prompt in (chat_prompt("Is it so?"), replace(chat_prompt("Is it so?"), prefix="Answer:")):
+        with StandIn(EVERYTHING) as server:
+            async with opened(server, tokenizer="default") as generator:
                 await generator.generate(GenerateRequest(prompt, GREEDY))
-            assert len(server.bodies(CHAT)) == 2 and not server.bodies(COMPLETIONS)
+                renderer = generator._renderer
+                assert renderer is not None
+                assert server.bodies(COMPLETIONS)[0]["prompt"] == renderer.text(prompt)
+        with StandIn(VLLM) as server:
+            async with opened(server, tokenizer="default") as generator:
+                await generator.generate(GenerateRequest(prompt, GREEDY))
+                assert server.bodies(COMPLETIONS)[0]["prompt"] == renderer.encode(prompt)
 
 
-async def test_with_a_tokenizer_prompts_that_are_begun_go_as_the_tokens_that_they_are() -> None:
-    begun = replace(chat_prompt("Is it so?"), prefix="Answer:")
-    with StandIn(EVERYTHING - {"tokenizer"}) as server:
-        async with opened(server, tokenizer="default") as generator:
-            await generator.generate(GenerateRequest(begun, GREEDY))
-            renderer = generator._renderer
-            assert renderer is not None
-            assert server.bodies(COMPLETIONS)[0]["prompt"] == renderer.encode(begun)
-        server.offers -= {"ids", "echo"}
-        async with opened(server, tokenizer="default") as generator:
-            await generator.generate(GenerateRequest(begun, GREEDY))
-            assert server.bodies(COMPLETIONS)[0]["prompt"] == renderer.text(begun)
-        server.offers |= {"tokenizer"}
+async def test_a_tokenizer_that_is_not_the_servers_is_refused() -> None:
+    # As Ollama puts its template around completions.
+    with StandIn(EVERYTHING | {"wraps"}) as server, raises_message(ConfigError):
+        async with opened(server, tokenizer="default"):
+            pass
+    with StandIn(HOSTED) as server, raises_message(BackendError):
+        async with opened(server, tokenizer="default"):
+            pass
+    with StandIn(VLLM) as server:
+        server.further = {"/tokenize": {"tokens": [1, 2, 3]}}
         with raises_message(ConfigError):
             async with opened(server, tokenizer="default"):
                 pass
 
 
 async def test_with_a_tokenizer_a_prompt_has_the_date_of_the_run_not_of_the_server(tmp_path: Path) -> None:
-    with StandIn(EVERYTHING - {"tokenizer"}) as server:
+    with StandIn(EVERYTHING) as server:
         async with opened(server, tokenizer=FAMILIES["Llama 3.2"].save(tmp_path)) as generator:
             await generator.generate(GenerateRequest(chat_prompt("Is it so?"), GREEDY))
-        ids = server.bodies(COMPLETIONS)[0]["prompt"]
-        assert "Today Date: 26 Jul 2024" in FAMILIES["Llama 3.2"].tokenizer().decode(ids)
+        assert "Today Date: 26 Jul 2024" in server.bodies(COMPLETIONS)[0]["prompt"]
 
 
 @pytest.mark.parametrize("tokenizer", ["", "default"])
 async def test_a_prompt_that_does_not_fit_loses_whole_segments_first(tokenizer: str) -> None:
     passages = [Segment(f"Passage {i} tells of rivers and of valleys. " * 4, drop=i) for i in range(20)]
     prompt = Prompt((Message("user", (*passages, Segment("Is it so?"))),), plain=True)
-    with StandIn(EVERYTHING - {"tokenizer"}) as server:
+    with StandIn(VLLM) as server:
         async with opened(server, tokenizer=tokenizer, max_context=200) as generator:
             reply = await generator.generate(GenerateRequest(prompt, Sampling(40)))
             sent = server.bodies(COMPLETIONS)[0]["prompt"]
@@ -479,19 +389,14 @@ async def test_a_prompt_that_does_not_fit_loses_whole_segments_first(tokenizer: 
 # Samples
 
 
-async def test_samples_are_seeded_one_by_one_or_one_request() -> None:
+async def test_samples_are_seeded_one_by_one() -> None:
     drawing = GenerateRequest(chat_prompt("Is it so?"), Sampling(8, temperature=0.7, n=3, seed=5, top_k=4))
-    with StandIn(EVERYTHING) as server:
+    with StandIn(VLLM) as server:
         async with opened(server) as generator:
             reply = await generator.generate(drawing)
             assert [sample.text for sample in reply.completions] == [" so 5", " so 6", " so 7"]
             assert {body["top_k"] for body in server.bodies(CHAT)} == {4}
             assert reply.usage == TokenUsage(1, 9, 6, 5, 6)
-        server.offers -= {"seeds"}
-        async with opened(server) as generator:
-            reply = await generator.generate(drawing)
-            assert len(reply.completions) == 3 and server.bodies(CHAT)[0]["n"] == 3
-            assert len(server.bodies(CHAT)) == 1
 
 
 def test_the_texts_of_tokens_add_up_whatever_a_server_makes_of_them() -> None:
@@ -518,7 +423,7 @@ async def test_a_reply_of_hidden_reasoning_alone_is_empty_and_null_is_a_fault(hu
 
 async def test_tokens_are_counted_by_the_server_else_the_tokenizer_else_estimated() -> None:
     asked = GenerateRequest(chat_prompt("Is it so?"), GREEDY)
-    with StandIn(EVERYTHING - {"tokenizer"}) as server:
+    with StandIn(VLLM) as server:
         async with opened(server) as generator:
             assert (await generator.generate(asked)).usage == TokenUsage(1, 9, 2, 5, 2)
         server.offers -= {"usage"}
@@ -553,21 +458,10 @@ async def test_a_table_of_estimated_tokens_says_so(tmp_path: Path) -> None:
 # Scores
 
 
-async def test_scores_come_out_of_the_echo_or_step_by_step() -> None:
+async def test_scores_are_the_prompts_log_probabilities_without_the_plug_in() -> None:
     target = (40, 50, 40)
     scoring = ScoreRequest(replace(chat_prompt("Is it so?"), prefix="Answer:"), target)
-    with StandIn(EVERYTHING) as server:
-        async with opened(server) as generator:
-            score = await generator.score(scoring)
-            assert score.token_logprobs == (-0.04, -0.05, -0.04) and score.token_ids == target
-            prompts = [bytes(body["prompt"]) for body in server.bodies("/completion")]
-            assert prompts[0].endswith(b"<assistant>Answer:") and prompts[2] == prompts[0] + b"(2"
-            assert (await generator.score(replace(scoring, target="ab"))).token_ids == (97, 98)
-            ended = await generator.score(replace(scoring, target="ab", end_of_turn=True))
-            assert ended.token_ids[:-1] == (97, 98)
-            # As completions of the same text: with the token that begins every text.
-            assert prompts[0][0] == 1
-    with StandIn(EVERYTHING - {"props", "tokenizer"}) as server:
+    with StandIn(VLLM) as server:
         async with opened(server, tokenizer="default") as generator:
             score = await generator.score(scoring)
             assert score.token_logprobs == (-0.04, -0.05, -0.04)
@@ -578,44 +472,6 @@ async def test_scores_come_out_of_the_echo_or_step_by_step() -> None:
         async with opened(server) as generator:
             with raises_message(RequestRefusedError):
                 await generator.score(scoring)
-
-
-@pytest.mark.parametrize("blank_first", [False, True])
-async def test_a_text_is_scored_as_it_stands_behind_the_prompt(blank_first: bool) -> None:
-    begun = replace(chat_prompt("Is it so?"), prefix="Answer:")
-    with StandIn(EVERYTHING) as server:
-        server.blank_first = blank_first
-        server.template |= {"assistant": "<assistant> {}<end>"}
-        async with opened(server) as generator:
-            for prompt, target, ids in [
-                (begun, " ab", b" ab"),
-                (begun, "ab", b"ab"),
-                (chat_prompt("Is it so?"), "ab", b" ab"),  # as this template begins each reply
-                (Prompt.of_text("Is it so?"), " ab", b" ab"),
-            ]:
-                assert bytes((await generator.score(ScoreRequest(prompt, target))).token_ids) == ids
-
-
-async def test_a_token_that_llama_cpp_holds_back_is_read_out_of_all_tokens() -> None:
-    with StandIn(EVERYTHING) as server:
-        async with opened(server) as generator:
-            score = await generator.score(ScoreRequest(chat_prompt("Who composed it?"), "Dvořák"))
-            assert score.token_logprobs == tuple(-byte / 1000 for byte in "Dvořák".encode())
-            told = [body["n_probs"] > 1 for body in server.bodies("/completion")[-10:]]
-            # "ř" and "á" have two bytes, the first of which is asked for twice.
-            assert told == [False, False, False, False, True, False, False, True, False, False]
-            assert not generator.retried
-
-
-@pytest.mark.parametrize("reply", ["<model>{}</model>", "[/INST] {}</s>", "<Assistant>{}<end>"])
-async def test_the_end_of_a_turn_is_what_the_template_puts_behind_a_reply(reply: str) -> None:
-    scoring = ScoreRequest(chat_prompt("Is it so?"), "ab", end_of_turn=True)
-    behind = reply.partition("{}")[2]
-    with StandIn(EVERYTHING) as server:
-        server.template = {"user": "<user>{}", "system": "<user>{}", "assistant": reply}
-        async with opened(server) as generator:
-            score = await generator.score(scoring)
-            assert score.token_ids == (97, 98, ord(behind[0]))
 
 
 # What a method needs
@@ -753,21 +609,21 @@ async def test_a_key_is_in_no_file_of_a_run(tmp_path: Path, monkeypatch: pytest.
 async def test_a_server_that_hangs_while_it_is_opened_is_told_of_and_not_asked_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENCE_S", 0.1)
-    monkeypatch.setattr(endpoints, "StallNotifier", partial(StallNotifier, first_notice_s=0.05))
+    monkeypatch.setattr(json_client, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(json_client, "_FIRST_NOTICE_S", 0.05)
     with StandIn(HOSTED) as server:
         replies = iter([""])  # it lists its models, and then says nothing
         server.faults = lambda: next(replies, "hang")
         with raises_message(BackendError):
             async with opened(server, timeout_s=0.2, retries=5):
                 pass
-    assert f"waiting for {server.url}: no reply for" in capsys.readouterr().err
+    assert f"waiting for {server.url}/v1: no reply for" in capsys.readouterr().err
 
 
 async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(endpoints, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(json_client, "_PATIENCE_S", 0.1)
     with StandIn(HOSTED) as server:
         async with opened(server, timeout_s=0.2, retries=5) as generator:
             server.faults = lambda: "hang"
@@ -776,14 +632,26 @@ async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six
             assert generator.retried == 1
 
 
-async def test_a_thought_that_llama_cpps_template_opens_is_closed_before_the_replys_first_words() -> None:
-    for thinking, behind in {"auto": "<think>\n\n</think>\n\nAnswer:", "keep": "<think>\nAnswer:"}.items():
-        with StandIn(EVERYTHING) as server:
-            server.further["/apply-template"] = {"prompt": "<user>Who?<assistant><think>\n"}
-            async with opened(server, thinking=thinking, template_args={"effort": "low"}) as generator:
-                await generator.generate(GenerateRequest(chat_prompt("Who?", prefix="Answer:"), GREEDY))
-                (body,) = server.bodies(COMPLETIONS)
-                assert body["prompt"] == f"<user>Who?<assistant>{behind}"
-                await generator.generate(GenerateRequest(chat_prompt("Who?"), GREEDY))
-                (body,) = server.bodies(CHAT)
-                assert body["chat_template_kwargs"] == {"effort": "low"}
+@pytest.mark.parametrize(
+    ("offers", "options", "sent"),
+    [
+        (VLLM, {}, {"enable_thinking": False, "thinking": False}),
+        (
+            VLLM,
+            {"template_args": {"effort": "low"}},
+            {"effort": "low", "enable_thinking": False, "thinking": False},
+        ),
+        (VLLM, {"template_args": {"enable_thinking": True}}, {"enable_thinking": True}),
+        (VLLM, {"thinking": "keep"}, None),
+        (HOSTED, {}, None),
+        (HOSTED | {"settings"}, {"thinking": "off"}, {"enable_thinking": False, "thinking": False}),
+    ],
+)
+async def test_thoughts_are_switched_off_by_arguments_of_the_template(
+    offers: frozenset[str], options: dict[str, Any], sent: dict[str, Any] | None
+) -> None:
+    with StandIn(offers) as server:
+        async with opened(server, **options) as generator:
+            await generator.generate(GenerateRequest(chat_prompt("Who?"), GREEDY))
+            (body,) = server.bodies(CHAT)
+            assert body.get("chat_template_kwargs") == sent

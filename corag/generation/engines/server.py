@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 async def _open(config: ModelConfig) -> Generator:
     from corag.generation.http.engine import HttpGenerator
-    from corag.generation.http.features import VLLM
+    from corag.generation.http.profiles import VLLM
 
     # The tokenizer is that of the model's folder, so that prompts go as token ids.
-    return await HttpGenerator.open(config, tokenizer=config.name, preset=VLLM)
+    return await HttpGenerator.open(config, tokenizer=config.name, profile=VLLM)
 
 
 ENGINE = Engine(

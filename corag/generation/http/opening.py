@@ -1,178 +1,265 @@
-"""Opening servers: the model that each serves, which program it is, its context length.
+"""Opening servers: the model that each serves, its context length and profile, what its first replies show.
 
-:mod:`corag.generation.http.feature_probes` finds out what it supports.
+A server's profile is that of the owner which its list of models names; with --model.backend server it is
+vLLM's. Beyond that a few replies of some tokens tell: of vLLM, how it was started; of others, which routes
+there are and whether they return log-probabilities.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from dataclasses import replace
 from typing import Any
 
-import httpx
-
 from corag.core.errors import BackendError, ConfigError
-from corag.core.replies import MalformedReplyError, StatusError, list_at, value_at
+from corag.core.json_client import JsonClient, NoReplyError, RefusedError
+from corag.core.replies import list_at, value_at
 from corag.generation.config import ModelConfig
-from corag.generation.http.endpoints import address
-from corag.generation.http.feature_probes import probe_features
-from corag.generation.http.features import Features, Server
-from corag.generation.http.probe import MESSAGES, Probe
-from corag.generation.http.wire import CHAT, MODELS, number_at
+from corag.generation.http.profiles import BY_OWNER, OPENAI, VLLM, Served, ServerProfile
+from corag.generation.http.thoughts import thought_settings
+from corag.generation.http.wire import (
+    CHAT,
+    COMPLETIONS,
+    MODELS,
+    PLUGIN_TOKENS,
+    FirstReply,
+    plugin_body,
+    read_first_reply,
+    read_plugin_reply,
+)
 from corag.generation.rendering import Renderer
 
-DEFAULT_WINDOW = 4096  # tokens, where neither server nor user says: what Ollama gives a model
-_NO_SUCH_ROUTE = frozenset({404, 405, 501})
+DEFAULT_WINDOW = 4096  # tokens, where neither server nor user says
+_FIRST_TOKENS = 16  # of a first reply: some models refuse to write fewer
+_MAX_SPECIAL = 3  # tokens that a tokenizer adds to a text: the shortest chat templates take seven
 _MAX_NAMES = 10  # models named in a message
+_NO_SUCH_ROUTE = frozenset({404, 405, 501})
+# Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
+_TEXT = "Ein Dutzend Äpfel, 1984 and the river's end."
 
 
 async def open_servers(
-    client: httpx.AsyncClient, config: ModelConfig, renderer: Renderer | None, preset: Features | None
-) -> list[Server]:
-    """Probe all servers of a configuration at the same time.
+    client: JsonClient, config: ModelConfig, renderer: Renderer | None, profile: ServerProfile | None
+) -> list[Served]:
+    """Ask all servers of a configuration at the same time.
 
-    ``preset``: what they are known to support, None to find it out. Raises :class:`BackendError` if one
-    cannot be reached or answers nothing useful, :class:`ConfigError` if it has no such model, or another
-    tokenizer than was configured.
+    ``profile``: what they are known to understand, None to go by what they say. Raises :class:`BackendError`
+    if one cannot be reached or answers nothing useful, :class:`ConfigError` if it has no such model, another
+    than the others, or another tokenizer than was configured.
     """
-    probes = [Probe(client, address(url), config, preset) for url in config.urls]
-    return list(await asyncio.gather(*(_probe_server(probe, renderer) for probe in probes)))
+    openings = [_Opening(client, url, config, renderer, profile) for url in client.urls]
+    servers = list(await asyncio.gather(*(opening.open() for opening in openings)))
+    for url, server in zip(client.urls[1:], servers[1:], strict=True):
+        if server.model != servers[0].model:
+            raise ConfigError(
+                f"the server {client.urls[0]} serves '{servers[0].model}' and {url} serves '{server.model}', "
+                "but a run asks one model by one name: leave one of them out of --model.urls, or start both "
+                "with the same --served-model-name."
+            )
+    return servers
 
 
-async def _probe_server(probe: Probe, renderer: Renderer | None) -> Server:
-    models = await _list_models(probe)
-    model, exact = _choose_model(models, probe)
-    card = next((each for each in models if each["id"] == model), {"id": model})
-    # vLLM reports a window of the base model only, not of its adapters.
-    base = next((each for each in models if each["id"] == card.get("parent")), {})
-    card = {**base, **{name: value for name, value in card.items() if value is not None}}
-    kind, window, source = await _identify(probe, card)
-    if probe.preset is not None and not window:
-        raise BackendError(
-            f"{probe.url} does not tell its context length, as vLLM servers do: for servers of other kinds "
-            "write --model.backend openai."
+class _Opening:
+    """The requests by which one server is opened."""
+
+    def __init__(
+        self,
+        client: JsonClient,
+        url: str,
+        config: ModelConfig,
+        renderer: Renderer | None,
+        profile: ServerProfile | None,
+    ) -> None:
+        self._client, self._url, self._config = client, url, config
+        self._renderer, self._profile = renderer, profile
+
+    async def open(self) -> Served:
+        """Return what the server is."""
+        models = await self._list_models()
+        model = self._choose_model(models)
+        card = next((each for each in models if each["id"] == model), {})
+        # vLLM reports a window of the base model only, not of its adapters.
+        base = next((each for each in models if each["id"] == card.get("parent")), {})
+        card = {**base, **{name: value for name, value in card.items() if value is not None}}
+        profile = self._profile or BY_OWNER.get(str(card.get("owned_by")), OPENAI)
+        window, source = self._window(card)
+        served = Served(profile, model, window, source)
+        if profile is VLLM:
+            served = await self._ask_vllm(served)
+        if self._renderer is None:
+            return await self._ask_routes(served)
+        return served if profile is VLLM else await self._ask_completions(served, self._renderer)
+
+    # The model
+
+    async def _list_models(self) -> Sequence[Mapping[str, Any]]:
+        """Return the models that a server lists; none if it has no list."""
+        try:
+            return await self._client.open(self._url + MODELS, None, _read_models)
+        except RefusedError as refusal:
+            if refusal.status in _NO_SUCH_ROUTE and self._profile is None:
+                return ()  # as some proxies
+            raise BackendError(f"{refusal}. Is this a server of models? See --model.urls.") from None
+
+    def _choose_model(self, models: Sequence[Mapping[str, Any]]) -> str:
+        """Return the served name of the model that is configured, or of the only one."""
+        config = self._config
+        name = config.adapter or config.name
+        for model in models:
+            if name in (model["id"], model.get("root")):
+                return str(model["id"])
+        is_named = bool(config.adapter) or config.name != ModelConfig.name
+        if not models and is_named:
+            return name
+        # For vLLM's servers the name is that of the tokenizer's folder, which need not be the server's.
+        if len(models) == 1 and not config.adapter and (self._profile is not None or not is_named):
+            return str(models[0]["id"])
+        if not models:
+            raise ConfigError(
+                f"the server {self._url} does not list its models: correct --model.urls, or name the model "
+                "with --model.name."
+            )
+        names = [str(model["id"]) for model in models]
+        listing = ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")
+        raise ConfigError(
+            f"the server {self._url} serves {listing}, but not '{name}': name one of its models with "
+            f"--model.{'adapter' if config.adapter else 'name'}."
         )
-    if limit := probe.config.max_context:
-        window = min(window or limit, limit)
-        source = "by --model.max_context" if window == limit else source
-    if not window:
-        window, source = DEFAULT_WINDOW, "a guess, it does not tell: set --model.max_context"
-    return Server(
-        probe.url, model, exact,
-        kind=kind, features=await probe_features(probe, model, kind, renderer),
-        window=window, window_source=source, adapters=len(models) > 1, wording=probe.wording.after_opening(),
-    )  # fmt: skip
+
+    def _window(self, card: Mapping[str, Any]) -> tuple[int, str]:
+        """Return the context length, and where it is from."""
+        names = ("max_model_len", "context_length", "max_context_length")
+        told = next((card[name] for name in names if isinstance(card.get(name), int) and card[name] > 0), 0)
+        limit = self._config.max_context
+        if limit and (not told or limit <= told):
+            return limit, "by --model.max_context"
+        if told:
+            return told, "told by it"
+        if self._profile is VLLM:
+            raise BackendError(
+                f"{self._url} does not tell its context length, as vLLM servers do: for servers of other "
+                "kinds write --model.backend openai."
+            )
+        return DEFAULT_WINDOW, "a guess, it does not tell: set --model.max_context"
+
+    # First replies
+
+    async def _ask_vllm(self, served: Served) -> Served:
+        """Find out how a vLLM server was started: with priorities, our plug-in, raw log-probabilities."""
+        await self._require_same_tokenizer(served.model)
+        url, body = self._url + COMPLETIONS, plugin_body(served.model)
+        try:
+            try:
+                ids, raw = await self._client.open(url, body | {"priority": 1}, read_plugin_reply)
+                priorities = True
+            except RefusedError:
+                ids, raw = await self._client.open(url, body, read_plugin_reply)
+                priorities = False
+        except RefusedError as refusal:
+            raise BackendError(f"{refusal}. A vLLM server completes token ids.") from None
+        if ids is None:
+            raise BackendError(
+                f"the server {self._url} does not return token ids: use a vLLM server of version 0.10.2 or "
+                "later."
+            )
+        if not raw:
+            raise ConfigError(
+                f"the server {self._url} does not report the model's own log-probabilities, by which answers "
+                "are scored and some methods decide: start it with --logprobs-mode raw_logprobs, vLLM's "
+                "default."
+            )
+        return replace(
+            served,
+            completions=True,
+            logprobs=True,
+            scores=self._renderer is not None,
+            forced=ids == PLUGIN_TOKENS,
+            priorities=priorities,
+        )
+
+    async def _require_same_tokenizer(self, model: str) -> None:
+        """Refuse a server whose tokenizer splits a text otherwise: it would read our ids as other words."""
+        if self._renderer is None:
+            return
+        url = self._url.removesuffix("/v1") + "/tokenize"
+        body = {"model": model, "prompt": _TEXT, "add_special_tokens": False}
+        try:
+            ids = await self._client.open(url, body, lambda reply: list_at(reply, "tokens", kind=int))
+        except (RefusedError, NoReplyError):
+            return  # a router before it may not have the address
+        if list(ids) != self._renderer.text_ids(_TEXT):
+            name = self._config.tokenizer_name
+            raise ConfigError(
+                f"the server {self._url} serves '{model}', whose tokenizer is not that of '{name}': name "
+                f"the model that it serves with --model.{'tokenizer' if self._config.tokenizer else 'name'}."
+            )
+
+    async def _ask_routes(self, served: Served) -> Served:
+        """Find out which routes a server has, for prompts that it renders itself."""
+        asks_chat = self._config.chat != "no"
+        messages = {
+            "messages": [{"role": "user", "content": _TEXT}],
+            **thought_settings(self._config, served),
+        }
+        chat, text = await asyncio.gather(
+            self._first_reply(CHAT, served, messages if asks_chat else None),
+            self._first_reply(COMPLETIONS, served, None if served.completions else {"prompt": _TEXT}),
+        )
+        replies = [each for each in (chat, text) if isinstance(each, FirstReply)]
+        if not replies and not served.completions:
+            refusal = chat if isinstance(chat, RefusedError) else text
+            raise BackendError(f"{refusal}. So '{served.model}' cannot be asked: see --model.name.")
+        return replace(
+            served,
+            chat=isinstance(chat, FirstReply),
+            completions=served.completions or isinstance(text, FirstReply),
+            logprobs=all(reply.logprobs for reply in replies),
+            thinks=isinstance(chat, FirstReply) and chat.thinks,
+        )
+
+    async def _ask_completions(self, served: Served, renderer: Renderer) -> Served:
+        """Find out what completions are like of a server whose prompts are rendered here."""
+        reply = await self._first_reply(COMPLETIONS, served, {"prompt": _TEXT})
+        if not isinstance(reply, FirstReply):
+            raise BackendError(f"{reply}. With --model.tokenizer prompts are completions: leave it out.")
+        if reply.prompt_tokens > (expected := len(renderer.text_ids(_TEXT))) + _MAX_SPECIAL:
+            raise ConfigError(
+                f"the server {self._url} read {reply.prompt_tokens} tokens where the tokenizer "
+                f"'{self._config.tokenizer}' makes {expected}: it puts a chat template around completions, "
+                "or its model has another tokenizer. Leave --model.tokenizer out."
+            )
+        return replace(served, completions=True, logprobs=reply.logprobs)
+
+    async def _first_reply(
+        self, route: str, served: Served, body: dict[str, Any] | None
+    ) -> FirstReply | RefusedError | None:
+        """Return what a route's first reply shows, or why it refuses; None without a body.
+
+        The request has log-probabilities unless it is refused, or failed at, with them.
+        """
+        if body is None:
+            return None
+        body = {"model": served.model, "max_tokens": _FIRST_TOKENS, "temperature": 0, **body}
+        logprobs = {"logprobs": True, "top_logprobs": 1} if route == CHAT else {"logprobs": 1}
+        url = self._url + route
+        try:
+            return await self._client.open(url, body | logprobs, read_first_reply)
+        except RefusedError as refusal:
+            if refusal.status in _NO_SUCH_ROUTE:
+                return refusal
+        except NoReplyError as error:
+            if error.fault != "failed":
+                raise
+        try:
+            return await self._client.open(url, body, read_first_reply)
+        except RefusedError as refusal:
+            return refusal
 
 
-# The model
-
-
-async def _list_models(probe: Probe) -> Sequence[Mapping[str, Any]]:
-    """Return the models that a server lists; none if it has no list."""
-    try:
-        return await probe.require(MODELS, None, read_models)
-    except StatusError as refusal:
-        if refusal.status in _NO_SUCH_ROUTE and probe.preset is None:
-            return ()  # as some proxies
-        raise BackendError(
-            f"{probe.url} does not answer as a server of models does ({refusal}): correct --model.urls, or "
-            f"put its API key into the environment variable {probe.config.api_key_variable}."
-        ) from None
-
-
-def read_models(reply: Any) -> list[dict[str, Any]]:
+def _read_models(reply: Any) -> list[dict[str, Any]]:
     """Read the models that a server lists, each with its "id"."""
     models = list_at(reply, "data", kind=dict)
     for model in models:
         value_at(model, "id", kind=str)
     return list(models)
-
-
-def _choose_model(models: Sequence[Mapping[str, Any]], probe: Probe) -> tuple[str, bool]:
-    """Return the name of the model to use, and whether it is the one that is configured."""
-    config = probe.config
-    name = config.adapter or config.name
-    for model in models:
-        names = {model["id"], model.get("root"), str(model["id"]).removesuffix(":latest")}
-        if name in names or name == PurePath(str(model["id"])).stem:
-            return str(model["id"]), True
-    if not models and (config.adapter or config.name != "default"):
-        return name, True
-    # Models that make vectors of texts are listed beside those that write.
-    writers = [str(model["id"]) for model in models if "embed" not in str(model["id"]).lower()]
-    # For the back end "server" the name is that of the tokenizer's folder, which need not be the server's.
-    if len(writers) == 1 and (config.name == "default" or probe.preset is not None) and not config.adapter:
-        return writers[0], False
-    if not models:
-        raise ConfigError(
-            f"the server {probe.url} does not list its models: correct --model.urls, or name the model with "
-            "--model.name."
-        )
-    listing = ", ".join(writers[:_MAX_NAMES]) + (" and others" if len(writers) > _MAX_NAMES else "")
-    raise ConfigError(
-        f"the server {probe.url} serves {listing or 'no model that writes'}, but not '{name}': name one of "
-        f"its models with --model.{'adapter' if config.adapter else 'name'}."
-    )
-
-
-# The program and its context length
-
-
-async def _identify(probe: Probe, model: Mapping[str, Any]) -> tuple[str, int, str]:
-    """Return which program a server is, its context length, and the source of that; "", 0, "" if unknown."""
-    owner = {"vllm": "vLLM", "sglang": "SGLang"}.get(str(model.get("owned_by", "")), "")
-    for name in ("max_model_len", "context_length", "max_context_length"):
-        if isinstance(model.get(name), int) and model[name] > 0:
-            return owner, model[name], "told by it"
-    if owner or probe.preset is not None:
-        return owner, 0, ""
-    # llama.cpp: what each of its slots has, which is less than what the model was made for.
-    properties = await probe.look_up("/props")
-    window = number_at(properties, "default_generation_settings", "n_ctx")
-    if window:
-        return "llama.cpp", window, "told by it"
-    if lm_studio := await _lm_studio_window(probe, str(model["id"])):
-        return "LM Studio", *lm_studio
-    properties = await probe.look_up("/api/show", {"model": model["id"]})
-    if isinstance(properties, dict) and "model_info" in properties:
-        return "Ollama", *await _ollama_window(probe, str(model["id"]), properties)
-    return "", 0, ""
-
-
-async def _lm_studio_window(probe: Probe, model: str) -> tuple[int, str] | None:
-    """Return the length that LM Studio loaded a model with; None if it is another server."""
-    for attempt in range(2):
-        cards = _dicts(await probe.look_up("/api/v0/models"), "data")
-        cards = [each for each in cards if each.get("id") == model]
-        if not cards:
-            return None
-        if window := number_at(cards[0], "loaded_context_length"):
-            return window, "told by it"
-        if not attempt:
-            # Not loaded yet: the first request loads it, with a length that is LM Studio's choice.
-            body = {"model": model, "messages": MESSAGES, "max_tokens": 1, "temperature": 0}
-            await probe.attempt(CHAT, body, lambda reply: reply)
-    window = number_at(cards[0], "max_context_length")
-    return window, "what the model was made for: set --model.max_context if it was loaded with less"
-
-
-async def _ollama_window(probe: Probe, model: str, properties: Mapping[str, Any]) -> tuple[int, str]:
-    """Return what Ollama reads at once. What is longer it cuts silently, so it must be known."""
-    # Not what the model was made for ("llama.context_length"), but what it was loaded with; it is loaded now.
-    await probe.attempt("/api/generate", {"model": model, "prompt": "", "stream": False}, lambda reply: reply)
-    for each in _dicts(await probe.look_up("/api/ps"), "models"):
-        if each.get("model") == model and (window := number_at(each, "context_length")):
-            return window, "told by it"
-    if match := re.search(r"^num_ctx\s+(\d+)", str(properties.get("parameters", "")), re.MULTILINE):
-        return int(match[1]), "told by it"
-    return DEFAULT_WINDOW, "Ollama's default: set OLLAMA_CONTEXT_LENGTH there and --model.max_context here"
-
-
-def _dicts(reply: Any, name: str) -> Sequence[dict[str, Any]]:
-    """Return the objects that are listed in a reply, none if it is another reply."""
-    try:
-        return list_at(reply, name, kind=dict)
-    except MalformedReplyError:
-        return ()

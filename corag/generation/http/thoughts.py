@@ -1,8 +1,9 @@
 """Thoughts of models behind servers that fill in the chat template themselves.
 
-Such a server is told to switch thoughts off, in the words of its kind. Where it does not listen, a reply has
-room for thoughts besides its own tokens, and is read without them. Thoughts cannot be closed for it: one that
-used up all of that leaves an empty reply.
+vLLM is asked to switch them off, by arguments of the template; another server only with --model.thinking off,
+since some refuse such fields. Where a model thinks all the same, a reply has room for thoughts besides its
+own tokens, and is read without them. They cannot be closed: one that used up all of that leaves an empty
+reply.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from corag.core.prompting.shorten import longest_beginning
 from corag.core.protocols import Completion, Generation, Sampling
 from corag.core.types import TokenUsage
 from corag.generation.config import ModelConfig
-from corag.generation.http.features import Features
+from corag.generation.http.profiles import Served
 from corag.generation.http.wire import Reply
-from corag.generation.thinking import BY_EFFORT, BY_TEMPLATE
+from corag.generation.thinking import SWITCHES
 from corag.generation.thinking_generator import thinking_budget
 
 _WORD_END = re.compile(r"(?<=\S)(?=\s)|$")
+_OFF = ("enable_thinking", "thinking")  # the switches of most families
+
+
+def thought_settings(config: ModelConfig, served: Served) -> dict[str, Any]:
+    """Return what each conversation is sent with: arguments of the template, "off" switches among them."""
+    arguments = dict(config.template_args)
+    is_off = config.thinking == "off" or (config.thinking == "auto" and served.profile.template_args)
+    if is_off and not arguments.keys() & SWITCHES.keys():
+        arguments |= {name: SWITCHES[name][0] for name in _OFF}
+    return {"chat_template_kwargs": arguments} if arguments else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class ServerThoughts:
     Attributes:
         settings: what each conversation is sent with.
         budget: tokens for thoughts besides a reply's own; 0 for a model that has none.
-        kept: replies are left as they are.
+        keeps_thoughts: replies are left as they are.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -39,23 +50,12 @@ class ServerThoughts:
     keeps_thoughts: bool = False
 
     @classmethod
-    def of(cls, config: ModelConfig, features: Features, window: int) -> ServerThoughts:
-        """Return what the options and a server's features come to. ``window``: of the server, in tokens."""
-        settings: dict[str, Any] = {}
-        arguments = dict(config.template_args)
-        if features.switched_by_template:
-            arguments = BY_TEMPLATE["chat_template_kwargs"] | arguments
-        if features.switched_by_effort:
-            settings |= BY_EFFORT
-        if arguments:
-            settings["chat_template_kwargs"] = arguments
+    def of(cls, config: ModelConfig, served: Served) -> ServerThoughts:
+        """Return what the options and a server come to."""
         keeps_thoughts = config.thinking == "keep"
-        budget = (
-            thinking_budget(config.max_thinking_tokens, window)
-            if features.thinks and not keeps_thoughts
-            else 0
-        )
-        return cls(settings, budget, keeps_thoughts)
+        has_budget = served.thinks and not keeps_thoughts
+        budget = thinking_budget(config.max_thinking_tokens, served.window) if has_budget else 0
+        return cls(thought_settings(config, served), budget, keeps_thoughts)
 
     @property
     def identity(self) -> str:
@@ -79,7 +79,7 @@ class ServerThoughts:
 
         ``sampling``: as it was requested, not widened; ``count``: of a text's tokens.
         """
-        thoughts = tuple(thought for reply in replies for thought in reply.thoughts)
+        thoughts = tuple(reply.thought for reply in replies)
         if not any(thoughts) or self.keeps_thoughts:
             return generation
         usage = generation.usage
@@ -103,7 +103,7 @@ class ServerThoughts:
             ),
             thinking=TokenUsage(generated=tokens, computed_generated=tokens),
             thoughts=thoughts,
-            thoughts_cut=sum(reply.thoughts_cut for reply in replies),
+            thoughts_cut=sum(reply.thought_cut for reply in replies),
         )
 
 

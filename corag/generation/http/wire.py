@@ -1,8 +1,7 @@
-"""The wire format: bodies of OpenAI's protocol and its extensions, and how their replies are read.
+"""The wire format: bodies of OpenAI's protocol and vLLM's extensions, and how their replies are read.
 
-Servers have fields beyond the protocol's own: for further settings, for token ids, for replies that are
-forced (vLLM with our plug-in) and for a single forced token (llama.cpp). Replies differ in where they have
-log-probabilities and in what becomes of reasoning.
+vLLM has fields beyond the protocol's own: for further settings, for token ids, for replies that are forced
+(with our plug-in). Replies differ in where they have log-probabilities and in what becomes of reasoning.
 """
 
 from __future__ import annotations
@@ -22,32 +21,27 @@ from corag.generation.forced import FORCED_TOKENS
 from corag.generation.prefixes import repeated_length
 from corag.generation.thinking import inner_text, thought_in
 
-MODELS, CHAT, COMPLETIONS = "/v1/models", "/v1/chat/completions", "/v1/completions"
-# llama.cpp's own routes, beside OpenAI's. vLLM has the last one too.
-NATIVE, TEMPLATE, TOKENIZE = "/completion", "/apply-template", "/tokenize"
-# A token that no model would write here. A bias pushes it up: a server that returns log-probabilities from
-# before the bias must not call it certain.
-UNLIKELY = 7
-CERTAIN = -0.001  # a log-probability above this is one that a bias has changed
-_WHOLE_VOCABULARY = 10_000_000  # more tokens than any model has
-_LENGTH_REASONS = frozenset({"length", "max_tokens"})  # reasons why a reply ended before it was complete
+MODELS, CHAT, COMPLETIONS = "/models", "/chat/completions", "/completions"
+PLUGIN_TOKENS = (7, 3)
+"""What a vLLM server is to generate when it is opened: hardly what a model would write behind token 5."""
+_CERTAIN = -0.001  # a log-probability above this is one that a bias has changed
 _ABORT_REASONS = frozenset({"abort", "error"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Samples of one request; token counts as the server reports them, None if it does not.
+    """One sample; token counts as the server reports them, None if it does not.
 
-    ``thoughts``: what was written before each sample, "" for nothing; ``thoughts_cut``: how many of them used
-    up all tokens; ``thought_tokens``: theirs, all together.
+    ``thought``: what was written before it, "" for nothing; ``thought_cut``: whether that used up all tokens;
+    ``thought_tokens``: its own.
     """
 
-    completions: tuple[Completion, ...]
+    completion: Completion
     prompt_tokens: int | None
     generated_tokens: int | None
     cached_tokens: int
-    thoughts: tuple[str, ...] = ()
-    thoughts_cut: int = 0
+    thought: str = ""
+    thought_cut: bool = False
     thought_tokens: int | None = None
 
 
@@ -59,28 +53,17 @@ def messages_body(prompt: Prompt) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.text} for message in prompt.messages]
 
 
-def extra_settings(top_k: int, repetition_penalty: float) -> dict[str, Any]:
-    """Return the settings that OpenAI's protocol does not have: unless they are sent, a server uses defaults.
-
-    vLLM fills them in from the model's own generation_config.json, so that one request would have other
-    replies than with the engine in process.
-    """
-    # The penalty has two names: vLLM's and SGLang's, and llama.cpp's and LM Studio's.
-    penalty = {"repetition_penalty": repetition_penalty, "repeat_penalty": repetition_penalty}
-    return {"top_k": top_k or -1, "min_p": 0.0, **penalty}
-
-
 def sampling_body(
-    sampling: Sampling, sample: int, n: int, *, chat: bool, extras: bool, token_ids: bool
+    sampling: Sampling, sample: int, *, chat: bool, extras: bool, token_ids: bool
 ) -> dict[str, Any]:
-    """Return every setting that a server takes, for ``n`` samples from number ``sample`` on.
+    """Return every setting that a server takes, for one sample.
 
     Args:
         sampling: what was requested.
-        sample: number of the first sample, added to the seed, as the engines in process do it.
-        n: samples of this request.
+        sample: number of the sample, added to the seed, as the engines in process do it.
         chat: whether it goes to the chat route, which has other words for log-probabilities.
-        extras: whether the server takes ``extra_settings``.
+        extras: whether the server takes settings beyond OpenAI's protocol. vLLM fills those that are not sent
+            in from the model's own generation_config.json: other replies than with the engine in process.
         token_ids: whether tokens are identified by their ids, so that no likeliest tokens are needed.
     """
     greedy = sampling.temperature == 0
@@ -91,27 +74,19 @@ def sampling_body(
         "stop": list(sampling.stop) or None,
         "seed": None if greedy or sampling.seed is None else sampling.seed + sample,
         "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
-        "n": n if n > 1 else None,
-        "skip_special_tokens": False if sampling.special_tokens else None,
     }
     if sampling.logprobs:
         # The number is how many of the likeliest tokens are listed besides the generated one. vLLM is fine
         # with 0, which spares it a sort of the vocabulary; other servers may read it as "none at all".
         settings |= {"logprobs": True, "top_logprobs": 1} if chat else {"logprobs": 0 if token_ids else 1}
     if extras:
-        settings |= extra_settings(0 if greedy else sampling.top_k, sampling.repetition_penalty)
+        settings |= {
+            "top_k": -1 if greedy else sampling.top_k or -1,
+            "min_p": 0.0,
+            "repetition_penalty": sampling.repetition_penalty,
+            "skip_special_tokens": False if sampling.special_tokens else None,
+        }
     return {name: value for name, value in settings.items() if value is not None}
-
-
-def tokenize_body(model: str, text: str, *, special: bool = False) -> dict[str, Any]:
-    """Request the token ids of a text, in the words of llama.cpp's server and in those of vLLM's.
-
-    ``special``: with what the tokenizer puts before a text.
-    """
-    return {
-        "model": model, "prompt": text, "add_special_tokens": special,
-        "content": text, "add_special": special, "parse_special": True,
-    }  # fmt: skip
 
 
 def echo_body(prompt: Sequence[int]) -> dict[str, Any]:
@@ -132,74 +107,16 @@ def forced_reply_body(prompt: Sequence[int], target: Sequence[int]) -> dict[str,
     }
 
 
-def forced_token_body(prompt: str | Sequence[int], token: int, candidates: int = 1) -> dict[str, Any]:
-    """Make llama.cpp's server generate this one token, and request its log-probability from before.
+def plugin_body(model: str) -> dict[str, Any]:
+    """Make a vLLM server show how it was started, in one request.
 
-    ``candidates``: of how many of the likeliest tokens the log-probability is returned as well.
+    It forces two tokens, and pushes the first of them up by a bias that raw log-probabilities do not show.
     """
-    return {
-        "prompt": prompt,
-        "n_predict": 1,
-        "temperature": 0,
-        "logit_bias": [[token, 1e6]],
-        "n_probs": candidates,
-        "post_sampling_probs": False,
-        "cache_prompt": True,
-    }
+    bias = {"logprobs": 5, "logit_bias": {str(PLUGIN_TOKENS[0]): 100.0}}
+    return {"model": model, **forced_reply_body([5], PLUGIN_TOKENS), **bias, "return_token_ids": True}
 
 
-def distribution_body(prompt: str | Sequence[int]) -> dict[str, Any]:
-    """Request llama.cpp's log-probability of every token that may come next: some megabytes."""
-    # It must generate something, and lists nothing for a token that it holds back: so one is forced that it
-    # never holds back.
-    return forced_token_body(prompt, UNLIKELY, _WHOLE_VOCABULARY)
-
-
-# Replies of llama.cpp's own routes
-
-
-def read_template(reply: Any) -> str:
-    """Read the text that llama.cpp's server made of a conversation."""
-    return value_at(reply, "prompt", kind=str)
-
-
-def read_forced_token(reply: Any) -> tuple[int, float, int] | None:
-    """Read which token was generated, its log-probability, and how many prompt tokens were computed.
-
-    None for the first bytes of a character: they wait in the server for the token that completes them, and
-    the reply lists nothing for them.
-    """
-    held_back = isinstance(reply, dict) and str(reply.get("content", "")).endswith("\ufffd")
-    if held_back and not reply.get("completion_probabilities"):
-        return None
-    token = value_at(reply, "completion_probabilities", 0, kind=dict)
-    return value_at(token, "id", kind=int), value_at(token, "logprob", kind=float), _computed_tokens(reply)
-
-
-def read_from_distribution(reply: Any, token: int) -> tuple[float, int]:
-    """Read one token's log-probability out of all, and how many prompt tokens were computed."""
-    entries = list_at(reply, "completion_probabilities", 0, "top_logprobs", kind=dict)
-    for entry in entries:
-        if entry.get("id") == token:
-            return value_at(entry, "logprob", kind=float), _computed_tokens(reply)
-    raise MalformedReplyError(f"a reply that tells of {len(entries)} tokens, but not of token {token}")
-
-
-def number_at(reply: Any, *path: str) -> int:
-    """Return a number at a place in a reply, 0 if there is none."""
-    try:
-        return value_at(reply, *path, kind=int)
-    except MalformedReplyError:
-        return 0
-
-
-def _computed_tokens(reply: Any) -> int:
-    """Return how many prompt tokens llama.cpp's server computed, rather than took from its cache."""
-    # Without timings the whole prompt stands in for it, which is never too few.
-    return number_at(reply, "timings", "prompt_n") or number_at(reply, "tokens_evaluated")
-
-
-# Replies of OpenAI's routes
+# Replies
 
 
 def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
@@ -211,11 +128,8 @@ def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:
         return value_at(choice, "text", kind=str)
     message = value_at(choice, "message", kind=dict)
     content = message.get("content")
-    # SGLang has null for an empty text, beside a field for reasoning that is null as well.
-    if content is None and (_reasoning(message) or {"reasoning_content", "reasoning"} & message.keys()):
+    if content is None and {"reasoning_content", "reasoning"} & message.keys():
         return ""
-    if isinstance(content, list):  # in parts, as some proxies have it
-        return "".join(value_at(each, "text", kind=str) for each in content)
     return value_at(message, "content", kind=str)
 
 
@@ -225,36 +139,28 @@ def _reasoning(message: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def begins_with_thought(reply: Any) -> bool:
-    """Whether a model began with reasoning."""
-    message = value_at(reply, "choices", 0, kind=dict).get("message")
-    if not isinstance(message, dict):
-        return False
-    return bool(_reasoning(message)) or thought_in(str(message.get("content"))) > 0
+@dataclass(frozen=True, slots=True)
+class FirstReply:
+    """What a server's first reply shows.
+
+    ``logprobs``: it has log-probabilities; ``thinks``: it begins with a thought; ``prompt_tokens``: how long
+    the server says that its prompt was, 0 if it does not.
+    """
+
+    logprobs: bool
+    thinks: bool
+    prompt_tokens: int
 
 
-def first_logprob(reply: Any, *, chat: bool) -> float | None:
-    """Read the log-probability of a reply's first token; None if it has none."""
+def read_first_reply(reply: Any) -> FirstReply:
+    """Read what a first reply shows. Raises :class:`MalformedReplyError`."""
     choice = value_at(reply, "choices", 0, kind=dict)
-    choice_text(choice, chat=chat)
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
-        return None
-    if chat or "content" in logprobs:  # llama.cpp has them in completions as in a chat
-        return value_at(logprobs, "content", 0, "logprob", kind=float) if logprobs.get("content") else None
-    return value_at(logprobs, "token_logprobs", 0, kind=float) if logprobs.get("token_logprobs") else None
-
-
-def is_echoed(reply: Any, length: int) -> bool:
-    """Whether a reply has the log-probabilities of the ``length`` tokens that were sent, too."""
-    logprobs = value_at(reply, "choices", 0, kind=dict).get("logprobs")
-    values = logprobs.get("token_logprobs") if isinstance(logprobs, dict) else None
-    # Of the first token there is none: nothing stands before it.
-    return (
-        isinstance(values, list)
-        and len(values) > length
-        and all(isinstance(value, float | int) for value in values[1:])
-    )
+    chat = "message" in choice
+    text = choice_text(choice, chat=chat)
+    thinks = chat and (bool(_reasoning(choice["message"])) or thought_in(text) > 0)
+    usage = reply.get("usage")
+    prompt_tokens = _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else 0
+    return FirstReply(isinstance(choice.get("logprobs"), dict), thinks, prompt_tokens or 0)
 
 
 def read_echo(reply: Any, start: int, length: int) -> tuple[float, ...]:
@@ -263,10 +169,10 @@ def read_echo(reply: Any, start: int, length: int) -> tuple[float, ...]:
     return list_at(values[start : start + length], kind=float, length=length)
 
 
-def read_probe(reply: Any) -> tuple[tuple[int, ...] | None, bool]:
-    """Read the token ids of a reply whose first token was pushed up by a bias, and whether that is invisible.
+def read_plugin_reply(reply: Any) -> tuple[tuple[int, ...] | None, bool]:
+    """Read the token ids of the reply to :func:`plugin_body`, None if the server returns none.
 
-    Return None for the ids if the server returns none; and whether the log-probabilities are the model's own.
+    And whether the log-probabilities are the model's own, in which the bias is invisible.
     """
     choice = value_at(reply, "choices", 0, kind=dict)
     ids = None if choice.get("token_ids") is None else list_at(choice, "token_ids", kind=int)
@@ -280,48 +186,39 @@ def read_probe(reply: Any) -> tuple[tuple[int, ...] | None, bool]:
     # After the bias the token would be all but certain; and logits, which vLLM reports in other modes, do not
     # add up to one.
     total = sum(math.exp(min(value, 1.0)) for values in likeliest[:1] for value in values)
-    return ids, unlikely < CERTAIN and total < 1.01
+    return ids, unlikely < _CERTAIN and total < 1.01
 
 
 def read_reply(
     reply: Any,
     *,
     sampling: Sampling,
-    n: int,
     chat: bool,
     prefix: str = "",
     token_ids: bool = False,
     keeps_thoughts: bool = False,
 ) -> Reply:
-    """Read ``n`` samples.
+    """Read a sample.
 
     ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
     returns ids; ``keeps_thoughts``: thoughts are left in the samples. Raises :class:`MalformedReplyError`.
     """
-    choices = list_at(reply, "choices", kind=dict)
-    if len(choices) != n:
-        raise MalformedReplyError(f"a reply with {len(choices)} samples instead of {n}")
+    choice = value_at(reply, "choices", 0, kind=dict)
     usage = reply.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else 0
     strips = chat and not keeps_thoughts
-    completions = tuple(
-        _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids, strips=strips)
-        for choice in choices
-    )
-    thoughts = tuple(_thought(choice) if strips else "" for choice in choices)
+    completion = _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids, strips=strips)
+    thought = _thought(choice) if strips else ""
     reply_details = usage.get("completion_tokens_details")
     return Reply(
-        completions,
+        completion,
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
         _count(cached_tokens) or 0,
-        thoughts,
-        sum(
-            bool(thought) and not each.text.strip() and each.finish_reason == "length"
-            for thought, each in zip(thoughts, completions, strict=True)
-        ),
+        thought,
+        bool(thought) and not completion.text.strip() and completion.finish_reason == "length",
         _count(reply_details.get("reasoning_tokens")) or None if isinstance(reply_details, dict) else None,
     )
 
@@ -347,7 +244,7 @@ def _completion(
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
     end = min((position for position in stops if position >= 0), default=len(whole))
-    finish = "length" if _finish_reason(choice) in _LENGTH_REASONS and end == len(whole) else "stop"
+    finish = "length" if _finish_reason(choice) == "length" and end == len(whole) else "stop"
     if token_ids:
         ids = list_at(choice, "token_ids", kind=int)
         logprobs = (
