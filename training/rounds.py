@@ -21,6 +21,7 @@ from corag.core.runs.failures import check_max_failed
 from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
+from corag.generation.engines import engine_of
 from eval.datasets.same import in_common
 from eval.experiment.backends import OPENED_ALIASES, require_index
 from eval.experiment.questions import FurtherQuestions, QuestionFile
@@ -140,7 +141,7 @@ class RoundsConfig(QuestionFile):
         share = self.learning_rate_share
         yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
         yield (
-            not self.model.engine_kind.loads_adapters,
+            not engine_of(self.model).loads_adapters,
             "a server cannot change its adapter: choose backend vllm or transformers",
         )
         yield (

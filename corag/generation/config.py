@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
@@ -11,16 +11,13 @@ from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_user_object
 from corag.core.servers import check_schemes, contain_credentials
-from corag.generation.engine import Engine
 from corag.generation.engine_arguments import refuse_reserved
-from corag.generation.engines import ENGINES
 from corag.generation.thinking import ThinkingOptions
 
-# The choices are the table's, so that a new engine needs no line here. A type checker cannot read that.
-if TYPE_CHECKING:
-    Backend: TypeAlias = str
-else:
-    Backend = Literal[("auto", *ENGINES)]
+# The names of the table of engines, which knows how each is opened and so imports this.
+Backend: TypeAlias = Literal["auto", "openai", "python", "server", "transformers", "vllm"]
+_SERVERS = ("openai", "server")  # they need addresses, the others must have none
+_DETERMINISTIC = ("transformers", "vllm")
 
 
 @dataclass(frozen=True)
@@ -136,16 +133,11 @@ class ModelConfig(Options, section="model", call="open_model"):
     BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
 
     @property
-    def engine_kind(self) -> Engine:
-        """The engine that the back end names; vLLM if that was left open."""
-        return ENGINES[self.with_engine().backend]
-
-    @property
     def tokenizer_name(self) -> str:
         """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
         if self.with_engine().backend == "python":
             return ""
-        return self.tokenizer if self.engine_kind.takes_tokenizer else self.name
+        return self.tokenizer if self.backend == "openai" else self.name
 
     @property
     def thoughts(self) -> ThinkingOptions:
@@ -156,7 +148,7 @@ class ModelConfig(Options, section="model", call="open_model"):
         """Return it with an engine chosen if none was named: vLLM, or transformers where there is no vLLM."""
         if self.backend != "auto":
             return self
-        instead = missing(["vllm"]) and not missing(ENGINES["transformers"].packages)
+        instead = missing(["vllm"]) and not missing(["torch", "transformers"])
         return replace(self, backend="transformers" if instead else "vllm")
 
     def __post_init__(self) -> None:
@@ -167,13 +159,13 @@ class ModelConfig(Options, section="model", call="open_model"):
             object.__setattr__(self, "backend", "python")
         if self.engine and self.backend == "auto":
             object.__setattr__(self, "backend", "vllm")
-        if self.engine_kind.takes_urls != bool(self.urls):
-            names = " and ".join(f"'{engine.name}'" for engine in ENGINES.values() if engine.takes_urls)
+        if (self.backend in _SERVERS) != bool(self.urls):
+            names = " and ".join(f"'{name}'" for name in _SERVERS)
             raise ConfigError(
                 f"the backends {names} need the servers' addresses, and only they have any: "
                 "write for example --model.backend server --model.urls http://localhost:8000."
             )
-        if self.tokenizer and not self.engine_kind.takes_tokenizer:
+        if self.tokenizer and self.backend != "openai":
             raise ConfigError(
                 f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
             )
@@ -182,7 +174,7 @@ class ModelConfig(Options, section="model", call="open_model"):
                 f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
                 "no such arguments. A server is given them where it is started."
             )
-        if self.deterministic and not self.engine_kind.deterministic:
+        if self.deterministic and self.with_engine().backend not in _DETERMINISTIC:
             raise ConfigError(
                 f"--model.deterministic true was given, but '{self.backend}' computes as it likes: leave it "
                 "out, or choose --model.backend vllm or transformers."

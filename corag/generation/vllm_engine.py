@@ -27,7 +27,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.engine_arguments import identity, refuse_unknown
 from corag.generation.forced import forced_sampling
-from corag.generation.gpu_memory import card_bytes, choose_share, refuse_too_large
+from corag.generation.gpu_memory import card_bytes, choose_share, count_gpus, refuse_too_large
 from corag.generation.models import folder_digest, model_folder, weight_bytes
 from corag.generation.rendering import Renderer, RenderingEngine
 from corag.generation.vllm_processes import refuse_unguarded_main
@@ -91,7 +91,7 @@ class VllmGenerator(RenderingEngine):
                 folder, adapter = merged_folder(folder, adapter, dtype_of(config)), ""
             else:
                 rank = lora_rank(adapter)
-        gpus = 0 if on_cpu() else config.engine_kind.count_gpus(config)
+        gpus = 0 if on_cpu() else count_gpus(config)
         share, note = choose_share(config.gpu_memory_utilization, gpus)
         config = replace(config, gpu_memory_utilization=share)
         if gpus and not _MADE_SMALLER & config.engine.keys():

@@ -18,6 +18,7 @@ from corag.core.own_objects import describe, register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
 from corag.generation.config import ModelConfig
+from corag.generation.engines import engine_of
 from corag.generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
 from eval.api.arguments import with_keywords
 from eval.api.background import background
@@ -123,7 +124,7 @@ def _has_failed(opening: asyncio.Task[Any]) -> bool:
 
 
 async def _open_model(options: ModelConfig) -> Generator:
-    if options.engine_kind.spawns_processes:
+    if engine_of(options).spawns_processes:
         spare_children_interrupts()
     return await open_model_quietly(options)
 
@@ -298,7 +299,7 @@ def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
         name_options = {"name": register(name), "backend": "python"}
     model = Model(_models, with_keywords(ModelConfig(), {**name_options, **options}).with_engine())
     model.user_objects = name  # known by its name as long as it lives
-    if model.options.engine_kind.spawns_processes:
+    if engine_of(model.options).spawns_processes:
         refuse_unguarded_main()  # here, since only the caller's thread knows which line of the script called
     return model
 

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
 from corag.core.errors import ConfigError
-from corag.generation.config import ModelConfig
-from corag.generation.engines import ENGINES
+from corag.generation.config import Backend, ModelConfig
+from corag.generation.engines import ENGINES, engine_of
 from tests.messages import raises_message
 
 
 def test_each_file_is_a_choice_of_the_back_end() -> None:
     for name, engine in ENGINES.items():
-        options = {"urls": ("http://localhost:1",)} if engine.takes_urls else {}
-        assert ModelConfig(backend=name, **options).engine_kind is engine  # type: ignore[arg-type]
+        urls = () if engine.loads_adapters or name == "python" else ("http://localhost:1",)
+        assert engine_of(ModelConfig(backend=name, urls=urls)) is engine  # type: ignore[arg-type]
         with raises_message(ConfigError):
-            ModelConfig(backend=name, urls=() if engine.takes_urls else ("http://localhost:1",))
+            ModelConfig(backend=name, urls=() if urls else ("http://localhost:1",))  # type: ignore[arg-type]
+    assert ("auto", *ENGINES) == get_args(Backend)
     with raises_message(ConfigError):
         ModelConfig(backend="vlm")
 
 
 def test_what_is_left_open_is_a_server_with_addresses_and_vllm_without() -> None:
-    assert ModelConfig(backend="auto").engine_kind.name == "vllm"
-    assert ModelConfig(backend="auto", urls=("http://localhost:1",)).engine_kind.name == "server"
+    assert engine_of(ModelConfig(backend="auto")).name == "vllm"
+    assert engine_of(ModelConfig(backend="auto", urls=("http://localhost:1",))).name == "server"
 
 
 def test_the_table_imports_nothing_big() -> None:

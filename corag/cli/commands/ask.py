@@ -32,7 +32,7 @@ from corag.core.protocols import Generator, Retriever
 from corag.core.text import printable
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
 from corag.core.types import Question
-from corag.generation.config import ModelConfig
+from corag.generation.config import Backend, ModelConfig
 from eval.api.ask import Answered, answer_and_draw
 from eval.api.drawing import Drawing, live
 from eval.experiment.backends import Setup, check_model, check_setup, open_backends
@@ -78,7 +78,7 @@ def main(config: AskOptions) -> CommandResult:
     return asyncio.run(_ask(config))
 
 
-def sooner_backend(config: AskOptions) -> str:
+def sooner_backend(config: AskOptions) -> Backend:
     """Choose what answers sooner, its start included, and say so if it is not vLLM.
 
     Seen on two cores without a GPU, with the default model: transformers starts in 11 s and vLLM in 55. One

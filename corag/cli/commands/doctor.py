@@ -169,8 +169,7 @@ def installation() -> Iterator[CheckResult]:
 
 def local_engines() -> Iterator[CheckResult]:
     """The engines that open a model on this machine."""
-    # Each that needs packages but no server.
-    local = [engine for engine in ENGINES.values() if engine.packages and not engine.takes_urls]
+    local = [engine for engine in ENGINES.values() if engine.loads_adapters]
     if names := [engine.name for engine in local if not missing(engine.packages)]:
         yield CheckResult(True, f"Models on this machine: --model.backend {' or '.join(names)}.")
         return

@@ -1,11 +1,13 @@
-"""One file per engine, each with an ``ENGINE``; a new file here is a new choice of ``--model.backend``.
+"""One file per engine, each with an ``ENGINE``.
 
-The files are small and import torch, vLLM or httpx only when an engine is opened.
+A new file here is a new choice of ``--model.backend``, whose name :mod:`corag.generation.config` lists. The
+files are small and import torch, vLLM or httpx only when an engine is opened.
 """
 
 from importlib import import_module
 from pkgutil import iter_modules
 
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
 
 # Sorted by module name: the order in which help and messages list them.
@@ -15,3 +17,8 @@ ENGINES: dict[str, Engine] = {
         import_module(f"{__name__}.{module.name}").ENGINE for module in iter_modules(__path__)
     )
 }  # fmt: skip
+
+
+def engine_of(config: ModelConfig) -> Engine:
+    """Return the engine that a configuration's back end names; vLLM if that was left open."""
+    return ENGINES[config.with_engine().backend]

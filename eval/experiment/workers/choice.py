@@ -12,6 +12,7 @@ from corag.core.installation import how_to_install, missing
 from corag.core.machine import gpu_memory, visible_gpus
 from corag.core.own_objects import is_object_name
 from corag.generation.config import ModelConfig
+from corag.generation.engines import engine_of
 from eval.experiment.backends import print_once
 from eval.experiment.workers.config import WorkersConfig
 from retrieval.config import RetrieverConfig
@@ -30,7 +31,7 @@ def choose_workers(
     """
     if workers.kind == "none":
         return workers
-    gpus_per_engine = model.engine_kind.count_gpus(model)
+    gpus_per_engine = engine_of(model).count_gpus(model)
     if gpus_per_engine and not workers.enabled:
         _leave_out_filled(gpus_per_engine)
     gpus = len(visible_gpus()) if gpus_per_engine else 0
@@ -90,7 +91,7 @@ def without_workers(workers: WorkersConfig, model: ModelConfig) -> WorkersConfig
     """Settle "auto" where a model is open in this process already, and say which GPUs that leaves unused."""
     if workers.kind != "auto":
         return workers
-    gpus_per_engine = model.engine_kind.count_gpus(model)
+    gpus_per_engine = engine_of(model).count_gpus(model)
     if gpus_per_engine and (gpus := len(visible_gpus())) // gpus_per_engine > 1:
         why = "the model is open here. Give its options (ModelConfig) for an engine on each"
         print_once(_unused_gpus_note(gpus, gpus_per_engine, why))
