@@ -88,18 +88,11 @@ class ServedEncoder(TextEncoder):
         return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
 
     async def _open(self) -> _Reply:
-        """Ask for a first vector; without base64 where the server refuses that."""
+        """Ask for a first vector."""
         try:
             return await self._send(["river"])
         except RefusedError as refusal:
-            first = refusal
-        if first.status in _TOO_MUCH:
-            encoding = self._options.pop("encoding_format")
-            try:
-                return await self._send(["river"])
-            except RefusedError:
-                self._options["encoding_format"] = encoding
-        raise self._server.refusal(first)
+            raise self._server.refusal(refusal) from None
 
     async def _encode_all(self, texts: Sequence[str]) -> NDArray[np.float32]:
         parts = [texts[start : start + _TEXTS] for start in range(0, len(texts), _TEXTS)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from corag.core.errors import RequestRefusedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
 from corag.generation.config import ModelConfig
@@ -28,9 +29,14 @@ def options(url: str, tokenizer: str) -> ModelConfig:
     return ModelConfig(backend="openai", urls=(url,), tokenizer=tokenizer, chat="auto", retries=1)
 
 
-async def agrees(generator: HttpGenerator, oracle: TransformersGenerator) -> None:
+BEGUN = replace(PROMPT, prefix="The answer is")
+
+
+async def agrees(
+    generator: HttpGenerator, oracle: TransformersGenerator, *prompts: Prompt, scores: bool
+) -> None:
     """Check greedy replies, their log-probabilities, and scores of given texts."""
-    for prompt in (PROMPT, replace(PROMPT, prefix="The answer is"), PLAIN):
+    for prompt in prompts:
         asked = GenerateRequest(prompt, Sampling(6, logprobs=True))
         reply, expected = await generator.generate(asked), await oracle.generate(asked)
         (here,), (there,) = reply.completions, expected.completions
@@ -44,26 +50,28 @@ async def agrees(generator: HttpGenerator, oracle: TransformersGenerator) -> Non
             ScoreRequest(prompt, "Äpfel, 1984"),
             ScoreRequest(prompt, (40, 50, 40)),
         ):
+            if not scores:
+                with pytest.raises(RequestRefusedError, match="cannot score given texts"):
+                    await generator.score(scoring)
+                continue
             score, wanted = await generator.score(scoring), await oracle.score(scoring)
             assert score.token_ids == wanted.token_ids
             assert score.token_logprobs == pytest.approx(wanted.token_logprobs, abs=TOLERANCE)
             assert score.usage.prompt == wanted.usage.prompt
 
 
-async def test_llama_cpps_server_replies_and_scores_as_transformers_does(
+async def test_llama_cpps_server_replies_as_transformers_does_and_says_that_it_cannot_score(
     llama_cpp_server: str, hf_generator: TransformersGenerator
 ) -> None:
     spelled_out = (await hf_generator.generate(GenerateRequest(EVIL, Sampling(1)))).usage.prompt
-    for tokenizer in ("", "default"):
+    for tokenizer, prompts in {"": (PROMPT, PLAIN), "default": (PROMPT, BEGUN, PLAIN)}.items():
         generator = await open_openai(options(llama_cpp_server, tokenizer))
         read = (await generator.generate(GenerateRequest(EVIL, Sampling(1)))).usage.prompt
         assert read >= spelled_out
         (line,) = generator.about
-        assert "(llama.cpp)" in line and "context 2048 tokens (told by it)" in line
-        assert generator.lacks == {Ability.SPECIAL_TOKENS}
-        await agrees(generator, hf_generator)
-        score = await generator.score(ScoreRequest(PROMPT, "to the sea"))
-        assert 0 < score.usage.computed_prompt < score.usage.prompt / 4  # its cache had the prompt
+        assert "(OpenAI's protocol)" in line and f"without {Ability.SCORES}" in line
+        assert generator.lacks == {Ability.SCORES, Ability.SPECIAL_TOKENS, Ability.SAMPLING}
+        await agrees(generator, hf_generator, *prompts, scores=False)
         drawn = [
             [sample.text for sample in (await generator.generate(request)).completions]
             for request in [GenerateRequest(PROMPT, Sampling(8, temperature=1.0, n=3, seed=5))] * 2
@@ -72,15 +80,17 @@ async def test_llama_cpps_server_replies_and_scores_as_transformers_does(
         await generator.close()
 
 
+@pytest.mark.parametrize("forced", [True, False])
 async def test_a_vllm_server_is_as_good_through_openais_protocol(
-    vllm_server: str, hf_generator: TransformersGenerator
+    forced: bool, vllm_server: str, hf_generator: TransformersGenerator
 ) -> None:
     generator = await open_openai(options(vllm_server, "default"))
-    assert "(vLLM)" in generator.about[0] and generator.lacks == frozenset()
-    await agrees(generator, hf_generator)
+    assert not generator.about and generator.lacks == frozenset()
+    generator._served = replace(generator._served, forced=forced)
+    await agrees(generator, hf_generator, PROMPT, BEGUN, PLAIN, scores=True)
     await generator.close()
     generator = await open_openai(options(vllm_server, ""))
-    assert generator.lacks == {Ability.SCORES}
+    assert generator.lacks == {Ability.SCORES} and "(vLLM)" in generator.about[0]
     asked = GenerateRequest(PROMPT, Sampling(6, logprobs=True))
     assert (await generator.generate(asked)).text == (await hf_generator.generate(asked)).text
     await generator.close()

@@ -123,7 +123,7 @@ class ModelStandIn:
         if self.kind == "tei" and len(texts) > TEI_BATCH:
             message = f"batch size {len(texts)} > maximum allowed batch size {TEI_BATCH}"
             return 422, {"message": message, "code": 422, "type": "Validation"}
-        if self.kind == "hosted" and (other := body.keys() - {"input", "model"}):
+        if self.kind == "hosted" and (other := body.keys() - {"input", "model", "encoding_format"}):
             error = {"message": f"Unknown parameter: {min(other)}", "type": "invalid_request_error"}
             return 400, {"error": error | {"param": min(other), "code": "unknown_parameter"}}
         if (refusal := self._too_long(texts, body)) is not None:
