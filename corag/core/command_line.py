@@ -6,6 +6,7 @@ those of YAML files, those of the command line.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +18,7 @@ import yaml
 
 from corag.core.errors import ConfigError, ConfigFileError
 from corag.core.hub_files import fetch_folder, is_hub_name
-from corag.core.option_names import is_list, meaning, options_of, owners_of, resolve_alias
+from corag.core.option_names import is_list, meaning, options_of, owners_of, resolve_alias, split_list
 from corag.core.options import Options, full_names, implied_values, left_out_sections, names_in
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
@@ -156,7 +157,7 @@ def _read_argv(
         bare.append(arguments.pop(0))
     positional_names = {name for name, _ in line.pairs}
     if bare:  # the words of a query need no quotation marks
-        line.pairs.append((last_name, ("," if is_list(types[last_name]) else " ").join(bare)))
+        line.pairs.append((last_name, _list_text(bare) if is_list(types[last_name]) else " ".join(bare)))
         positional_names.add(last_name)
     while arguments:
         argument = arguments.pop(0)
@@ -204,9 +205,17 @@ def _read_argv(
     return line
 
 
+def _list_text(words: Sequence[str]) -> str:
+    """Return one text of a list's items; with commas in them as YAML."""
+    items = [item for word in words for item in split_list(word)]
+    return as_yaml(items) if any("," in item for item in items) else ",".join(words)
+
+
 def _load_file(file: str) -> Any:
     """Read a file of options; of a shared run (hub:OWNER/NAME) those that it was made with."""
-    return load_yaml(str(fetch_folder(file, "dataset") / "config.yaml") if is_hub_name(file) else file)
+    if is_hub_name(file):
+        return load_yaml(str(fetch_folder(file, "dataset") / "config.yaml"))
+    return load_yaml(os.path.expanduser(file))
 
 
 def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Arguments:

@@ -5,9 +5,10 @@ Apart from :mod:`corag.core.options`, since the help of a command is written fro
 
 from __future__ import annotations
 
+import os
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum, auto
@@ -36,8 +37,25 @@ class Mark(Enum):
     """Shared as it is, although its help speaks of files or servers: its values are neither."""
 
 
-LocalPath = Annotated[str, Mark.PLACE]
-NameOrPath = Annotated[str, Mark.NAME]
+class AtHome:
+    """Of the type of a path: "~" at its beginning means the home folder, also where no shell has seen it."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Expand it once the value has been checked."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(os.path.expanduser, handler(source))
+
+
+LocalPath = Annotated[str, Mark.PLACE, AtHome()]
+NameOrPath = Annotated[str, Mark.NAME, AtHome()]
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a list that is written with commas; a file or folder with a comma is one."""
+    if os.path.exists(os.path.expanduser(text)):
+        return [text]
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def marks_of(kind: Any) -> frozenset[Mark]:

@@ -38,6 +38,7 @@ from corag.core.option_names import (
     resolve_alias,
     respell,
     sections_of,
+    split_list,
 )
 from corag.core.shared_values import withheld_name
 from corag.core.yaml_files import free_mapping, parse_yaml
@@ -285,7 +286,7 @@ def _prepare_value(kind: Any, value: Any) -> Any:
             structure = None
         if structure is not None or not is_list(kind):
             return value if structure is None else structure
-        return [item.strip() for item in value.split(",") if item.strip()]
+        return split_list(value)
     if type(None) in typing.get_args(kind) and value.strip() in ("", "null", "None", "~"):
         return None
     return value

@@ -8,8 +8,10 @@ later ``import pyserini`` shares the running Java.
 from __future__ import annotations
 
 import importlib.util
+import locale
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,7 +97,8 @@ def _start() -> tuple[Any, Mapping[Signals, bytes]]:
         jnius_config.add_classpath(str(jar))
         jnius_config.add_options(*_options(java))
     try:
-        from jnius import autoclass
+        with _file_names_in_utf8():
+            from jnius import autoclass
     except Exception as error:
         raise BackendError(
             f"Java at '{os.environ.get('JAVA_HOME')}' did not start: {error}. Set CORAG_JAVA_HOME to another "
@@ -103,6 +106,24 @@ def _start() -> tuple[Any, Mapping[Signals, bytes]]:
         ) from error
     _hush(autoclass)
     return autoclass, fault_handlers()
+
+
+@contextmanager
+def _file_names_in_utf8() -> Iterator[None]:
+    """Around Java's start: it takes the encoding of file names from the locale.
+
+    Under LC_ALL=C, where Python takes UTF-8 all the same, it would open no folder with an umlaut. Java's own
+    option for it (sun.jnu.encoding) has no effect.
+    """
+    before = os.environ.get("LC_ALL")
+    if sys.getfilesystemencoding() == "utf-8" and locale.getencoding().lower() != "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        os.environ.pop("LC_ALL", None)
+        if before is not None:
+            os.environ["LC_ALL"] = before
 
 
 def to_json(result: Any, *, documents: bool = True) -> bytes:

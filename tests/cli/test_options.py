@@ -23,6 +23,7 @@ from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import read_cells
 from ircot.method import IRCoTConfig
+from retrieval.config import IndexConfig, RetrieverConfig
 
 BASE = ("--questions", "q.jsonl")
 OPTIONS = [(name, option.name) for name, entry in METHODS.items() for option in fields(entry.config)]
@@ -199,3 +200,22 @@ def test_the_command_line_decides_over_a_file_which_methods_help_is_about(
 
 def test_spaces_between_items_of_a_list_do_not_count() -> None:
     assert parse(RunConfig, [*BASE, "--method", "react, flare"], "test", "").method == ["react", "flare"]
+
+
+def test_a_tilde_is_the_home_folder_and_a_folder_with_a_comma_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands what stands in a file, or behind an equals sign."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    index, *_ = folders = [tmp_path / "an, index", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump({"retriever": {"index": "~/an, index"}, "out": "~/runs"}))
+    shell = [*BASE, "--retriever.index=~/an, index", "--out=~/runs"]
+    ways = [parse(RunConfig, words, "test", "") for words in (shell, [*BASE, "--config", "~/config.yaml"])]
+    for config in (*ways, RunConfig(questions="q", retriever=RetrieverConfig("~/an, index"), out="~/runs")):  # type: ignore[arg-type]
+        assert list(config.retriever.index) == [str(index)] and config.out == str(tmp_path / "runs")
+    two = parse(IndexConfig, [*map(str, folders), "--out", "~"], "test", "", positional="corpus")
+    assert list(two.corpus) == [*map(str, folders)] and two.out == str(tmp_path)
+    assert list(RetrieverConfig("~/no such, index").index) == [f"{tmp_path}/no such", "index"]  # type: ignore[arg-type]

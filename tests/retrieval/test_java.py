@@ -1,5 +1,6 @@
 """Java: found, chosen, missing."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,3 +86,17 @@ assert addresses() == handlers
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+def test_folders_with_umlauts_and_cyrillic_open_under_the_locale_c(tmp_path: Path) -> None:
+    folder = tmp_path / "Größe, Москва"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text('{"id": "1", "title": "", "text": "Zebras live in Zanzibar."}')
+    for command in (["index", "corpus.jsonl", "--out", "Größe"], ["search", "Größe", "zebras"]):
+        result = subprocess.run(
+            [sys.executable, "-m", "corag.cli", *command],
+            cwd=folder, env=os.environ | {"LC_ALL": "C"}, capture_output=True, text=True, encoding="utf-8",
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+    assert "Zanzibar" in result.stdout
