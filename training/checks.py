@@ -24,7 +24,6 @@ from corag.generation.adapters import adapter_folder, check_adapter, read_manife
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
 from training.config import WATCHING_OPTIONS, LoopOptions, LoraOptions, ProgramOptions, TuningOptions
 from training.launched import is_first
-from training.library_arguments import check_library_arguments
 
 _DESTINATIONS = {
     "azure_ml": "azureml", "clearml": "clearml", "codecarbon": "codecarbon", "comet_ml": "comet_ml",
@@ -62,7 +61,8 @@ def check_training(config: ProgramOptions, sources: Mapping[str, Any]) -> None:
 def check_packages(config: TuningOptions) -> None:
     """Raise :class:`ConfigError` if a training wants a package that is not there."""
     require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
-    check_library_arguments(config)
+    if config.lora.more and config.tuning == "full":
+        raise ConfigError("tuning 'full' has no adapter: leave out lora.more.")
     check_destinations(config)
     packages = [("tuning", "qlora", "bitsandbytes")] if config.tuning == "qlora" else []
     _require_packages([*packages, *_flash_packages(config)])

@@ -125,8 +125,6 @@ class LoopOptions(Options):
     """any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a mapping, such as
     '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'."""
 
-    ARGUMENTS_CLASS: ClassVar[str] = ""
-    """The library's class whose fields ``trainer`` may name."""
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
         "precision": {"bf16": "bfloat16", "fp32": "float32"},
     }
@@ -178,7 +176,6 @@ class TuningOptions(LoopOptions):
     """precision of the saved weights, of an adapter or of a full model: bfloat16 takes half the disk
     space."""
 
-    ARGUMENTS_CLASS: ClassVar[str] = "SFTConfig"
     VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = LoopOptions.VALUE_ALIASES | {
         "save_precision": {"bf16": "bfloat16", "fp32": "float32"},
         "gradient_checkpointing": {"true": "yes", "false": "no"},

@@ -63,6 +63,9 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         "exclude_modules": outside_text_layers(model),
         "task_type": "CAUSAL_LM",
     }
+    fixed = {*arguments, "peft_type", "inference_mode", "base_model_name_or_path"} - {"exclude_modules"}
+    if taken := fixed & config.lora.more.keys():
+        raise ConfigError(f"--lora.more has '{min(taken)}', which is not free: corag sets it.")
     try:
         return model, LoraConfig(**arguments | config.lora.more)
     except (ValueError, TypeError) as error:

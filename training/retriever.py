@@ -23,7 +23,6 @@ from retrieval.dense.encoder import encoder_folder
 from training.checks import check_destinations, check_writable
 from training.config import WATCHING_OPTIONS
 from training.launched import is_first, process_count
-from training.library_arguments import check_trainer_arguments
 from training.model_setup import resolve_precision
 from training.program import TrainingSummary, run_training, train_or_resume, warn_of_test_questions
 from training.retriever_config import RetrieverTraining
@@ -46,7 +45,6 @@ def check(config: RetrieverTraining) -> None:
     require(
         "training a retriever", "torch", "transformers", "accelerate", "sentence_transformers", "datasets"
     )
-    check_trainer_arguments(config)
     check_destinations(config)
     if len({Path(each).resolve() for each in config.pairs}) < len(config.pairs):
         raise DataError(f"--pairs names a folder twice: {', '.join(config.pairs)}. Name each once.")
@@ -74,9 +72,7 @@ def load_report(name: str) -> RetrieverPairsReport:
     """Return the report of a folder of pairs. Raises :class:`DataError` if it is none."""
     report = read_retriever_pairs_report(Path(name))
     if report is None:
-        raise DataError(
-            f"'{name}' is no folder of a retriever's pairs: make them with 'corag pairs --for retriever'."
-        )
+        raise DataError(f"'{name}' is no folder of a retriever's pairs: make them with 'corag pairs'.")
     return report
 
 

@@ -16,8 +16,8 @@ POINTERS = {
     for name, text in TRL_POINTERS.items()
     if not any(word in text for word in ("--tuning", "--lora", "--batching", "--attention", "--rows"))
 } | {
-    "rows": "write --pairs, a folder that 'corag pairs --for retriever' wrote.",
-    "train_file": "write --pairs, a folder that 'corag pairs --for retriever' wrote.",
+    "rows": "write --pairs, a folder that 'corag pairs' wrote.",
+    "train_file": "write --pairs, a folder that 'corag pairs' wrote.",
     "max_seq_length": "write --max_length: longer texts are cut.",
 }
 """What sentence-transformers and transformers call an option of training, and what it is here."""
@@ -28,7 +28,7 @@ class RetrieverTraining(LoopOptions):
     """Options of training an encoder or a re-ranker."""
 
     pairs: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
-    """one or more folders that 'corag pairs --for retriever' wrote (A,B), learned from together."""
+    """one or more folders that 'corag pairs' wrote (A,B), learned from together."""
 
     out: Annotated[str, Mark.PLACE] = ""
     """folder of the model and of its checkpoints."""
@@ -87,7 +87,6 @@ class EncoderTraining(RetrieverTraining):
     """with passages "trained", queries whose activations are held at a time, for batches that do not fit
     (GradCache, Gao et al. 2021); 0 for the whole batch. The result is the same."""
 
-    ARGUMENTS_CLASS: ClassVar[str] = "SentenceTransformerTrainingArguments"
     COMMAND: ClassVar[str] = "corag train encoder"
 
     def __post_init__(self) -> None:
@@ -109,5 +108,4 @@ class RerankerTraining(RetrieverTraining):
     """"bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and "lambda"
     (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other."""
 
-    ARGUMENTS_CLASS: ClassVar[str] = "CrossEncoderTrainingArguments"
     COMMAND: ClassVar[str] = "corag train reranker"

@@ -67,7 +67,7 @@ class RetrieverPairsConfig(Options):
 
 @dataclass(frozen=True)
 class MakeRetrieverPairsConfig(QuestionFile):
-    """Options of 'corag pairs --for retriever'."""
+    """Options of 'corag pairs'."""
 
     chains: list[LocalPath] = field(default_factory=list)
     """folders that 'corag sample' wrote, whose kept chains' sub-queries are queries."""
@@ -87,8 +87,8 @@ class MakeRetrieverPairsConfig(QuestionFile):
     def __post_init__(self) -> None:
         if not self.out or not (self.questions or self.chains):
             raise ConfigError(
-                "name questions with gold passages, or chains, and where the pairs go: corag pairs --for "
-                "retriever --questions FILE --dataset NAME --retriever.index INDEX --out PAIRS."
+                "name questions with gold passages, or chains, and where the pairs go: corag pairs "
+                "--questions FILE --dataset NAME --retriever.index INDEX --out PAIRS."
             )
         if self.questions:
             super().__post_init__()

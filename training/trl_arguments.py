@@ -8,11 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from training.checks import check_packages
 from training.config import LoopOptions, ProgramOptions
 from training.model_setup import resolve_precision
 
 CHECKPOINTS = "checkpoints"
+
+_FIXED = {
+    "batch_sampler": "no passage may stand in a batch twice",
+    "prompts": "texts have the prompts that the model brings",
+    "completion_only_loss": "the loss is of the completions alone",
+    "assistant_only_loss": "the loss is of the completions alone",
+    "dataset_kwargs": "rows are tokens already",
+    "remove_unused_columns": "rows have the columns that the trainer reads",
+    "train_sampling_strategy": "write --batching",
+    "auto_find_batch_size": "the rows of an update are part of what identifies a training",
+    "use_cpu": "a training runs on GPUs if there are any; launch it with --launch=--cpu for none",
+    "disable_tqdm": "corag prints lines in the place of a bar",
+}
+"""Why a trainer's argument is refused that has no option of its name."""
 
 
 def build_trl_arguments(
@@ -31,7 +44,6 @@ def build_trl_arguments(
     Raises:
         ConfigError: for what the machine does not have or would do wrongly.
     """
-    check_packages(config)
     by_fsdp = os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "").lower() == "true"
     if by_fsdp and config.gradient_checkpointing == "yes":
         raise ConfigError(
@@ -54,8 +66,12 @@ def build_trl_arguments(
 def build_arguments(kind: type[Any], config: LoopOptions, values: Mapping[str, Any]) -> Any:
     """Build the arguments of a trainer: ``values``, and what the option ``trainer`` has.
 
-    Raises :class:`ConfigError` for what it does not take, or several GPUs in one process.
+    Raises :class:`ConfigError` for what it does not take, what is set here, or several GPUs in one process.
     """
+    for name in config.trainer:
+        if name in values or name in _FIXED:
+            reason = _FIXED.get(name, "an option of corag sets it, see --help")
+            raise ConfigError(f"--trainer has '{name}', which is not free: {reason}.")
     try:
         arguments = kind(**{**values, **config.trainer})
     except (ValueError, TypeError, ImportError) as error:

@@ -98,7 +98,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
 
     measure: tuple[Measurable, ...] = ()
     """signals to compute for every finished candidate even if the ranking does not need them, such as
-    "refusal,probability"; each candidate is also answered from, for 'corag ceiling'. "refusals" alone
+    "refusal,probability"; each candidate is also answered from, for 'corag table --ceiling'. "refusals" alone
     computes only the answers. Answers do not change. These tokens are excluded from budgets and tables; the
     ledger lists them as "measure". A question's seconds include them."""
 

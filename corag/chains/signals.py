@@ -1,8 +1,8 @@
 """Signals: what chains can be ranked by, and measured for. One object each, and the table of them.
 
 A new signal is one :class:`Signal` here and its test; ``--corag.rank_by``, ``--corag.measure``, budgets and
-'corag ceiling' know it by its name. Log-likelihoods are of token ids from the engine's own tokenizer, so they
-suit any model.
+'corag table --ceiling' know it by its name. Log-likelihoods are of token ids from the engine's own tokenizer,
+so they suit any model.
 """
 
 from __future__ import annotations

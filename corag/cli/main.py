@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import get_type_hints
 
 from corag.core.callers import called_from_shell
@@ -26,123 +26,52 @@ _WHAT_IS_KEPT = "What a run or an index build had finished is kept: the same com
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command.
+    """A sub-command; :func:`load_command` says where it is.
 
     Attributes:
-        module: where its ``main`` is. The class that annotates main's parameter holds the options; what it
-            returns is an exit status, or one with figures for ``--json``.
         positional: the option that a bare argument sets; of two, the second takes the rest.
     """
 
-    module: str
     summary: str
     positional: str = ""
 
 
 COMMANDS = {
-    "quickstart": Command(
-        "corag.cli.commands.quickstart", "build a small demo corpus and answer its first questions"
+    "quickstart": Command("build a small demo corpus and answer its first questions"),
+    "run": Command("run one or more methods on a dataset and print the results"),
+    "sweep": Command("run many settings on a dataset with one engine and print one table"),
+    "plan": Command("estimate tokens, time and disk of a run or a sweep from a pilot"),
+    "ask": Command("answer a question; without one, interactively", "question"),
+    "join": Command("join the shards of a run (--shard) and print its table", "runs"),
+    "sample": Command("sample chains for training and keep the best one per question"),
+    "rows": Command("convert sampled chains to training rows", "chains"),
+    "pairs": Command(
+        "make training pairs for retrievers: queries with positives and hard negatives", "chains"
     ),
-    "run": Command("corag.cli.commands.run", "run one or more methods on a dataset and print the results"),
-    "sweep": Command(
-        "corag.cli.commands.sweep", "run many settings on a dataset with one engine and print one table"
-    ),
-    "plan": Command(
-        "corag.cli.commands.plan", "estimate tokens, time and disk of a run or a sweep from a pilot"
-    ),
-    "ask": Command("corag.cli.commands.ask", "answer a question; without one, interactively", "question"),
-    "join": Command(
-        "corag.cli.commands.join", "join the shards of a run (--shard) and print its table", "runs"
-    ),
-    "sample": Command(
-        "corag.cli.commands.sample", "sample chains for training and keep the best one per question"
-    ),
-    "rows": Command("corag.cli.commands.rows", "convert sampled chains to training rows", "chains"),
-    "pairs --for retriever": Command(
-        "corag.cli.commands.retriever_pairs",
-        "make training pairs for retrievers: queries with positives and hard negatives",
-        "chains",
-    ),
-    "train": Command("corag.cli.commands.train", "fine-tune on training rows (training/sft.py)"),
-    "train encoder": Command(
-        "corag.cli.commands.train_encoder", "train the query encoder of later hops on retriever pairs"
-    ),
-    "train reranker": Command(
-        "corag.cli.commands.train_reranker", "train a re-ranker (cross-encoder) on retriever pairs"
-    ),
-    "rounds": Command(
-        "corag.cli.commands.rounds", "sample, make rows, fine-tune and decode, in one or several rounds"
-    ),
-    "merge": Command("corag.cli.commands.merge", "merge a LoRA adapter into its base model", "adapter"),
-    "table": Command(
-        "corag.cli.commands.table", "compare finished runs on the same questions in one table", "runs"
-    ),
-    "show": Command(
-        "corag.cli.commands.show",
-        "show a question of a run, of sampled chains or of training rows",
-        "folder id",
-    ),
-    "ledger": Command(
-        "corag.cli.commands.ledger",
-        "break down tokens and seconds of finished runs by role and stage",
-        "runs",
-    ),
-    "ceiling": Command(
-        "corag.cli.commands.ceiling",
-        "oracle score: the best of each question's candidate answers",
-        "runs",
-    ),
-    "judge": Command(
-        "corag.cli.commands.judge",
-        "grade answers of finished runs with a language model",
-        "runs",
-    ),
-    "export": Command(
-        "corag.cli.commands.export",
-        "write a run's answers as CSV, prediction file, TREC run or dataset",
-        "run",
-    ),
-    "push": Command(
-        "corag.cli.commands.push",
-        "share an adapter, model, chains or run on the Hugging Face hub",
-        "folder name",
-    ),
-    "report": Command(
-        "corag.cli.commands.report",
-        "write an HTML report of finished runs: table, tests, plots, traces",
-        "runs",
-    ),
-    "index": Command("corag.cli.commands.index", "build an index of documents or a corpus", "corpus"),
-    "search": Command("corag.cli.commands.search", "search an index and show the passages", "index query"),
-    "units": Command(
-        "corag.cli.commands.units", "group a corpus into long retrieval units for longrag", "corpus"
-    ),
-    "serve": Command("corag.cli.commands.serve", "serve an index over HTTP", "index"),
-    "serve answers": Command(
-        "corag.cli.commands.serve_answers",
-        "serve answers over HTTP: OpenAI-compatible API, MCP, web page",
-    ),
-    "mcp": Command("corag.cli.commands.mcp", "serve answers to one agent over stdio (MCP)"),
-    "world": Command(
-        "corag.cli.commands.world",
-        "write the bundled fictional dataset: corpus, questions, demonstrations",
-        "out",
-    ),
-    "list": Command(
-        "corag.cli.commands.list", "list methods and datasets, or one's options, presets, scorer", "name"
-    ),
+    "train": Command("fine-tune on training rows (training/sft.py)"),
+    "train encoder": Command("train the query encoder of later hops on retriever pairs"),
+    "train reranker": Command("train a re-ranker (cross-encoder) on retriever pairs"),
+    "rounds": Command("sample, make rows, fine-tune and decode, in one or several rounds"),
+    "merge": Command("merge a LoRA adapter into its base model", "adapter"),
+    "table": Command("compare finished runs on the same questions in one table", "runs"),
+    "show": Command("show a question of a run, of sampled chains or of training rows", "folder id"),
+    "judge": Command("grade answers of finished runs with a language model", "runs"),
+    "export": Command("write a run's answers as CSV, prediction file, TREC run or dataset", "run"),
+    "push": Command("share an adapter, model, chains or run on the Hugging Face hub", "folder name"),
+    "report": Command("write an HTML report of finished runs: table, tests, plots, traces", "runs"),
+    "index": Command("build an index of documents or a corpus", "corpus"),
+    "search": Command("search an index and show the passages", "index query"),
+    "units": Command("group a corpus into long retrieval units for longrag", "corpus"),
+    "serve": Command("serve an index over HTTP", "index"),
+    "serve answers": Command("serve answers over HTTP: OpenAI-compatible API, MCP, web page"),
+    "world": Command("write the bundled fictional dataset: corpus, questions, demonstrations", "out"),
+    "list": Command("list methods and datasets, or one's options, presets, scorer", "name"),
     "bench": Command(
-        "corag.cli.commands.bench",
-        "measure scoring, retrieval, search, runner, decode, sweep, sample, sft, startup, scale, ...",
-        "name",
+        "measure scoring, retrieval, search, runner, decode, sweep, sample, sft, startup, scale, ...", "name"
     ),
-    "setup": Command(
-        "corag.cli.commands.setup", "fetch what pip does not bring: Lucene, the small model, the encoder"
-    ),
+    "setup": Command("fetch what pip does not bring: Lucene, the small model, the encoder"),
     "doctor": Command(
-        "corag.cli.commands.doctor",
-        "say what this machine has and what is missing, or whether an index is as it was built",
-        "index",
+        "say what this machine has and what is missing, or whether an index is as it was built", "index"
     ),
 }
 
@@ -300,29 +229,14 @@ def usage() -> str:
 
 
 def split_command(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Split a command line into the command, of one word or more, and its arguments.
-
-    An option that is part of a command's name may stand anywhere.
+    """Split a command line into the command, of one word or two, and its arguments.
 
     >>> split_command(["serve", "answers", "--port", "1"]), split_command(["serve", "my_index"])
     (('serve answers', ['--port', '1']), ('serve', ['my_index']))
-    >>> split_command(["pairs", "chains/a", "--for", "retriever", "--out", "b"])
-    ('pairs --for retriever', ['chains/a', '--out', 'b'])
     """
     longer = " ".join(arguments[:2])
     if longer in COMMANDS:
         return longer, arguments[2:]
-    for name in COMMANDS:
-        first, option, value = [*name.split(), "", ""][:3]
-        if not option.startswith("--") or first != arguments[0]:
-            continue
-        for index in range(1, len(arguments)):
-            length = 1 if arguments[index] == f"{option}={value}" else 2
-            if arguments[index] == f"{option}={value}" or list(arguments[index : index + 2]) == [
-                option,
-                value,
-            ]:
-                return name, [*arguments[1:index], *arguments[index + length :]]
     _refuse_misspelt(arguments)
     return arguments[0], arguments[1:]
 
@@ -336,6 +250,15 @@ def _refuse_misspelt(arguments: Sequence[str]) -> None:
             f"there is neither a command nor an index '{arguments[1]}': did you mean `corag {arguments[0]} "
             f"{close[0]}`?"
         )
+
+
+def load_command(name: str) -> ModuleType:
+    """Import the module of a command.
+
+    The class that annotates the parameter of its ``main`` holds the options; what ``main`` returns is an exit
+    status, or one with figures for ``--json``.
+    """
+    return importlib.import_module(f"corag.cli.commands.{name.replace(' ', '_')}")
 
 
 def version_line() -> str:
@@ -353,7 +276,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     from corag.core.machine import limit_threads
 
     limit_threads()  # before torch, which reads it when it is imported
-    module = importlib.import_module(command.module)
+    module = load_command(name)
     from corag.cli.result import CommandResult
     from corag.core.command_line import parse  # pydantic is not needed for the overview
 

@@ -1,7 +1,4 @@
-"""The MCP endpoint: tools that answer and search, and passages as resources.
-
-Importing this loads the mcp SDK, so it is imported only where the endpoint is opened.
-"""
+"""The MCP endpoint: tools that answer and search, and passages as resources."""
 
 from __future__ import annotations
 

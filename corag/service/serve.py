@@ -8,15 +8,16 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from corag.core.errors import BackendError, ConfigError
 from corag.core.option_names import LocalPath, Mark
+from corag.service.agents import McpEndpoint, agent_server
 from corag.service.answering import AnswerService
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules, allowed_hosts, check_host, check_origin
@@ -61,6 +62,9 @@ class AnswersOptions(ServiceOptions):
 
     agents: bool = True
     """serve MCP at /mcp."""
+
+    stdio: bool = False
+    """serve MCP to the one agent that starts this command, over standard input and output, and no port."""
 
     check: bool = False
     """open everything, list what would be served, and exit."""
@@ -119,16 +123,20 @@ async def _watching_index(
 
 
 async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
-    """Serve until a signal comes; questions in flight are then finished, as far as time allows.
+    """Serve until a signal comes, or the agent that started this leaves.
+
+    Questions in flight are then finished, as far as time allows.
 
     ``report`` is called with the address once questions are accepted. Raises :class:`ConfigError` if the
     address is taken, :class:`BackendError` if the engine ends.
     """
     keys = Keys.read(options.api_key_file)
-    if options.check:
+    if options.check or options.stdio:
         async with open_service(options) as service:
             for line in preset_lines(service.presets):
                 report(line)
+            if not options.check:
+                await agent_server(service, Keys()).run_stdio_async()
         return
     # Before the engine opens: a port in use is reported in a second, not in a minute.
     with _listener(options.host, options.port) as listener:
@@ -150,18 +158,15 @@ async def serve_until_stopped(
 ) -> None:
     """Serve on a socket until the engine ends, this is cancelled, or (``by_signals``) a signal comes."""
     limits = service.options.limits
-    if getattr(service.options, "agents", False):
-        from corag.service.agents import McpEndpoint, agent_server
-
-        door = McpEndpoint(agent_server(service, doors.keys), limits.body_kb * 1000)
-        open_door, agents = door.open, door.app
-    else:
-        open_door, agents = _nothing, None
+    opening, agents = cast("AbstractAsyncContextManager[None]", nullcontext()), None
+    if isinstance(service.options, AnswersOptions) and service.options.agents:
+        endpoint = McpEndpoint(agent_server(service, doors.keys), limits.body_kb * 1000)
+        opening, agents = endpoint.open(), endpoint.app
     server = _server(create_app(service, doors, agents), limits.shutdown_s)
     closing = asyncio.Event()
 
     async def let_agents_in() -> None:
-        async with open_door():
+        async with opening:
             await closing.wait()
 
     agents_inside = asyncio.create_task(let_agents_in())
@@ -188,11 +193,6 @@ async def _watch(service: AnswerService, server: uvicorn.Server, closing: asynci
         log_line("ending", questions=claims, seconds_at_most=service.options.limits.shutdown_s)
     await service.admission.until_empty()
     closing.set()
-
-
-@asynccontextmanager
-async def _nothing() -> AsyncIterator[None]:
-    yield
 
 
 class _Server(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""A question's steps drawn as a tree: chains, hops, rollouts, thoughts, redrawn in a terminal as they come.
+"""A question's steps drawn as a tree: chains, hops, rollouts, thoughts.
 
 It knows CoRAG's places and roles by name (chain, hop, tree, child, rollout; sub_query, sub_answer,
 stop_check, draft); any other step is a line of text. What an answer has beyond the common fields it knows by
@@ -8,35 +8,21 @@ kept.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
 from corag.core.text import clean_sub_answer, printable
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
 
-REDRAWS_PER_SECOND = 10
 HOPS_SHOWN = 8
 CHOSEN_MARK = "← chosen"
 REUSED_NOTE = "reused rollout"
 _ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
-
-
-class Fold(IntEnum):
-    """How much is folded away so that a drawing fits. Its end is drawn with one of the first two."""
-
-    NOTHING = 0
-    ROLLOUTS = 1  # a line each
-    LINES = 2  # a line for everything; rollouts are counted beside the state they value
-    NEWEST = 3  # of each chain its newest hop, of each family of states those that have children
 
 
 @dataclass
@@ -82,17 +68,6 @@ class Node:
     def count(self, kind: str) -> int:
         """Count the children of a kind."""
         return sum(child.kind == kind for child in self.children.values())
-
-    def hides(self, child: Node, fold: Fold) -> bool:
-        """Whether a child is counted instead of drawn."""
-        if child.kind == "rollout":
-            return fold >= Fold.LINES
-        passed_over = child.kind == "child" and not child.count("child")
-        return (
-            fold >= Fold.NEWEST
-            and passed_over
-            and any(each.count("child") for each in self.children.values())
-        )
 
 
 class Drawing:
@@ -171,26 +146,20 @@ class Drawing:
             lines = [*lines[: most - 1], Text(f"and {more + 1} more steps (--verbose)", style="dim")]
         return lines
 
-    def tree(self, fold: Fold = Fold.NOTHING) -> Tree:
-        """Draw what is known so far."""
+    def tree(self, *, brief: bool = False) -> Tree:
+        """Draw what is known. ``brief``: with a line for each rollout."""
         title = Text(_plain(self._question), style="bold")
         if any(_has_score(node) for node in _descendants(self._root)):
             title.append("  (scores: lower is better)", style="not bold dim")
         tree = Tree(title, guide_style="dim")
-        self._grow(tree, self._root, fold)
+        self._grow(tree, self._root, brief=brief)
         return tree
 
-    def fit(self, console: Console, folds: Sequence[Fold]) -> tuple[Tree, Fold]:
-        """Draw with the first of the folds that fits the console's height, or the last one."""
-        for fold in folds[:-1]:
-            tree = self.tree(fold)
-            if len(console.render_lines(tree, pad=False)) < console.height:
-                return tree, fold
-        return self.tree(folds[-1]), folds[-1]
-
     def final_tree(self, console: Console) -> Tree:
-        """Draw the end: whole, or with a line for each rollout if there are too many."""
-        return self.fit(console, (Fold.NOTHING, Fold.ROLLOUTS))[0]
+        """Draw all if that fits the console's height, else with a line for each rollout."""
+        tree = self.tree()
+        fits = len(console.render_lines(tree, pad=False)) < console.height
+        return tree if fits else self.tree(brief=True)
 
     def _at(self, path: str) -> Node:
         """Return the node of a path.
@@ -235,39 +204,25 @@ class Drawing:
                 for each in step.texts
             ]
 
-    def _grow(self, branch: Tree, node: Node, fold: Fold) -> None:
-        visible = [child for child in node.ordered_children if not node.hides(child, fold)]
-        for child in visible:
-            label = self._label(child, fold)
-            is_folded = fold >= {"rollout": Fold.ROLLOUTS, "chain": Fold.NEWEST}.get(child.kind, len(Fold))
+    def _grow(self, branch: Tree, node: Node, *, brief: bool) -> None:
+        for child in node.ordered_children:
+            label = self._label(child)
+            hops = [_hop(each) for each in child.ordered_children if each.kind == "hop"]
+            is_folded = brief and child.kind == "rollout"
+            if is_folded and hops:
+                label = Text("  ").join([label, Text.assemble((" · ", "dim")).join(hops)])
             alone = not child.children and len(child.lines) == 1
-            if is_folded:
-                label = Text("  ").join([label, *self._fold_hops(child)])
-            elif alone:
+            if alone:
                 label = Text("  ").join([label, child.lines[0]])
-            if is_folded or fold >= Fold.LINES:
+            if is_folded:
                 label.no_wrap, label.overflow = True, "ellipsis"
             twig = branch.add(label)
             if not is_folded and not alone:
-                self._grow(twig, child, fold)
-        if passed_over := node.count("child") - sum(child.kind == "child" for child in visible):
-            branch.add(
-                Text(
-                    f"and {passed_over} that {'was' if passed_over == 1 else 'were'} passed over", style="dim"
-                )
-            )
+                self._grow(twig, child, brief=brief)
         for line in node.lines:
             branch.add(line)
 
-    def _fold_hops(self, node: Node) -> Iterator[Text]:
-        """Write the hops of a rollout, or the newest one of a chain, to stand beside its name."""
-        hops = [child for child in node.ordered_children if child.kind == "hop"]
-        if node.kind == "rollout" and hops:
-            yield Text.assemble((" · ", "dim")).join(map(_hop, hops))
-        elif hops:
-            yield self._label(hops[-1])
-
-    def _label(self, node: Node, fold: Fold = Fold.NOTHING) -> Text:
+    def _label(self, node: Node) -> Text:
         """Write a node: name, score, hop, what else is known of it, and whether it was chosen."""
         name = Text(_plain(node.name), style="bold green" if node.on_chosen_way else "bold")
         parts = [name, *_scores(node)]
@@ -281,49 +236,12 @@ class Drawing:
             parts.append(Text(f"asked {node.retries + 1} times", style="dim"))
         if node.proposals and not node.count("child"):
             parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
-        if fold >= Fold.LINES and (rollouts := node.count("rollout")):
-            parts.append(Text(_count_text(rollouts, "rollout"), style="dim"))
         parts += [Text(text, style=style) for text, style in node.notes]
         if node.record is not None and node.record.stopped:
             parts.append(Text(f"stopped: {node.record.stopped}", style="dim"))
         if node is self._chosen_end:
             parts.append(Text(CHOSEN_MARK, style="bold green"))
         return Text("  ").join(parts)
-
-
-@contextmanager
-def live(drawing: Drawing, console: Console) -> Iterator[Callable[[Step], None]]:
-    """Keep a drawing on the terminal while it grows, and leave it there whole, also if the method fails.
-
-    Yields the watcher of its steps, to be called in an event loop. Steps that come in one burst are drawn
-    together.
-    """
-    folds = list(Fold)
-    waiting: asyncio.TimerHandle | None = None
-    next_redraw = 0.0
-
-    def redraw() -> None:
-        nonlocal waiting, next_redraw
-        waiting = None
-        next_redraw = asyncio.get_running_loop().time() + 1 / REDRAWS_PER_SECOND
-        tree, fold = drawing.fit(console, folds)
-        del folds[: folds.index(fold)]  # what was folded stays so: a drawing that leaps cannot be read
-        screen.update(tree, refresh=True)
-
-    def watch(step: Step) -> None:
-        nonlocal waiting
-        drawing.add(step)
-        if waiting is None:
-            loop = asyncio.get_running_loop()
-            waiting = loop.call_at(max(loop.time(), next_redraw), redraw)
-
-    with Live(drawing.tree(), console=console, auto_refresh=False) as screen:
-        try:
-            yield watch
-        finally:
-            if waiting is not None:
-                waiting.cancel()
-            screen.update(drawing.final_tree(console))
 
 
 def _chosen_hops(node: Node) -> Iterator[Node]:

@@ -42,7 +42,6 @@ _ALWAYS_LOGGED = "WARNING: Using incubator modules"
 _LAST_LINES = 12
 _LONGEST_LOG = 10_000_000  # bytes; a longer one begins anew
 _LATE_S = 5.0  # what takes longer is announced where there is no spinner
-_OUTPUT, _ERROR = 1, 2  # the descriptors, by their numbers in every process
 _printed_lines: set[str] = set()  # what models have said of themselves
 
 
@@ -159,12 +158,12 @@ class _Output:
         restore, seen = self._restore, sys.stderr
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        for number in (_OUTPUT, _ERROR):
+        for number in (1, 2):
             copy = os.dup(number)
             restore.callback(os.close, copy)
             restore.callback(os.dup2, copy, number)
             os.dup2(log.fileno(), number)
-        if _descriptor(seen) == _ERROR:  # a notebook, or a test, has streams that write elsewhere
+        if seen is sys.__stderr__:  # a notebook, or a test, has one that writes elsewhere
             seen = restore.enter_context(os.fdopen(os.dup(copy), "w", buffering=1))
         restore.enter_context(redirect_stdout(log))
         restore.enter_context(redirect_stderr(log))
@@ -201,13 +200,6 @@ class _Output:
         return "\n".join(
             [f"The last lines of {self.path}:", *(f"  | {line}" for line in last)] if last else []
         )
-
-
-def _descriptor(stream: TextIO) -> int | None:
-    try:
-        return stream.fileno()
-    except (OSError, ValueError, AttributeError):  # a notebook's or a test's
-        return None
 
 
 _output = _Output()

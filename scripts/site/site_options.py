@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from importlib import import_module
 from typing import get_type_hints
 
-from corag.cli.main import COMMANDS
+from corag.cli.main import COMMANDS, load_command
 from corag.core.help import Section, sections_to_show
 from eval.experiment.registry import METHODS
 
@@ -29,7 +28,7 @@ def commands(_: str) -> str:
     lines: list[str] = []
     shared_sections: dict[str, Section] = {}
     for name, command in COMMANDS.items():
-        hints = get_type_hints(import_module(command.module).main)
+        hints = get_type_hints(load_command(name).main)
         (kind,) = (each for at, each in hints.items() if at != "return")
         command_section, *sections = sections_to_show(kind)
         lines += [f"## corag {name}", "", f"{command.summary[0].upper()}{command.summary[1:]}.", ""]

@@ -101,7 +101,11 @@ def test_a_run_writes_its_answers_and_scores_nothing(
     assert main(["export", str(run), "--to", "answers", "--out", str(lines)]) == 0
     (line, *_) = map(json.loads, lines.read_text().splitlines())
     assert list(line) == FIELDS and line["sources"] == [{"id": "1", "title": "T"}]
-    for command in (["table"], ["ledger"], ["report", "--out", str(tmp_path / "report.html")]):
+    for command in (
+        ["table"],
+        ["table", "--ledger", "true"],
+        ["report", "--out", str(tmp_path / "report.html")],
+    ):
         assert main([command[0], str(run), *command[1:]]) == 0
 
 

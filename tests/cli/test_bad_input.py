@@ -344,7 +344,7 @@ def test_run_folder_that_cannot_be_written(capsys, tmp_path):
     assert "cannot write the run folder" in message
 
 
-@pytest.mark.parametrize("command", ["table", "export", "judge", "ledger", "report"])
+@pytest.mark.parametrize("command", ["table", "export", "judge", "report"])
 def test_folders_that_are_no_runs(capsys, tmp_path, command):
     world = tmp_path / "world"
     world.mkdir()
@@ -362,7 +362,7 @@ def test_folders_that_are_no_runs(capsys, tmp_path, command):
         assert words in refused(capsys, [command, str(folder), *rest])
 
 
-@pytest.mark.parametrize("command", ["table", "export", "judge", "ledger", "report"])
+@pytest.mark.parametrize("command", ["table", "export", "judge", "report"])
 def test_a_run_without_its_lines(capsys, tmp_path, command):
     run = make_run(tmp_path / "run", [])
     (run / TRACES).unlink()

@@ -1,6 +1,5 @@
 """One way to configure: presets, YAML, command line; every mistake answered with a sentence."""
 
-import importlib
 import subprocess
 import sys
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.main import COMMANDS, main
+from corag.cli.main import COMMANDS, load_command, main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.identity import identity_of
@@ -197,7 +196,7 @@ def test_every_command_explains_itself_without_heavy_imports(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_has_a_type_that_is_checked(command):
-    main = importlib.import_module(COMMANDS[command].module).main
+    main = load_command(command).main
     (options,) = (kind for name, kind in get_type_hints(main).items() if name != "return")
     for name, kind in options_of(options):
         assert "<" not in describe_type(kind), f"--{name} takes anything"

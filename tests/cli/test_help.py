@@ -23,7 +23,7 @@ from tests.eval.test_own_methods import method_of_the_page
 from tests.messages import raises_message
 
 LIMIT = 60  # a screen
-NO_FIGURES = ("list", "doctor", "serve", "serve answers", "mcp", "train", "train encoder", "train reranker")
+NO_FIGURES = ("list", "doctor", "serve", "serve answers", "train", "train encoder", "train reranker")
 
 
 @pytest.fixture

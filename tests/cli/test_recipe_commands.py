@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from corag.cli.main import COMMANDS, split_command
+from corag.cli.main import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
 from eval.sweeps import read_cells
 from tests.cli.test_install import write_program
@@ -99,7 +98,7 @@ def read(words: Sequence[str]) -> Any:
     """Parse a command as its program would, cells included; raises ConfigError for what it does not know."""
     name, arguments = split_command(words[1:])
     command = COMMANDS[name]
-    options, *_ = get_type_hints(importlib.import_module(command.module).main).values()
+    options, *_ = get_type_hints(load_command(name).main).values()
     config = parse(options, arguments, f"corag {name}", command.summary, command.positional)
     if name == "sweep":
         read_cells(config, config.cells, config.grid)

@@ -15,7 +15,7 @@ from typing import get_type_hints
 import pytest
 
 from corag.cli.commands.bench import BENCHES
-from corag.cli.main import COMMANDS
+from corag.cli.main import load_command
 from corag.core.option_names import options_of, resolve_alias
 from tests.cli.test_install import write_program
 
@@ -191,7 +191,7 @@ def test_a_dry_run_prints_every_step_with_options_that_there_are() -> None:
     for command, words in re.findall(
         r"corag (ask|run|world|index|sample|rows|train) (.*)", CHECK.read_text()
     ):
-        module = importlib.import_module(COMMANDS[command].module)
+        module = load_command(command)
         options, *_ = get_type_hints(module.main).values()
         known = dict(options_of(options))
         for name in re.findall(r"--([a-z_.]+)", words):

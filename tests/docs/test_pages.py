@@ -26,7 +26,7 @@ from typing import get_type_hints
 import pytest
 import yaml
 
-from corag.cli.main import COMMANDS, split_command
+from corag.cli.main import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.option_names import options_of, resolve_alias, sections_of
@@ -56,7 +56,8 @@ OTHERS = tuple(
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
     "--cpu --multi_gpu --config_file --no-deps --help --print_config --config --json --my_method.k "
-    "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem --add-host --array".split()
+    "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem --add-host --array --gpu "
+    "--served-model-name".split()
 )
 
 
@@ -195,7 +196,7 @@ def check_command(words: list[str]) -> None:
     if program == "corag":
         name, arguments = split_command(arguments)
         command = COMMANDS[name]
-        module = importlib.import_module(command.module)
+        module = load_command(name)
         (options,) = (kind for at, kind in get_type_hints(module.main).items() if at != "return")
         given = [word for word in arguments if word != "--json"]  # which every command takes
         parse(options, given, "", "", command.positional)
@@ -225,10 +226,10 @@ def test_commands_parse(page: Path, folder: Path):
 
 def known_options() -> set[str]:
     """Return every option of every command, by all its names."""
-    known = {word for name in COMMANDS for word in name.split() if word.startswith("--")}
+    known = set[str]()
     kinds: list[type] = [*PROGRAMS.values()]
-    for command in COMMANDS.values():
-        hints = get_type_hints(importlib.import_module(command.module).main)
+    for name in COMMANDS:
+        hints = get_type_hints(load_command(name).main)
         kinds += [kind for at, kind in hints.items() if at != "return"]
     for kind in kinds:
         known |= {f"--{name}" for name, _ in options_of(kind)}

@@ -207,7 +207,7 @@ def test_f1_is_a_worth_while_right_stays_exact(tmp_path):
 
 def test_the_command_prints_and_says_its_figures_in_json(runs, capsys):
     mine, base = runs
-    assert main(["ceiling", str(mine), "--baseline", str(base), "--json"]) == 0
+    assert main(["table", str(mine), str(base), "--baseline", str(base), "--ceiling", "--json"]) == 0
     out = capsys.readouterr().out
     record = json.loads(out.splitlines()[-1])
     (run,) = record["runs"].values()
@@ -215,28 +215,25 @@ def test_the_command_prints_and_says_its_figures_in_json(runs, capsys):
     assert run["rankers"]["guess"]["selected"]["4"]["mean"] == 0.5 and record["metric"] == "em"
     for word in ("oracle", "EM@4", "vote", "guess", OWN_CHOICE, "AUC", "ECE", "mine"):
         assert word in out
-    assert main(["ceiling", str(mine), str(mine), "--json"]) == 2
+    assert main(["table", str(mine), "--ceiling", "--over", "seeds"]) == 2
 
 
 def test_runs_that_keep_one_answer_are_refused_with_what_to_do(runs, tmp_path, capsys):
     mine, base = runs
-    assert "does not choose among answers" in refused(capsys, ["ceiling", str(base)])
+    assert "does not choose among answers" in refused(capsys, ["table", str(base), "--ceiling"])
     greedy = [row(each, "Rome") for each in ASKED]
     chain = make_run(tmp_path / "chain", greedy, {"method": "corag", "options": {"strategy": "greedy"}})
-    said = refused(capsys, ["ceiling", str(chain)])
+    said = refused(capsys, ["table", str(chain), "--ceiling"])
     assert "keeps no more than one answer" in said and "--corag.measure refusal" in said
-    assert "the baseline is among the runs" in refused(
-        capsys, ["ceiling", str(mine), "--baseline", str(mine)]
-    )
-    assert "corag ceiling RUN" in refused(capsys, ["ceiling"])
+    assert "give two runs or more" in refused(capsys, ["table", str(mine), "--baseline", "mine", "--ceiling"])
     blank = make_run(tmp_path / "blank", [row(Question("q", "?"), "Rome")])
-    assert "no question has gold answers" in refused(capsys, ["ceiling", str(blank)])
+    assert "no question has gold answers" in refused(capsys, ["table", str(blank), "--ceiling"])
 
 
 def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys):
     mine, _ = runs
     short = make_run(tmp_path / "short", [row(each, "Rome") for each in ASKED[:4]])
-    assert main(["ceiling", str(mine), "--baseline", str(short), "--json"]) == 0
+    assert main(["table", str(mine), str(short), "--baseline", str(short), "--ceiling", "--json"]) == 0
     out = capsys.readouterr().out
     assert "2 of 6 questions are left out" in out.replace("\n", " ")
     (run,) = json.loads(out.splitlines()[-1])["runs"].values()

@@ -15,14 +15,12 @@ from rich.console import Console
 from corag.baselines.one_step import OneStepConfig
 from corag.baselines.react import ReActConfig
 from corag.chains.config import CoRAGConfig
-from corag.chains.method import corag
 from corag.cli.commands.ask import AskOptions, answer_and_show
-from corag.core.errors import SearchFailedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage
 from eval.api.ask import answer_and_draw
-from eval.api.drawing import Drawing, Fold, live
+from eval.api.drawing import Drawing
 from ircot.method import IRCoTConfig
 from tests.chains.chains import LETTERS, queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
@@ -350,60 +348,9 @@ def test_ircot_is_drawn_by_step():
     assert re.search(r"^thought Mara Velden wrote it\.$", written, re.MULTILINE)
 
 
-def test_a_terminal_sees_the_tree_grow_and_keeps_it():
-    screen, seen = Screen(), {}
-
-    async def pause(request):
-        await asyncio.sleep(0.15)  # longer than between two redraws
-        seen[kind(request)] = screen.getvalue()
-
-    reply = queue(NEXT=["glass orchard", "mara velden"], ANSWER=["a1", "b1"], FINAL=["Issel"])
-    written, _ = ask(reply, max_hops=2, terminal=screen, pause=pause)
-    assert "a1" in seen["NEXT"] and "b1" not in seen["NEXT"], (
-        "the first hop is there before the second is asked for"
-    )
-    assert "b1" in seen["FINAL"] and "chosen" not in seen["FINAL"]
-    assert "sub_query" not in written, "no lines beside the drawing"
-    assert written.count("← chosen") == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "folds"),
-    [
-        ({"strategy": "tree", "max_hops": 6}, set(Fold)),
-        ({"strategy": "best_of_n", "chains": 8, "max_hops": 6}, {Fold.NOTHING, Fold.NEWEST}),
-    ],
-)
-def test_a_search_larger_than_the_terminal_is_folded_until_it_fits(options, folds):
-    console = Console(file=Screen(), width=100, height=24)
-    drawing = Drawing(QUESTION.text, REFUSAL)
-    seen, steps = set(), []
-
-    def look(step):
-        drawing.add(step)
-        steps.append(step)
-        if len(steps) % 8:
-            return
-        tree, fold = drawing.fit(console, list(Fold))
-        assert len(console.render_lines(tree)) < 24
-        seen.add(fold)
-
-    tools = Tools(QUESTION, ScriptedGenerator(seeded), WordRetriever(WORLD), watch=look)
-    asyncio.run(corag(QUESTION, tools, CoRAGConfig(**(PROMPTS | options))))
-    assert seen == folds
-
-
 def test_a_failed_question_leaves_what_was_drawn():
     retriever = WordRetriever(WORLD, failing="velden")
     reply = queue(NEXT=["glass orchard", "velden"], ANSWER=["a1"], FINAL=[])
     written, row = ask(reply, max_hops=2, terminal=Screen(), retriever=retriever)
     assert row.answer is None and "hop 1  glass orchard → a1" in written
     assert "failed: SearchFailedError" in written
-
-
-def test_an_interrupted_drawing_stays_on_the_screen():
-    console = Console(file=Screen(), width=80, height=24)
-    drawing = Drawing("Who?", REFUSAL)
-    with pytest.raises(SearchFailedError), live(drawing, console):
-        raise SearchFailedError("no.")
-    assert "Who?" in console.file.getvalue() and console.file.getvalue().endswith("\x1b[?25h")

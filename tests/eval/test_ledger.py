@@ -48,7 +48,7 @@ def row(name: str, begun: float, seconds: float, *steps: Step, error: str = "") 
 
 
 def ledger_printed(capsys: pytest.CaptureFixture[str], *runs: Path) -> tuple[str, dict]:
-    assert main(["ledger", *map(str, runs), "--json"]) == 0
+    assert main(["table", *map(str, runs), "--ledger", "--json"]) == 0
     printed = capsys.readouterr().out
     return printed, json.loads(printed.splitlines()[-1])["runs"]
 
@@ -197,7 +197,7 @@ def test_mistakes_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["a", "a"], "given twice"),
         (["runs/a", "runs/a/"], "given twice"),
     ]:
-        assert main(["ledger", *argv]) == 2
+        assert main(["table", *argv, "--ledger"]) == 2
         assert complaint in capsys.readouterr().err
 
 

@@ -117,7 +117,7 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     table = table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())
     assert table.status == 0 and table.to_json()["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
-    assert main(["ledger", str(folder)]) == 0
+    assert main(["table", str(folder), "--ledger"]) == 0
 
     file.write_text(file.read_text().replace("template, 200", "template, 100"))
     edited = configured("--method", "my_method.py:my_method", "--my_method.k", "1")

@@ -86,7 +86,7 @@ SEARCHES = {
 REQUIRED = {  # what a command wants before it prints its options
     "sweep": ["--questions", "q.jsonl", "--grid", "{method: one_step}"],
     "rows": ["chains/a", "--out", "rows/a", "--index", "i"],
-    "pairs --for retriever": ["chains/a", "--out", "pairs/a", "--index", "i"],
+    "pairs": ["chains/a", "--out", "pairs/a", "--index", "i"],
     "train": ["--rows", "rows/a", "--out", "adapters/a"],
     "train encoder": ["--pairs", "pairs/a", "--out", "encoders/a"],
     "train reranker": ["--pairs", "pairs/a", "--out", "rerankers/a"],
@@ -101,7 +101,7 @@ REQUIRED = {  # what a command wants before it prints its options
     "world": ["world"],
     "bench": ["decode"],
     **{name: ["--questions", "q.jsonl"] for name in ("run", "plan", "sample")},
-    **{name: ["runs/a"] for name in ("join", "table", "show", "ledger", "ceiling", "judge", "report")},
+    **{name: ["runs/a"] for name in ("join", "table", "show", "judge", "report")},
 }
 
 
@@ -254,8 +254,8 @@ def record_tables(out: Path) -> None:
     for name, view in VIEWS.items():
         record_command(out / f"table {name}.txt", "table", *first, *view)
     record_command(out / "table seeds.txt", "table", *runs, "--over", "seeds")
-    record_command(out / "ledger.txt", "ledger", *first)
-    record_command(out / "ceiling.txt", "ceiling", first[0])
+    record_command(out / "ledger.txt", "table", *first, "--ledger")
+    record_command(out / "ceiling.txt", "table", first[0], "--ceiling")
     for name in first:
         record_command(out / "show" / f"{Path(name).name}.txt", "show", name)
         record_command(out / "show" / f"{Path(name).name} q1.txt", "show", name, "q1")

@@ -216,7 +216,7 @@ async def test_what_was_served_is_a_run_and_links_outlive_a_restart(tmp_path, ca
         again = (await client.get(f"/v1/answers/{ids[0]}")).json()
         assert again == found
     run, report = str(folder), str(tmp_path / "report.html")
-    for words in (["table", run], ["ledger", run], ["report", run, "--out", report]):
+    for words in (["table", run], ["table", run, "--ledger"], ["report", run, "--out", report]):
         assert await asyncio.to_thread(main, words) == 0
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert "3" in capsys.readouterr().out

@@ -170,7 +170,7 @@ def test_a_signal_ends_it_after_the_last_answer_and_its_runs_can_be_read(server,
     assert process.wait(120) == 0
     assert "Traceback" not in log.read_text()
     (run,) = (folder / "runs").glob("corag-????????")
-    assert main(["ledger", str(run)]) == 0 and main(["table", str(run)]) == 0
+    assert main(["table", str(run), "--ledger"]) == 0 and main(["table", str(run)]) == 0
     assert re.search(r"sub_query", capsys.readouterr().out)
 
 
@@ -178,7 +178,8 @@ def test_an_agent_starts_the_command_asks_over_its_standard_input_and_gives_up(i
     # A model may end any text early, but not sixteen chains of six hops, which take many seconds.
     many = {"corag.strategy": "best_of_n", "corag.chains": 16, "corag.max_hops": 6}
     presets = PRESETS | {"long": {"method": "corag", "corag.preset": "small_model", **many}}
-    command = ["-m", "corag.cli", "mcp", *MODEL, "--index", str(index), "--presets", json.dumps(presets)]
+    command = ["-m", "corag.cli", "serve", "answers", "--stdio", *MODEL, "--index", str(index)]
+    command += ["--presets", json.dumps(presets)]
     parameters = StdioServerParameters(command=sys.executable, args=command, env=ONE_THREAD, cwd=str(ROOT))
 
     async def talk():

@@ -1,56 +1,40 @@
-"""Arguments of TRL and PEFT that are passed through: their names, what is refused, and that they arrive."""
+"""Arguments of TRL and PEFT that are passed through: what is refused, and that the others arrive."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import peft
 import pytest
 import trl
 
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from tests.messages import raises_message
+from training.checks import check_packages
 from training.config import LoraOptions, SftConfig
-from training.library_arguments import argument_names, check_library_arguments
 from training.sft import main as train
+from training.trl_arguments import build_arguments
 
 Options = Callable[..., SftConfig]
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("SFTConfig", trl.SFTConfig),
-        ("LoraConfig", peft.LoraConfig),
-    ],
+    "trainer",
+    [{"max_grad_nrm": 0.5}, {"num_train_epochs": 3}, {"completion_only_loss": False}, {"batch_sampler": "x"}],
 )
-def test_the_names_in_the_sources_are_those_of_the_classes(name: str, kind: Any) -> None:
-    public = {each.name for each in fields(kind) if each.init and not each.name.startswith("_")}
-    assert set(argument_names(name)) == public
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"trainer": {"max_grad_nrm": 0.5}},
-        {"trainer": {"num_train_epochs": 3}},
-        {"trainer": {"learning_rate": 1}},
-        {"trainer": {"completion_only_loss": False}},
-        {"trainer": {"num_generations": 8}},
-        {"lora": {"more": {"use_rslor": True}}},
-        {"lora": {"more": {"r": 8}}},
-        {"lora": {"more": {"use_dora": True}}, "tuning": "full"},
-    ],
-)
-def test_what_is_no_argument_or_not_free_is_refused(changes: dict[str, Any]) -> None:
-    config = SftConfig(rows=["rows"], out="out", **changes)
+def test_what_is_no_argument_or_not_free_is_refused(trainer: dict[str, Any], tmp_path: Path) -> None:
+    config = SftConfig(rows=["rows"], out=str(tmp_path), trainer=trainer)
     with raises_message(ConfigError):
-        check_library_arguments(config)
+        build_arguments(trl.SFTConfig, config, {"num_train_epochs": 1, "output_dir": str(tmp_path)})
+
+
+def test_without_an_adapter_it_has_no_arguments() -> None:
+    config = SftConfig(rows=["rows"], out="out", tuning="full", lora=LoraOptions(more={"use_dora": True}))
+    with raises_message(ConfigError):
+        check_packages(config)
 
 
 def test_arguments_reach_the_trainer_and_the_adapter_and_are_noted(options: Options) -> None:

@@ -10,7 +10,7 @@ import datasets
 import pytest
 
 from corag.chains.chain import Hop
-from corag.cli.main import main, split_command
+from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
 from corag.core.types import GoldHop, Question
 from tests.fakes import WordRetriever, passage
@@ -177,20 +177,12 @@ def test_what_is_missing_is_named() -> None:
         MakeRetrieverPairsConfig(questions="train.json", out="pairs")
 
 
-@pytest.mark.parametrize("words", [["--for", "retriever"], ["--for=retriever"]])
-def test_the_option_may_stand_anywhere(words: list[str]) -> None:
-    assert split_command(["pairs", "chains/a", *words, "--out", "b"]) == (
-        "pairs --for retriever",
-        ["chains/a", "--out", "b"],
-    )
-
-
 @pytest.mark.slow
 def test_from_a_question_file_to_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["world", str(tmp_path / "world"), "--passages", "500"]) == 0
     world = tmp_path / "world"
     assert main(["index", str(world / "corpus.jsonl"), "--out", str(tmp_path / "index")]) == 0
-    words = ["pairs", "--for", "retriever", "--questions", str(world / "train.jsonl"), "--limit", "20"]
+    words = ["pairs", "--questions", str(world / "train.jsonl"), "--limit", "20"]
     words += ["--retriever.index", str(tmp_path / "index"), "--retriever.links", "titles"]
     assert main([*words, "--out", str(tmp_path / "pairs")]) == 0
     assert "train/sub_query" in capsys.readouterr().out

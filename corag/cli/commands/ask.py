@@ -4,9 +4,9 @@ corag ask "Which river flows through the birthplace of Mara Velden?" --index ind
 corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
 corag ask --index indexes/world-bm25
 
-In a terminal the chain or the search tree is drawn while it grows. Elsewhere the hops that led to the answer
-come in a line each, and a line on standard error says every 30 s how far it is. --verbose shows every step
-with all that was found.
+In a terminal the chain or the search tree is drawn at the end. Elsewhere the hops that led to the answer come
+in a line each, and a line on standard error says every 30 s how far it is. --verbose shows every step with
+all that was found.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,20 +26,21 @@ from rich.markup import escape
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
-from corag.core.pace import clock
+from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
 from corag.core.text import printable
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
 from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig
 from eval.api.ask import Answered, answer_and_draw
-from eval.api.drawing import Drawing, live
+from eval.api.drawing import Drawing
 from eval.experiment.backends import Setup, check_model, check_setup, open_backends
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
 
 COLUMNS = 110  # where there is no terminal
+_TEXT_SHOWN = 120  # characters of each passage that --verbose shows
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,7 @@ class AskOptions(Setup):
     an empty line or the end."""
 
     verbose: bool = False
-    """show every step with all retrieved passages (also ``plain``)."""
-
-    show_text: int = 120
-    """how many characters of each passage --verbose shows; 0 for titles only."""
-
-    ALIASES: ClassVar[dict[str, str]] = Setup.ALIASES | {"plain": "verbose"}
+    """show every step with all retrieved passages."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +82,7 @@ def sooner_backend(config: AskOptions) -> Backend:
     model = config.model.with_engine()
     if model.backend == "transformers" or missing(["torch"]):
         return model.backend
-    wide = any(getattr(config.of(name), "strategy", "greedy") != "greedy" for name in config.method)
+    wide = any(config.of(name).chains_at_once > 1 for name in config.method)
     if not config.question or len(config.method) > 1 or wide or _has_gpu():
         return "vllm"
     print(
@@ -105,18 +100,20 @@ def _has_gpu() -> bool:
 
 
 async def _ask(config: AskOptions) -> CommandResult:
-    console = console_of_answers()
+    console = Console(highlight=False, emoji=False)  # a model's :text: is no emoji
+    if not console.is_terminal:
+        console.width = COLUMNS  # in a file nothing is cut at 80
     records: list[dict[str, Any]] = []
     first_line = "" if config.question or sys.stdin.isatty() else next_line()
     if not (first_line or config.question or sys.stdin.isatty()):
         raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
     async with AsyncExitStack() as stack:
         generator, retriever = await stack.enter_async_context(open_backends(config))
+        for name in config.method:
+            check_model(name, config.of(name), config.model, generator)
         send = stack.enter_context(
             sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
         )
-        for name in config.method:
-            check_model(name, config.of(name), config.model, generator)
         if len(config.method) == 1:  # of several each has a heading
             print(f"corag: answering by {config.method[0]} (--method takes another).", file=sys.stderr)
         for question in questions(config.question, first_line, console):
@@ -127,12 +124,6 @@ async def _ask(config: AskOptions) -> CommandResult:
                     {"method": name, "question": question, "answer": answer, "error": result.error}
                 )
     return CommandResult(int(any(record["error"] for record in records)), records)
-
-
-def console_of_answers() -> Console:
-    """Return the console: a model's :text: is no emoji, and nothing is cut at 80 columns in a file."""
-    console = Console(highlight=False, emoji=False)
-    return console if console.is_terminal else Console(highlight=False, emoji=False, width=COLUMNS)
 
 
 def questions(first_question: str, first_line: str, console: Console) -> Iterator[str]:
@@ -182,119 +173,69 @@ async def answer_and_show(
     retriever: Retriever | None,
     send: Send = no_spans,
 ) -> Answered:
-    """Answer with one method; show its steps while it works, then its result."""
+    """Answer with one method, and show what led to the answer, the answer, its sources and its cost."""
     options, asked_question = config.of(name), Question("asked", question)
     drawing = Drawing(question, getattr(options, "refusal", ""))
     if len(config.method) > 1:
         console.print(f"── {name}", style="bold")
-    with show_steps(drawing, config, console) as watch:
-        tools = Tools(asked_question, generator, retriever, config.seed, config.budget, watch=watch)
-        progress = nullcontext() if _draws(console) else reporting_progress(name, tools)
-        async with progress:
-            answer = await answer_and_draw(
-                name, asked_question, bind(name, config), tools, retriever, drawing, send
-            )
-    show_result(console, answer, show_chain=config.verbose or _draws(console), traceback=config.verbose)
+
+    def watch(step: Step) -> None:
+        drawing.add(step)
+        if config.verbose:
+            print_step(console, step)
+
+    tools = Tools(asked_question, generator, retriever, config.seed, config.budget, watch=watch)
+    with reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS):
+        answer = await answer_and_draw(
+            name, asked_question, bind(name, config), tools, retriever, drawing, send
+        )
+    # is_interactive alone is also said of a coloured pipe
+    if config.verbose or (console.is_interactive and console.file.isatty()):
+        console.print(drawing.final_tree(console))
+    else:
+        for line in answer.hops():
+            console.print(line, no_wrap=True, overflow="ellipsis")
+    for line in answer.ending(traceback=config.verbose):
+        console.print(line, soft_wrap=True)
     return answer
 
 
-def _draws(console: Console) -> bool:
-    # is_interactive alone is also said of a coloured pipe
-    return console.is_interactive and console.file.isatty()
+def progress_line(name: str, tools: Tools) -> Callable[[float], str]:
+    """Return what says how far an answer is: on CPUs it may take minutes."""
+
+    def line(seconds: float) -> str:
+        usage = tools.spent
+        calls = f"{usage.calls:,} call{'s'[: usage.calls != 1]}"
+        return f"corag: {name}: {calls} answered, {usage.total:,} tokens, {clock(seconds)} so far"
+
+    return line
 
 
-@asynccontextmanager
-async def reporting_progress(name: str, tools: Tools, every_s: float = QUIET_SECONDS) -> AsyncIterator[None]:
-    """Print how far an answer is, a line every ``every_s`` seconds: on CPUs it may take minutes."""
+def print_step(console: Console, step: Step) -> None:
+    """Print a search with what it found, or texts with what their prompts lost.
 
-    async def report() -> None:
-        while True:
-            await asyncio.sleep(every_s)
-            usage = tools.spent
-            print(
-                f"corag: {name}: {usage.calls:,} call{'s'[: usage.calls != 1]} answered, {usage.total:,} "
-                f"tokens, {clock(time.perf_counter() - tools.begun)} so far",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    task = asyncio.create_task(report())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-@contextmanager
-def show_steps(drawing: Drawing, config: AskOptions, console: Console) -> Iterator[Callable[[Step], None]]:
-    """Show steps as they come: drawn in a terminal, not elsewhere; verbosely as lines, then drawn."""
-    if config.verbose:
-        print_step = step_printer(console, config.show_text)
-
-        def print_and_add(step: Step) -> None:
-            print_step(step)
-            drawing.add(step)
-
-        yield print_and_add
-        console.print(drawing.final_tree(console))
-    elif _draws(console):
-        with live(drawing, console) as watch:
-            yield watch
-    else:
-        yield drawing.add
-
-
-def step_printer(console: Console, show_text: int) -> Callable[[Step], None]:
-    """Return a watcher that prints searches with what they found, and texts with what their prompts lost.
-
-    Of a chain that repeats itself it prints how often it was asked again, not each retry.
+    A chain that repeats itself is asked again; the tree says how often.
     """
-    retries: Counter[str] = Counter()
-
-    def show(step: Step) -> None:
-        path, retry, _ = step.path.partition("/retry ")
-        if retry:
-            retries[path] += 1
-            return
-        for each, times in retries.items():
-            console.print(f"  {each} repeated itself: asked again {times} times", style="dim", markup=False)
-        retries.clear()
-        if isinstance(step, SearchStep):
-            console.print(
-                "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
-            )
-            if step.note:
-                console.print(f"  {printable(step.note)}", style="yellow", markup=False)
-            for rank, hit in enumerate(step.hits, 1):
-                text = " ".join(hit.passage.text.split())
-                excerpt = f": {text[:show_text]}{'…' if len(text) > show_text else ''}" if show_text else ""
-                line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}){excerpt}"
-                console.print(printable(line), style="dim", markup=False)
-        elif isinstance(step, GenerateStep):
-            for text in step.texts:
-                console.print(f"[bold]{step.role}[/bold] ", end="")
-                console.print(printable(text.strip()) or "(nothing)", markup=False)
-            if step.thoughts_cut:
-                console.print("  the thought before it reached the end of its budget", style="yellow")
-            if step.shortening:
-                dropped_items = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
-                console.print(
-                    f"  prompt shortened: {dropped_items or 'no segment'} dropped, "
-                    f"{step.shortening.cut_tokens} tokens cut",
-                    style="yellow",
-                )
-
-    return show
-
-
-def show_result(console: Console, answer: Answered, *, show_chain: bool, traceback: bool = False) -> None:
-    """Print the answer, its sources and cost; before it what led there, unless that is drawn already.
-
-    ``traceback``: print the whole traceback of code that failed.
-    """
-    if not show_chain:
-        for line in answer.hops():
-            console.print(line, no_wrap=True, overflow="ellipsis")
-    for line in answer.ending(traceback=traceback):
-        console.print(line, soft_wrap=True)
+    if "/retry " in step.path:
+        return
+    if isinstance(step, SearchStep):
+        console.print(
+            "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
+        )
+        if step.note:
+            console.print(f"  {printable(step.note)}", style="yellow", markup=False)
+        for rank, hit in enumerate(step.hits, 1):
+            text = " ".join(hit.passage.text.split())
+            excerpt = f"{text[:_TEXT_SHOWN]}{'…' if len(text) > _TEXT_SHOWN else ''}"
+            line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}): {excerpt}"
+            console.print(printable(line), style="dim", markup=False)
+    elif isinstance(step, GenerateStep):
+        for text in step.texts:
+            console.print(f"[bold]{step.role}[/bold] ", end="")
+            console.print(printable(text.strip()) or "(nothing)", markup=False)
+        if step.thoughts_cut:
+            console.print("  the thought before it reached the end of its budget", style="yellow")
+        if step.shortening:
+            dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
+            cut = f"{dropped or 'no segment'} dropped, {step.shortening.cut_tokens} tokens cut"
+            console.print(f"  prompt shortened: {cut}", style="yellow")

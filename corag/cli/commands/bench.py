@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +24,6 @@ BENCHES = (
     "scoring", "retrieval", "runner", "decode", "sweep", "sample", "sft", "startup", "workers", "scale",
     "service", "feed", "search", "links",
 )  # fmt: skip
-ADAPTER_BENCHES = ("decode", "sweep", "sample")
 
 
 @dataclass(frozen=True)
@@ -57,32 +57,6 @@ class BenchOptions(Options):
     def __post_init__(self) -> None:
         if self.name not in BENCHES:
             raise ConfigError(f"there is no benchmark '{self.name}': {nearest(self.name, BENCHES)}")
-        if self.adapter and self.name not in ADAPTER_BENCHES:
-            raise ConfigError(
-                f"benchmark '{self.name}' takes no adapter, only {', '.join(ADAPTER_BENCHES)} do: "
-                "leave it out."
-            )
-        if self.answers and self.name != "sample":
-            raise ConfigError(f"benchmark '{self.name}' takes no answers, only sample does: leave it out.")
-        if self.passages < 0 or (self.passages and self.name not in ("scale", "search", "links")):
-            raise ConfigError(
-                f"benchmark '{self.name}' takes no passages, only scale, links and search do: leave it out."
-            )
-        if (self.vectors or self.queries) and self.name != "search":
-            raise ConfigError(
-                f"benchmark '{self.name}' takes no vectors or queries, only search does: leave them out."
-            )
-        if self.vectors and self.passages:
-            raise ConfigError(
-                "passages is the number of random vectors: leave it out beside your own vectors."
-            )
-        if self.queries and not self.vectors:
-            raise ConfigError("queries are searched for among your own vectors: give those too, as .npy.")
-        for file in filter(None, (self.vectors, self.queries)):
-            if not Path(file).is_file():
-                raise ConfigError(f"there is no file '{file}': give vectors as a .npy file.")
-        if self.preset != "paper" and self.name != "decode":
-            raise ConfigError(f"benchmark '{self.name}' takes no preset, only decode does: leave it out.")
 
 
 def main(config: BenchOptions) -> CommandResult:
@@ -95,18 +69,13 @@ def main(config: BenchOptions) -> CommandResult:
     if str(checkout) not in sys.path:
         sys.path.append(str(checkout))
     module = importlib.import_module(f"benchmarks.{config.name}")
-    arguments: dict[str, str | int] = {"adapter": config.adapter} if config.adapter else {}
-    if config.answers:
-        arguments["answers"] = config.answers
-    if config.passages:
-        arguments["passages"] = config.passages
-    if config.vectors:
-        arguments |= {"vectors": config.vectors, "queries": config.queries}
-    if config.name == "decode":
-        arguments["preset"] = config.preset
+    default = asdict(BenchOptions(config.name))
+    options = {name: value for name, value in asdict(config).items() if value != default[name]}
+    if others := options.keys() - inspect.signature(module.main).parameters:
+        raise ConfigError(f"benchmark '{config.name}' takes no {min(others)}: leave it out.")
     with quiet(f"measuring {config.name}"):
-        figures: dict[str, float] = asyncio.run(module.main(**arguments))
+        figures: dict[str, float] = asyncio.run(module.main(**options))
     width = max(map(len, figures))
     for name, figure in figures.items():
         print(f"{name:<{width}}  {figure:,.4g}")
-    return CommandResult(0, [{"bench": config.name, **arguments, **figures}])
+    return CommandResult(0, [{"bench": config.name, **options, **figures}])

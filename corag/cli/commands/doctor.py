@@ -7,38 +7,37 @@ corag doctor --model.name Qwen/Qwen3-8B      # how prompts are written for this 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 from corag.cli.parts import parts
 from corag.core.compilers import missing_compilers
-from corag.core.errors import CoragError, DataError, IndexMismatchError
-from corag.core.files import cache_folder
+from corag.core.errors import CoragError, IndexMismatchError
 from corag.core.installation import (
     EXTRAS,
     SUMMARIES,
     advise,
     clone_folder,
     cpu_build_note,
-    for_gpus,
     how_to_install,
     missing,
 )
-from corag.core.machine import count_cores, has_gpu, visible_gpus
+from corag.core.machine import count_cores, has_gpu
 from corag.core.option_names import LocalPath
 from corag.core.options import Options
-from corag.core.runs.environment import gpu_names, installed_version
-from corag.core.runs.manifest import MANIFEST, VERDICTS, Manifest
+from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
 from corag.core.text import printable
 from corag.generation.config import ModelConfig
-from corag.generation.engines import ENGINES
 from retrieval.index.manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
+
+DRIVER = 580
+"""The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,9 @@ class DoctorOptions(Options):
     index: tuple[LocalPath, ...] = ()
     """folders of indexes to read whole and compare with what was built, instead of all else."""
 
-    indexes: tuple[LocalPath, ...] = ("indexes", "quickstart")
-    """folders in which to look for indexes."""
-
-    runs: LocalPath = "runs"
-    """folder in which to look for runs."""
-
     model: ModelConfig = field(default_factory=ModelConfig)
-    """with model.urls, whose servers are asked what they can do; with model.name, how prompts are written for
-    it: its chat template, what ends a reply, what a template adds of its own."""
+    """with model.name, how prompts are written for it: its chat template, what ends a reply, what a template
+    adds of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +70,12 @@ def main(config: DoctorOptions) -> int:
         for each in index_checks:
             print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
         return 0 if all(each.ok for each in index_checks) else 1
-    checks: list[Callable[[], Iterator[CheckResult]]] = [
-        installation, machine, java, local_engines, fetched_parts, libraries, lambda: folders(config),
-        lambda: servers(config.model), lambda: model_traits(config.model),
-    ]  # fmt: skip
     healthy = True
-    for check in checks:
-        for finding in check():
-            mark = {True: "  ok      ", False: "  MISSING ", None: "  without "}[finding.ok]
-            print(mark + printable(finding.sentence))
-            healthy &= finding.ok is not False
+    checks = installation(), machine(), java(), fetched_parts(), libraries(), model_traits(config.model)
+    for finding in chain.from_iterable(checks):
+        mark = {True: "  ok      ", False: "  MISSING ", None: "  without "}[finding.ok]
+        print(mark + printable(finding.sentence))
+        healthy &= finding.ok is not False
     print(
         "Everything that corag needs is here."
         if healthy
@@ -127,20 +116,15 @@ def machine() -> Iterator[CheckResult]:
         f"Python {version}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of memory, {free:.0f} GiB "
         "free on this disk.",
     )
-    gpus = gpu_names()
-    hidden_note = (
-        ""
-        if len(visible_gpus()) >= len(gpus)
-        else (
-            f" CUDA_VISIBLE_DEVICES leaves {len(visible_gpus())}: '{os.environ.get('CUDA_VISIBLE_DEVICES')}'."
+    gpus, driver = gpu_names(), gpu_driver()
+    if not gpus:
+        yield CheckResult(True, "No NVIDIA GPU: everything runs on the CPU, with small models.")
+        return
+    yield CheckResult(True, f"{len(gpus)} GPU(s): {'; '.join(gpus)}. Driver {driver or 'unknown'}.")
+    if driver and int(driver.partition(".")[0]) < DRIVER:
+        yield CheckResult(
+            False, f"CUDA 13 wants NVIDIA's driver {DRIVER} or newer, but it is {driver}: update it."
         )
-    )
-    yield CheckResult(
-        True,
-        f"{len(gpus)} GPU(s): {'; '.join(gpus)}.{hidden_note}"
-        if gpus
-        else "No NVIDIA GPU: everything runs on the CPU, with small models.",
-    )
 
 
 def java() -> Iterator[CheckResult]:
@@ -165,20 +149,6 @@ def installation() -> Iterator[CheckResult]:
     root = clone_folder()
     how = f"from the clone {root}" if root else f"installed in {sys.prefix}"
     yield CheckResult(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
-
-
-def local_engines() -> Iterator[CheckResult]:
-    """The engines that open a model on this machine."""
-    local = [engine for engine in ENGINES.values() if engine.loads_adapters]
-    if names := [engine.name for engine in local if not missing(engine.packages)]:
-        yield CheckResult(True, f"Models on this machine: --model.backend {' or '.join(names)}.")
-        return
-    yield CheckResult(
-        _optional(),
-        "Models on this machine: no engine is installed, so only a server's model can be opened "
-        "(--model.backend openai --model.urls http://HOST:PORT/v1 --model.name NAME). "
-        f"{how_to_install('vllm' if for_gpus() else 'transformers')} adds an engine.",
-    )
 
 
 def fetched_parts() -> Iterator[CheckResult]:
@@ -223,39 +193,6 @@ def _optional() -> bool | None:
     return False if clone_folder() else None
 
 
-def folders(config: DoctorOptions) -> Iterator[CheckResult]:
-    """The cache, the indexes and the runs."""
-    yield CheckResult(True, f"Converted models are cached in {cache_folder()} (set CORAG_CACHE to move it).")
-    folders = [path.parent for top in config.indexes for path in sorted(Path(top).glob(f"**/{INDEX_FILE}"))]
-    if folders:
-        yield CheckResult(True, f"{len(folders)} index(es): {', '.join(map(str, folders))}.")
-    else:
-        yield CheckResult(True, f"No index in {' or '.join(config.indexes)} yet: 'corag index' builds one.")
-    runs = sum(is_run(path.parent) for path in Path(config.runs).glob(f"**/{MANIFEST}"))
-    yield CheckResult(True, f"{runs} run(s) in {config.runs}.")
-
-
-def servers(config: ModelConfig) -> Iterator[CheckResult]:
-    """What the servers that were named can do, as far as they can be reached."""
-    if not config.urls:
-        return
-    from corag.generation.open import open_generator
-
-    async def ask() -> Sequence[str]:
-        generator = await open_generator(config)
-        about = generator.about or [f"{', '.join(config.urls)}: ready."]
-        await generator.close()
-        return tuple(about)
-
-    try:
-        answers = asyncio.run(ask())
-    except CoragError as error:
-        yield CheckResult(False, f"The model's servers: {error}")
-        return
-    for line in answers:
-        yield CheckResult(True, line)
-
-
 def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
     """How prompts are written for the model that was named, and what its chat template does of its own."""
     name = config.tokenizer_name
@@ -278,11 +215,3 @@ def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
         return
     for sentence in sentences:
         yield CheckResult(True, f"{name}: {sentence}")
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder with a manifest is a run: no verdicts on one, no embedded world, nothing damaged."""
-    try:
-        return bool(Manifest.read(folder).settings.get("method", VERDICTS) != VERDICTS)
-    except DataError:
-        return False

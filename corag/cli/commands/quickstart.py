@@ -90,16 +90,10 @@ def main(config: QuickstartOptions) -> CommandResult:
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
-    processes: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(1) as beside:
-        building = beside.submit(build_indexes, out, processes)
-        try:
-            model = open_small_model(config.model, "default")
-            indexes = building.result()
-        except BaseException:  # else the thread would be waited for, minutes after a signal
-            for process in processes:
-                process.terminate()
-            raise
+        building = beside.submit(build_indexes, out)
+        model = open_small_model(config.model, "default")
+        indexes = building.result()
     with ExitStack() as stack:
         with model:
             index = stack.enter_context(open_index(*indexes))
@@ -154,10 +148,9 @@ def describe_next(indexes: Sequence[str]) -> str:
     return NEXT.format(indexes=",".join(indexes), formats=formats)
 
 
-def build_indexes(out: Path, processes: list[subprocess.Popen[str]]) -> list[str]:
+def build_indexes(out: Path) -> list[str]:
     """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
 
-    ``processes``: takes the processes, so that they can be ended from elsewhere.
     Raises :class:`BackendError` with what the process said if it failed.
     """
     folders = []
@@ -165,13 +158,9 @@ def build_indexes(out: Path, processes: list[subprocess.Popen[str]]) -> list[str
         folders.append(str(out / kind))
         arguments = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
         with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
-            process = subprocess.Popen(
-                [*INDEX, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-            processes.append(process)
-            stderr = process.communicate()[1]
-            if process.returncode:
-                raise BackendError(f"the index {folders[-1]} was not built: {stderr.strip()}")
+            ended = subprocess.run([*INDEX, *arguments], capture_output=True, text=True, check=False)
+            if ended.returncode:
+                raise BackendError(f"the index {folders[-1]} was not built: {ended.stderr.strip()}")
     return folders
 
 

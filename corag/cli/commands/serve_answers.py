@@ -2,6 +2,7 @@
 
 corag serve answers --index indexes/world-bm25 --method corag
 corag serve answers --index indexes/world-bm25 --presets presets.yaml --api_key_file keys.txt
+corag serve answers --index indexes/world-bm25 --stdio      # to the agent that starts this command (MCP)
 """
 
 from __future__ import annotations

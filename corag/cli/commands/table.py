@@ -8,6 +8,8 @@
     corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
     corag table runs/test/* --to latex > table.tex            # for a paper; csv, markdown and json, too
     corag table runs/test/* --figure score.pdf                # F1 over tokens per question
+    corag table runs/test/* --ledger                          # tokens and seconds by role and stage
+    corag table runs/best-of-8/corag --ceiling                # what the best of all candidates would score
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path
 from the others'.
@@ -16,15 +18,20 @@ from the others'.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from corag.cli.ceilings import print_ceilings
+from corag.cli.ledgers import print_ledgers
 from corag.cli.result import CommandResult
+from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath
 from eval.sweeps.figure import check_figure, draw_figure
+from eval.tables.candidates import Metric
+from eval.tables.ceiling import measure_ceilings
 from eval.tables.formats import FORMS
 from eval.tables.printing import print_results
 from eval.tables.records import Form, check_form
-from eval.tables.results import TableView, table_of_runs
+from eval.tables.results import TableView, find_baseline, table_of_runs
 from eval.tables.runs import Runs
 
 
@@ -40,6 +47,26 @@ class TableOptions(Runs, TableView):
     """also draw F1 (or the first of ``measures``) over tokens per question to this file (.png, .svg, .pdf),
     with intervals and Pareto frontier."""
 
+    ledger: bool = False
+    """instead of the table: where tokens and seconds went, by role and stage."""
+
+    ceiling: bool = False
+    """instead of the table: the oracle score of the runs' candidates, and how close their rankers come, by EM
+    (pass@k) or with ``measures`` f1; gains are over the baseline, without one over one candidate."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.ledger or self.ceiling):
+            return
+        takes = {"ledger"} if self.ledger else {"ceiling", "baseline", "measures", "scorer"}
+        default = TableOptions(runs=self.runs)
+        for name in (each.name for each in fields(self)):
+            if name not in takes and getattr(self, name) != getattr(default, name):
+                instead = "ledger" if self.ledger else "ceiling"
+                raise ConfigError(f"{name} has no use with {instead}: leave one of them out.")
+        if self.ceiling and self.measures not in ([], ["em"], ["f1"]):
+            raise ConfigError("the ceiling is measured by em or f1: name one of them as measures.")
+
     def usage(self) -> str:
         """The command line to write."""
         return "corag table RUN RUN ..."
@@ -47,6 +74,10 @@ class TableOptions(Runs, TableView):
 
 def main(config: TableOptions) -> CommandResult:
     """Print the table. The status is 1 if every question of some run failed."""
+    if config.ledger:
+        return CommandResult(0, [print_ledgers(config.by_name())])
+    if config.ceiling:
+        return _ceiling(config)
     check_form(config.to, config.disagreements)
     if config.figure:
         check_figure(config.figure)
@@ -59,3 +90,12 @@ def main(config: TableOptions) -> CommandResult:
         title = draw_figure(table, config.figure)
         print(f"{config.figure}: {title} over tokens per question.", file=sys.stderr)
     return CommandResult(table.status, [table.to_json()])
+
+
+def _ceiling(config: TableOptions) -> CommandResult:
+    runs = config.by_name()
+    baseline = runs.pop(find_baseline(runs, config.baseline), None)
+    metric: Metric = "f1" if config.measures == ["f1"] else "em"
+    ceilings = measure_ceilings(runs, baseline, metric, config.scorer)
+    print_ceilings(ceilings)
+    return CommandResult(0, [ceilings.to_json()])

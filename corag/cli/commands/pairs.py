@@ -1,8 +1,8 @@
 """Pair the queries of gold and kept chains with passages, right and wrong: what a retriever learns from.
 
-    corag pairs --for retriever --questions train.json --dataset musique --retriever.index indexes/mine \
+    corag pairs --questions train.json --dataset musique --retriever.index indexes/mine \
         --retriever.links titles --out pairs/mine
-    corag pairs --for retriever chains/mine --retriever.index indexes/mine --out pairs/sampled
+    corag pairs chains/mine --retriever.index indexes/mine --out pairs/sampled
 
 Right are gold passages, wrong ones come from the index's search. 'corag train encoder' and 'corag train
 reranker' learn from them.

@@ -1,6 +1,4 @@
-"""Say where the tokens and seconds of finished runs went; no model is started.
-
-    corag ledger runs/test/ircot-5e6f7a8b runs/test/corag-1a2b3c4d
+"""'corag table --ledger': where the tokens and seconds of finished runs went.
 
 By role: what was asked of the model, what the engine found in its cache, what was remembered, what it
 computed. By stage: how long questions waited. And the share of the time in which no request of the run was at
@@ -9,48 +7,33 @@ the engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from corag.cli.result import CommandResult
 from corag.core.runs.manifest import Manifest
 from corag.core.tools import SearchStep
 from corag.core.types import MEASURING
 from eval.tables.ledger import Ledger, Spending, Waiting, read_ledger
 from eval.tables.printing import figures_table, wide_console
-from eval.tables.runs import Runs
 
 
-@dataclass(frozen=True)
-class LedgerOptions(Runs):
-    """Options of 'corag ledger'."""
-
-    def usage(self) -> str:
-        """The command line to write."""
-        return "corag ledger RUN RUN ..."
-
-
-def main(config: LedgerOptions) -> CommandResult:
-    """Print the ledger of each run."""
-    console, runs, figures = wide_console(150), config.by_name(), {}
+def print_ledgers(runs: Mapping[str, Path]) -> dict[str, Any]:
+    """Print the ledger of each run, and return all of them as a JSON object."""
+    console = wide_console(150)
     # All are read before anything is printed: one may be no run.
-    ledgers = [read_ledger(folder) for folder in runs.values()]
-    for (name, folder), ledger in zip(runs.items(), ledgers, strict=True):
-        print_ledger(console, ledger, f"{Manifest.read(folder).method}: {folder}")
-        figures[name] = ledger.to_json() | {"folder": str(folder)}
-    return CommandResult(0, [{"runs": figures}])
-
-
-def print_ledger(console: Console, ledger: Ledger, title: str) -> None:
-    """Print a ledger under its title."""
-    console.print(f"{title} ({ledger.questions} questions, {ledger.failure_count} failed)", soft_wrap=True)
-    console.print(roles_table(ledger))
-    console.print(stages_table(ledger))
-    for line in remarks(ledger):
-        console.print(line, soft_wrap=True)
-    console.print()
+    ledgers = {name: read_ledger(folder) for name, folder in runs.items()}
+    for name, ledger in ledgers.items():
+        title = f"{Manifest.read(runs[name]).method}: {runs[name]}"
+        console.print(
+            f"{title} ({ledger.questions} questions, {ledger.failure_count} failed)", soft_wrap=True
+        )
+        console.print(roles_table(ledger))
+        console.print(stages_table(ledger))
+        console.print("\n".join(remarks(ledger)) + "\n", soft_wrap=True, markup=False)
+    return {"runs": {name: each.to_json() | {"folder": str(runs[name])} for name, each in ledgers.items()}}
 
 
 def roles_table(ledger: Ledger) -> Table:

@@ -1,82 +1,30 @@
-"""Say what the best choice among a run's candidates would score, and how near each ranker comes.
+"""'corag table --ceiling': the score of the best choice among a run's candidates, and of each ranker's.
 
-    corag ceiling runs/test/corag-1a2b3c4d --baseline runs/test/corag-5e6f7a8b
-    corag ceiling runs/sweep/corag-N-4 runs/sweep/corag-N-8 --metric f1 --json
-
-For runs that keep the answers of all their candidates, such as chains. No model is started.
+For runs that keep the answers of all their candidates, such as chains.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from corag.cli.result import CommandResult
-from corag.core.errors import ConfigError
-from corag.core.option_names import NameOrPath
 from eval.statistics.intervals import Comparison, Interval
 from eval.tables.candidates import Metric
-from eval.tables.ceiling import Ceiling, Ceilings, measure_ceilings
+from eval.tables.ceiling import Ceiling, Ceilings
 from eval.tables.columns import percent
 from eval.tables.printing import figures_table, wide_console
-from eval.tables.runs import Runs
 
 
-@dataclass(frozen=True)
-class CeilingOptions(Runs):
-    """Options of 'corag ceiling'."""
-
-    runs: list[NameOrPath] = field(default_factory=list)
-    """one or more run folders whose method chose among candidates."""
-
-    def usage(self) -> str:
-        """The command line to write."""
-        return "corag ceiling RUN RUN ..."
-
-    baseline: str = ""
-    """a further run that gains are measured over, such as a greedy one; without, they are over one
-    candidate."""
-
-    metric: Metric = "em"
-    """what a choice is worth: "em" (then the oracle's figures are pass@k) or "f1". Candidates are right or
-    wrong by EM in any case."""
-
-    scorer: str = "auto"
-    """how answers are scored; "auto" takes that of the first run."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.baseline and Path(self.baseline).resolve() in {Path(run).resolve() for run in self.runs}:
-            raise ConfigError(
-                "the baseline is among the runs: gains are over another run, or, without --baseline, over "
-                "one candidate."
-            )
-
-
-def main(config: CeilingOptions) -> CommandResult:
-    """Print the oracle and the rankers of each run."""
-    baseline = Path(config.baseline) if config.baseline else None
-    ceilings = measure_ceilings(config.by_name(), baseline, config.metric, config.scorer)
+def print_ceilings(ceilings: Ceilings) -> None:
+    """Print of each run what choices are worth, then how well scores tell right from wrong."""
     console = wide_console(190)
-    for name, ceiling in ceilings.runs.items():
-        show(console, name, ceiling, ceilings.metric)
+    for name, each in ceilings.runs.items():
+        count = f"{each.questions} questions, {each.candidates:.1f} candidates each"
+        console.print(f"{name}: {each.folder} ({count})", soft_wrap=True)
+        console.print(choices_table(each, ceilings.metric))
+        console.print(calibration_table(each))
     for note in [*ceilings.notes, *remarks(ceilings)]:
         console.print(note, soft_wrap=True)
-    return CommandResult(0, [ceilings.to_json()])
-
-
-def show(console: Console, name: str, ceiling: Ceiling, metric: Metric) -> None:
-    """Print one run: what choices are worth, then how well scores tell right from wrong."""
-    title = (
-        f"{name}: {ceiling.folder} ({ceiling.questions} questions, {ceiling.candidates:.1f} candidates each)"
-    )
-    console.print(title, soft_wrap=True)
-    console.print(choices_table(ceiling, metric))
-    console.print(calibration_table(ceiling))
 
 
 def choices_table(ceiling: Ceiling, metric: Metric) -> Table:
