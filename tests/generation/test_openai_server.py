@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,7 +38,7 @@ from eval.scoring.scorers import SCORERS
 from eval.tables.columns import COLUMNS, cells, summarise
 from tests.fakes import chat_prompt
 from tests.generation.families import FAMILIES
-from tests.generation.standing_in import FAULTS, HANGS_S, Served, now_and_then
+from tests.generation.standing_in import FAULTS, HANGS_S, Served
 from tests.messages import raises_message
 
 EVERYTHING = frozenset("chat completions logprobs usage".split())
@@ -524,23 +523,6 @@ async def test_choices_that_need_no_scores_are_let_through() -> None:
 
 
 # Faults and keys
-
-
-async def test_faults_of_every_kind_are_outlived_here_too(hurried: None) -> None:
-    met, faults = now_and_then(0.15, seed=1)
-    with StandIn(HOSTED) as a, StandIn(HOSTED) as b:
-        async with opened(a, b, retries=7, timeout_s=HANGS_S / 2) as generator:
-            a.faults = b.faults = faults
-            needed = a.requests + b.requests
-            while set(met) != set(FAULTS):
-                asked = [
-                    GenerateRequest(chat_prompt(f"Is it {i}?"), GREEDY, affinity=str(i)) for i in range(50)
-                ]
-                replies = await asyncio.gather(*map(generator.generate, asked))
-                assert {reply.text for reply in replies} == {" so"}
-                needed += len(asked)
-            # On a busy machine replies that were only late are asked for again, too.
-            assert generator.retried == a.requests + b.requests - needed >= len(met)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
