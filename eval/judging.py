@@ -6,7 +6,6 @@ where it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -19,8 +18,8 @@ from corag.core.runs.environment import environment
 from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.folder import RunFolder, read_rows
 from corag.core.runs.manifest import VERDICTS, Manifest
+from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
-from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
@@ -151,7 +150,7 @@ async def verdict_rows(
 ) -> tuple[Path, list[SavedRow]]:
     """Judge what has not been judged of a run; return the folder of the verdicts, and all of them as rows."""
     settings = judge_settings(run.manifest, config.judge, generator.fingerprint)
-    folder = run.folder / f"{VERDICTS}-{stable_hash(json.dumps(settings, sort_keys=True))[:8]}"
+    folder = run.folder / f"{VERDICTS}-{Provenance(settings).digest}"
     with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
         title, executor = f"{VERDICTS} {run.folder.name}", LocalExecutor(generator, None)
         await answer_into(judging, questions, task, executor, title=title, batch_size=config.batch_size)

@@ -113,7 +113,6 @@ def _training_lines(manifest: Mapping[str, Any] | None, record: str) -> list[str
         return [f"How it was trained is not recorded (no {record}).", ""]
     options, result = manifest["settings"].get("options", {}), manifest["result"] or {}
     rows = manifest["settings"].get("rows", ())
-    rows = [rows] if isinstance(rows, Mapping) else rows
     before = (options.get("adapter") or {}).get("name") or ""
     seconds = result.get("seconds")
     figures = {

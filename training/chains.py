@@ -15,8 +15,8 @@ from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.runs.failures import Failures
 from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import CHAINS, Manifest
+from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow, log_likelihood
-from corag.core.runs.stamp import Stamp, refuse_differences
 from corag.core.text import exact_match, mentions, stated_answer
 from corag.core.types import Question
 from ircot.method import IRCoTConfig
@@ -121,10 +121,9 @@ def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
     """Return a method's options, which all folders must share."""
     options: dict[str, Any] = read_chain_manifest(folders[0]).options[method]
     for other in folders[1:]:
-        refuse_differences(
+        Provenance({method: read_chain_manifest(other).options[method]}).refuse_other(
             f"'{folders[0]}'",
-            Stamp(options),
-            Stamp(read_chain_manifest(other).options[method]),
+            Provenance({method: options}),
             than=f"'{other}'",
             advice="Rows of one training set have one prompt: make their rows apart, or sample again.",
         )

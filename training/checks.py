@@ -19,7 +19,7 @@ from corag.core.folder_lock import refuse_if_locked
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import Mark, marked_options
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from corag.generation.adapters import adapter_folder, check_adapter, read_manifest
 from corag.generation.models import default_model_file, default_model_folder, folder_digest, model_folder
 from training.config import WATCHING_OPTIONS, LoopOptions, LoraOptions, ProgramOptions, TuningOptions
@@ -55,7 +55,7 @@ def check_training(config: ProgramOptions, sources: Mapping[str, Any]) -> None:
     identity = requested_identity(config, folder, sources)
     if (earlier := read_manifest(out)) is not None:
         settings = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
-        refuse_differences(f"'{out}'", Stamp(settings), Stamp(identity))
+        Provenance(identity).refuse_other(f"'{out}'", Provenance(settings))
 
 
 def check_packages(config: TuningOptions) -> None:

@@ -27,7 +27,7 @@ from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.installation import cpu_build_note
 from corag.core.runs.environment import environment
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
@@ -176,7 +176,7 @@ def _finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | 
     earlier = read_manifest(out)
     if earlier is None:
         return None
-    refuse_differences(f"'{out}'", Stamp(earlier["settings"]), Stamp(settings))
+    Provenance(settings).refuse_other(f"'{out}'", Provenance(earlier["settings"]))
     return earlier if earlier["result"] is not None else None
 
 

@@ -16,7 +16,7 @@ from corag.core.hugging_face import download
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import Mark, marked_options
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.models import folder_digest
 from retrieval.dense.encoder import encoder_folder
@@ -57,7 +57,7 @@ def check(config: RetrieverTraining) -> None:
     is_here = isinstance(encoder_folder(config.model), Path)  # else it is downloaded first
     if is_here and (earlier := read_manifest(out)) is not None:
         settings = {name: value for name, value in earlier["settings"].items() if name != "resolved"}
-        refuse_differences(f"'{out}'", Stamp(settings), Stamp(requested_settings(config)))
+        Provenance(requested_settings(config)).refuse_other(f"'{out}'", Provenance(settings))
 
 
 def base_folder(config: RetrieverTraining) -> str:

@@ -21,12 +21,12 @@ from annotated_types import Ge, Lt
 
 from corag.chains.search_text import SearchText, search_text
 from corag.core.errors import ConfigError, DataError
-from corag.core.identity import identity_of
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.protocols import Retriever
+from corag.core.runs.provenance import settings_of
 from corag.core.text import mentions
 from corag.core.types import GoldHop, Passage, Question
 from eval.datasets.reasoning import as_question, resolve
@@ -193,7 +193,7 @@ async def make_retriever_pairs(config: MakeRetrieverPairsConfig) -> RetrieverPai
                 "chains": tables.identify(folders),
                 "questions": config.source if config.questions else {},
                 "ids": sorted(questions),
-                "pairs": identity_of(config.pairs),
+                "pairs": settings_of(config.pairs),
                 "retriever": retriever.fingerprint,
             }
         )

@@ -18,7 +18,7 @@ from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from corag.generation.engines import engine_of
@@ -276,9 +276,9 @@ def save_plan(root: Path, turns: Sequence[TrainingTurn]) -> None:
     """
     file, plan = root / "turns.json", [asdict(turn) for turn in turns]
     if file.is_file():
-        earlier = Stamp({"turns": json.loads(file.read_text(encoding="utf-8"))})
+        earlier = Provenance({"turns": json.loads(file.read_text(encoding="utf-8"))})
         advice = "Give the same rounds, warm_start, per_round and questions, or choose another --out."
-        refuse_differences(f"'{root}'", earlier, Stamp({"turns": plan}), advice=advice)
+        Provenance({"turns": plan}).refuse_other(f"'{root}'", earlier, advice=advice)
     write_atomically(file, json.dumps(plan, indent=1) + "\n")
 
 

@@ -2,7 +2,7 @@
 
 The paper has three (section 3.2): the next sub-query, the sub-answer, the final answer. Prompts come from the
 functions that decoding uses, so rows and requests are the same to the byte. A further task is a function and
-an entry of ``ROW_TASKS``: options, help, stamps and reports read the table.
+an entry of ``ROW_TASKS``: options, help, settings and reports read the table.
 """
 
 from __future__ import annotations

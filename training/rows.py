@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.hub_files import local_folder
-from corag.core.identity import identity_of
 from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.protocols import Retriever
+from corag.core.runs.provenance import settings_of
 from corag.core.types import Passage
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.models import model_folder
@@ -282,7 +282,7 @@ def row_settings(
     settings: dict[str, Any] = to_json_types(
         {
             "chains": tables.identify(folders),
-            "rows": identity_of(config),
+            "rows": settings_of(config),
             "tokenizer": renderer.fingerprint,
             **({"template_args": renderer.template_args} if renderer.template_args else {}),
             **prompts,

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from corag.chains.config import CoRAGConfig
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
-from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runner import BoundMethod
@@ -22,6 +21,7 @@ from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.manifest import CHAINS
+from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import Shard
 from corag.core.shared_values import names_on_hub
@@ -172,13 +172,13 @@ def _settings(config: SampleRunConfig) -> dict[str, Any]:
     """Return what the chains depend on besides model and index."""
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
-    options = {"sample": identity_of(config.sample)}
+    options = {"sample": settings_of(config.sample)}
     if config.sample.source == "thoughts":
         prompts = [config.ircot.reasoning_template()]
-        options["ircot"] = identity_of(config.ircot)
+        options["ircot"] = settings_of(config.ircot)
     else:
         prompts = list(config.corag.templates())
-        options["corag"] = identity_of(config.corag)
+        options["corag"] = settings_of(config.corag)
     return {
         "method": CHAINS,
         "options": options,

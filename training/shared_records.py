@@ -92,7 +92,7 @@ def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
     )
     if manifest["settings"]["base"]["name"] != "default":
         values["settings"]["base"]["name"] = base
-    starts = manifest.get("starts") or [manifest.get("start", {})]  # one, in manifests of before
+    starts = manifest["starts"]
     return values | {"starts": [dict(_shared_start(each, (base,)).record) for each in starts]}
 
 

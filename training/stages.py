@@ -1,4 +1,4 @@
-"""One stage of 'corag rounds': a command in a process of its own, with a stamp of what its result depends on.
+"""One stage of 'corag rounds': a command in a process of its own, and a file on what its result depends on.
 
 An engine, a trainer and a JVM in one process would not give all of their memory back. A stage runs again when
 its options have changed, or anything that it reads.
@@ -23,12 +23,11 @@ import yaml
 
 from corag.core.errors import BackendError
 from corag.core.files import file_digest, write_atomically
-from corag.core.identity import identity_of
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.process import kill_with_parent, mark_processes
 from corag.core.runs.folder import TRACES, read_lines
-from corag.core.runs.stamp import STAMP, Input, Stamp, is_finished
+from corag.core.runs.provenance import PROVENANCE, Input, Provenance, settings_of
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
@@ -61,9 +60,9 @@ class Stage:
     after: tuple[Path, ...] = ()
 
     @property
-    def stamp_file(self) -> Path:
-        """Where its stamp lies: beside the result, whose files are hashed as an adapter's."""
-        return stamp_path(self.result)
+    def provenance_file(self) -> Path:
+        """Where its provenance lies: beside the result, whose files are hashed as an adapter's."""
+        return provenance_path(self.result)
 
 
 def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None:
@@ -72,10 +71,10 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
     It has not finished if more than ``max_failed`` questions failed. Raises :class:`BackendError` if it
     fails, or questions failed whose chains the next stage wants; what it had done is kept.
     """
-    stamp = build_stamp(stage)
-    if stage.result.exists() and is_finished(stage.stamp_file, stamp):
+    provenance = stage_provenance(stage)
+    if stage.result.exists() and provenance.is_finished(stage.provenance_file):
         return
-    stamp.write(stage.stamp_file)  # as unfinished, until the command has ended well
+    provenance.write(stage.provenance_file)  # as unfinished, until the command has ended well
     file = stage.result.with_name(stage.result.name + ".yaml")
     _print(f"{stage.result} ...")
     status = run_with_options(command, asdict(stage.options), file)
@@ -88,7 +87,7 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
     if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(
         stage.options, max_failed
     ):
-        stamp.finish(stage.stamp_file)
+        provenance.finish(stage.provenance_file)
 
 
 def run_and_wait(command: Sequence[str]) -> int:
@@ -220,32 +219,32 @@ def default_launch() -> list[str]:
     return one if torch.cuda.is_available() else ["--cpu", *threads, *one]
 
 
-def build_stamp(stage: Stage) -> Stamp:
+def stage_provenance(stage: Stage) -> Provenance:
     """Return what a stage's result depends on: its options, and what it reads, by content."""
     options = stage.options
     names_left_out = (
         WATCHING_OPTIONS if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
     )
-    made_with = {name: value for name, value in identity_of(options).items() if name not in names_left_out}
-    # Of stages before, their stamps are read: what was made anew is another, whatever its options.
-    made_from = {"after": [Input(str(path), file_digest(stamp_path(path))) for path in stage.after]}
+    settings = {name: value for name, value in settings_of(options).items() if name not in names_left_out}
+    # Of the stages that it follows: what was made anew is another, whatever its options.
+    inputs = {"after": [Input(str(path), file_digest(provenance_path(path))) for path in stage.after]}
     match options:
         case SftConfig():
-            return Stamp(made_with, made_from | identify_weights(options.model, options.adapter))
+            return Provenance(settings, inputs | identify_weights(options.model, options.adapter))
         case MakeRowsConfig():
             # Prompts are those of the chains but for these, which sampling does not use.
             corag = load_corag_options([Path(chains) for chains in options.chains])
             prompts = [corag.prompt(name) for name in extra_prompts(options.rows.tasks).values()]
-            made_from |= identify_weights(options.model)
+            inputs |= identify_weights(options.model)
         case _:
             prompts = list(options.corag.templates())
             files = {"questions": options.questions, "aliases": options.aliases, **options.corag.files()}
-            made_from |= {part: [Input(file, file_digest(file))] for part, file in files.items() if file}
-            made_from |= identify_weights(
+            inputs |= {part: [Input(file, file_digest(file))] for part, file in files.items() if file}
+            inputs |= identify_weights(
                 options.model.name, options.model.adapter, backend=options.model.backend
             )
-    made_with["prompts"] = [prompt.identity for prompt in prompts]
-    return Stamp(made_with, made_from | identify_indexes(options.retriever))
+    settings["prompts"] = [prompt.identity for prompt in prompts]
+    return Provenance(settings, inputs | identify_indexes(options.retriever))
 
 
 def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> bool:
@@ -281,9 +280,9 @@ def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> boo
     return False
 
 
-def stamp_path(result: Path) -> Path:
-    """Return where the stamp of a stage's result lies."""
-    return result.with_name(f"{result.name}.{STAMP}")
+def provenance_path(result: Path) -> Path:
+    """Return where the provenance of a stage's result lies."""
+    return result.with_name(f"{result.name}.{PROVENANCE}")
 
 
 def _print(line: str) -> None:

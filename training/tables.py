@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest, write_atomically
 from corag.core.runs.folder import TRACES
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from corag.generation.models import context_window
 from training.chains import read_chain_manifest
 
@@ -69,7 +69,7 @@ def read_report(file: Path, kind: type[Report], lengths: type[Any]) -> Report | 
 def refuse_others(out: Path, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` if what is in a folder was made with settings other than these."""
     advice = "Give the same chains and options, choose another --out, or remove it."
-    refuse_differences(f"'{out}'", Stamp(dict(earlier)), Stamp(dict(settings)), advice=advice)
+    Provenance(settings).refuse_other(f"'{out}'", Provenance(earlier), advice=advice)
 
 
 def make_room(out: Path) -> None:

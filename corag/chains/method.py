@@ -23,7 +23,7 @@ from corag.chains.strategies import best_of_n, greedy
 from corag.chains.tree import tree_search
 from corag.core.method import Method
 from corag.core.tools import Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Answer, Branch, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,14 @@ class CoRAGAnswer(Answer):
     chains: tuple[ChainRecord, ...] = ()
     chosen: int = 0
     comparison: ComputedAnswer | None = None
+
+    def branch(self) -> Branch | None:
+        """Return the chain that was kept."""
+        if not self.chains:
+            return None
+        chain = self.chains[self.chosen]
+        hops = [(hop.sub_query, "" if hop.refused else hop.sub_answer) for hop in chain.hops]
+        return Branch(chain.path, [each.path for each in self.chains], hops)
 
 
 async def corag(question: Question, tools: Tools, config: CoRAGConfig) -> CoRAGAnswer:

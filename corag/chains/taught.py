@@ -12,7 +12,6 @@ from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from corag.chains.prompting import PromptName
-from corag.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from corag.chains.config import CoRAGConfig
@@ -22,7 +21,6 @@ _PROMPT_OPTIONS = (
     "passages_per_hop", "prune", "merge", "context", "context_passages", "context_order",
     "max_passage_tokens", "max_prompt_tokens", "refusal",
 )  # fmt: skip
-_EARLIER_DEFAULTS = {"prune": 0}  # what a training without the option had: it came later
 _LIMITS = ("max_sub_query_tokens", "max_sub_answer_tokens", "max_answer_tokens")
 _PROMPTS: tuple[PromptName, ...] = ("sub_query", "sub_answer", "final_answer")  # the first that chains note
 
@@ -47,14 +45,13 @@ class Teaching:
     def read(cls, settings: Mapping[str, Any]) -> Teaching | None:
         """Read the settings of a training's manifest; None if it taught CoRAG nothing."""
         rows = settings.get("rows", ())
-        rows = [rows] if isinstance(rows, Mapping) else rows  # one folder, in manifests of before
         tasks = {task for each in rows for task in each.get("rows", {}).get("tasks", ())}
         chains = [chain for source in (*rows, settings) for chain in source.get("chains", ())]
         chains = [chain for chain in chains if "corag" in chain.get("options", {})]
         if not chains:
             return None
         return cls(
-            [{**_EARLIER_DEFAULTS, **chain["options"]["corag"]} for chain in chains],
+            [chain["options"]["corag"] for chain in chains],
             [tuple(chain["prompts"][: len(_PROMPTS)]) for chain in chains],
             frozenset(tasks),
             bool(settings.get("options", {}).get("adapter")),
@@ -115,10 +112,7 @@ def option_arguments(
         record: values by name, as a manifest keeps them. What this version does not have is passed over.
         names: the options that count.
     """
-    try:
-        base = kind(preset=record["preset"])
-    except (ConfigError, KeyError):  # one of another version, or a method without any
-        base = kind()
+    base = kind(**{name: record[name] for name in ("preset",) if name in record})
     preset = getattr(base, "preset", "")
     arguments = [f"--{section}.preset", preset] if preset != getattr(kind(), "preset", "") else []
     for name in names:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import text_left
 from corag.core.sentences import first_sentence
 from corag.core.support import Statement, order_by_support
-from corag.core.types import Answer, Passage
+from corag.core.types import Answer, Branch, Passage
 
 _BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more
 _SENTENCE = 20  # characters of a first sentence that tells a passage: of an excerpt there may be no more
@@ -79,20 +79,15 @@ class PassagesRead:
         """Return the ids of the passages that were read on the way to an answer, each once.
 
         Those that carry it come first (:func:`corag.core.support.order_by_support`); without an answer they
-        come in the order of reading. Of several chains (an answer's ``chains`` and ``chosen``) what was read
-        for the others is left out.
+        come in the order of reading. What was read for other branches than the answer's is left out.
         """
-        leads = _chosen_way(answer, self._queries)
+        branch = answer.branch() if answer is not None else None
+        leads = _leading_places(branch, self._queries)
         ids = dict.fromkeys(name for path, names in self._readings if leads(path) for name in names)
         if answer is None:
             return tuple(ids)
-        hops = getattr(_chosen_chain(answer), "hops", ())
         statements = [Statement(question, answer.text)]
-        statements += [
-            Statement(str(getattr(hop, "sub_query", "")), str(getattr(hop, "sub_answer", "")))
-            for hop in hops
-            if not getattr(hop, "refused", False)
-        ]
+        statements += [Statement(*hop) for hop in branch.hops] if branch else []
         texts = {name: f"{self._titles[name]} {self._texts[name]}" for name in ids}
         return order_by_support(texts, statements, self._ranks)
 
@@ -129,26 +124,16 @@ def _occurrences(part: str, text: str) -> Iterator[int]:
         start = text.find(part, start + 1)
 
 
-def _chosen_chain(answer: Any) -> Any:
-    """Return the chain that an answer names as chosen; None if there is none, or it has no place."""
-    chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
-    if not chains or index is None or not all(hasattr(chain, "path") for chain in chains):
-        return None
-    return chains[index]
-
-
-def _chosen_way(answer: Any, queries: dict[str, str]) -> Callable[[str], bool]:
-    """Return what tells whether a place of the method leads to the chosen chain; without a choice all do."""
-    if (chosen_chain := _chosen_chain(answer)) is None:
-        return lambda path: True  # a user's own method may choose something else
-    tops = {chain.path.partition("/")[0] for chain in answer.chains}
-    sub_queries = {getattr(hop, "sub_query", None) for hop in getattr(chosen_chain, "hops", ())}
+def _leading_places(branch: Branch | None, queries: dict[str, str]) -> Callable[[str], bool]:
+    """Return what tells whether a place of the method leads to a branch; without one all do."""
+    if branch is None:
+        return lambda path: True
+    tops = {path.partition("/")[0] for path in branch.paths}
+    sub_queries = {query for query, _ in branch.hops}
 
     def leads(path: str) -> bool:
         is_shared = path.partition("/")[0] not in tops
-        on_the_way = f"{chosen_chain.path}/".startswith(f"{path}/") or path.startswith(
-            f"{chosen_chain.path}/hop "
-        )
+        on_the_way = f"{branch.path}/".startswith(f"{path}/") or path.startswith(f"{branch.path}/hop ")
         # A hop may have been taken over from a rollout, which is another branch of the tree.
         return is_shared or on_the_way or queries.get(path) in sub_queries
 

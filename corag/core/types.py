@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 from corag.core.errors import DataError
 from corag.core.seeds import stable_hash
@@ -225,6 +226,18 @@ class CandidateAnswer:
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
+class Branch(NamedTuple):
+    """The branch of a method that led to an answer, among several of one question.
+
+    ``path``: its place in the method, as in the steps; ``paths``: those of all branches. ``hops``: its
+    sub-queries, each with its sub-answer, "" where the passages did not tell.
+    """
+
+    path: str
+    paths: Sequence[str]
+    hops: Sequence[tuple[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a method returns for one question. Methods with more to tell subclass it with further fields.
@@ -238,3 +251,7 @@ class Answer:
     passage_ids: tuple[str, ...] = ()
     steps: int = 0
     stopped: str = ""
+
+    def branch(self) -> Branch | None:
+        """Return the branch that led to it; None where nothing was chosen among several."""
+        return None

@@ -77,17 +77,13 @@ class FunctionModel(Generator):
         if self._window:
             prompt, shortening = fit(prompt, self._window - sampling.max_tokens, self._counter)
         prompt = spaced_prompt(prompt, COMMON_NAMES)  # a server behind it would read names as tokens
-        completions = await asyncio.gather(
-            *(self._sample(prompt, sampling, number) for number in range(sampling.n))
-        )
-        length, generated = (
-            self.count_tokens(prompt.text),
-            sum(self.count_tokens(c.text) for c in completions),
-        )
+        texts = await asyncio.gather(*(self._ask(prompt, sampling, number) for number in range(sampling.n)))
+        length, generated = self.count_tokens(prompt.text), sum(map(self.count_tokens, texts))
         usage = TokenUsage(1, length, generated, length, generated, length + generated)
-        return Generation(tuple(completions), usage, shortening)
+        completions = tuple(_completion(text, prompt, sampling) for text in texts)
+        return Generation(completions, usage, shortening)
 
-    async def _sample(self, prompt: Prompt, sampling: Sampling, number: int) -> Completion:
+    async def _ask(self, prompt: Prompt, sampling: Sampling, number: int) -> str:
         seed = None if sampling.seed is None else (sampling.seed + number) % 2**31
         values = {
             "max_tokens": sampling.max_tokens,
@@ -103,10 +99,15 @@ class FunctionModel(Generator):
         text = await self._call(argument, **{name: values[name] for name in self._settings})
         if not isinstance(text, str):
             raise RequestRefusedError(f"{self.name} returned {text!r:.80}: return a text.")
-        text = text[repeated_length(text, prompt.prefix) :]
-        ends = [position for each in sampling.stop if (position := text.find(each)) >= 0]
-        return Completion(text[: min(ends, default=len(text))], (), "stop")
+        return text
 
     async def close(self) -> None:
         """End the thread in which it was called. The function is its owner's."""
         self._call.close()
+
+
+def _completion(text: str, prompt: Prompt, sampling: Sampling) -> Completion:
+    """Return a reply without the words that it was to begin with, ended at the first stop string."""
+    text = text[repeated_length(text, prompt.prefix) :]
+    ends = [position for each in sampling.stop if (position := text.find(each)) >= 0]
+    return Completion(text[: min(ends, default=len(text))], (), "stop")

@@ -14,10 +14,10 @@ from corag.core.batching import MicroBatcher
 from corag.core.devices import choose_device
 from corag.core.errors import BackendError
 from corag.core.hugging_face import reading_weights
-from corag.core.identity import DETERMINISTIC
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
+from corag.core.runs.manifest import DETERMINISTIC
 from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, check_adapter, with_adapter

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import BackendError, RequestRefusedError
-from corag.core.identity import DETERMINISTIC
 from corag.core.prompting.prompt import as_prompt
 from corag.core.protocols import Completion, GenerateRequest, Generation, Sampling, Score, ScoreRequest
+from corag.core.runs.manifest import DETERMINISTIC
 from corag.core.types import TokenUsage
 from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, check_adapter, merged_folder

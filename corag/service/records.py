@@ -19,9 +19,10 @@ from corag.core.errors import DataError
 from corag.core.protocols import Generator, Retriever
 from corag.core.runs.folder import TRACES, RunFolder, read_lines, writable_folder
 from corag.core.runs.manifest import MANIFEST, Manifest
+from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import Row, collect_sources
 from corag.service.options import Preset, ServiceOptions
-from eval.experiment.run import folder_name, run_environment, run_settings, settings_digest
+from eval.experiment.run import folder_name, run_environment, run_settings
 
 _PRESET = "preset"  # in a start of a served run: which one it is of
 
@@ -119,7 +120,7 @@ def _open_run(preset: Preset, generator: Generator, retriever: Retriever | None)
     """Open the run folder of a preset's answers from an index, by a name that changes with the settings."""
     settings = run_settings(preset.config, preset.method, generator, retriever)
     environment = run_environment(preset.config, settings) | {_PRESET: preset.name}
-    name = f"{folder_name(preset.name)}-{settings_digest(settings)}"
+    name = f"{folder_name(preset.name)}-{Provenance(settings).digest}"
     return RunFolder(preset.config.folder / name, settings, environment)
 
 

@@ -1,4 +1,4 @@
-"""What all commands that answer questions share: options, opening the back ends, and their files' stamps."""
+"""What all commands that answer questions share: options, opening the back ends, and what their files are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
-from corag.core.runs.stamp import Input
+from corag.core.runs.provenance import Input
 from corag.generation.adapters import adapter_folder, read_training
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
@@ -188,7 +188,7 @@ def require_index(retriever: RetrieverConfig) -> None:
 
 
 def identify_weights(model: str, adapter: str = "", *, backend: str = "") -> dict[str, list[Input]]:
-    """Identify a model and its adapter by content, for a stamp, without opening them.
+    """Identify a model and its adapter by content, without opening them.
 
     ``backend``: only of "python" a name is that of an own object. "phi:latest" is Ollama's, and a phi.py that
     lies here is not run for it.
@@ -206,7 +206,7 @@ def identify_weights(model: str, adapter: str = "", *, backend: str = "") -> dic
 
 
 def identify_indexes(retriever: RetrieverConfig) -> dict[str, list[Input]]:
-    """Identify indexes by their manifests, for a stamp, without opening them; own retrievers, too."""
+    """Identify indexes by their manifests, without opening them; own retrievers, too."""
     identities = {index: identify(index) for index in retriever.index}
     return {
         "index": [

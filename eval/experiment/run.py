@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +14,6 @@ from annotated_types import Ge
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
-from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath, Mark
 from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
@@ -23,8 +21,8 @@ from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder, refuse_other_settings
 from corag.core.runs.manifest import MANIFEST, Manifest
+from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
-from corag.core.seeds import stable_hash
 from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
@@ -331,7 +329,7 @@ def method_settings(config: RunConfig, name: str) -> dict[str, Any]:
         extra["leave_out_self"] = True
     return extra | {
         "method": name,
-        "options": identity_of(options),
+        "options": settings_of(options),
         "prompts": [template.identity for template in options.templates()],
         "demonstrations": {option: file_digest(file) for option, file in options.files().items()},
         "questions": config.source,
@@ -345,11 +343,6 @@ def folder_name(cell: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", cell)
 
 
-def settings_digest(settings: Mapping[str, Any]) -> str:
-    """Return 8 hexadecimal digits that tell a run's settings from others, for its folder's name."""
-    return stable_hash(json.dumps(settings, sort_keys=True, default=str))[:8]
-
-
 def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: str = "") -> Path:
     """Return the folder of a method's run, or of its shard.
 
@@ -358,5 +351,5 @@ def run_path(config: RunConfig, name: str, settings: Mapping[str, Any], cell: st
     if config.out != "auto":
         run = config.folder / (folder_name(cell) or name)
     else:
-        run = config.folder / f"{name}-{settings_digest(settings)}"
+        run = config.folder / f"{name}-{Provenance(settings).digest}"
     return Shard.parse(config.shard).folder(run) if config.shard else run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from corag.core.errors import ConfigError
-from corag.core.identity import chosen_options, identity_of
 from corag.core.method import MethodConfig
 from corag.core.option_names import options_of, owners_of, resolve_alias, sections_of
 from corag.core.options import change_options, flatten
+from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
@@ -51,7 +50,6 @@ class Cell:
         option_names: full names of the options that it was given.
         questions: what it answers.
         is_combined: whether a grid made it, and its name, of options; else somebody named it.
-        repeated: the name of the cell that it repeats with another seed.
     """
 
     name: str
@@ -60,7 +58,6 @@ class Cell:
     option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
     is_combined: bool = False
-    repeated: str = ""
 
     @property
     def method(self) -> str:
@@ -190,7 +187,6 @@ def _repeats(cell: Cell) -> list[Cell]:
             name=name,
             label=name.replace(cell.name, cell.label, 1),
             config=config,
-            repeated=cell.name if name != cell.name else "",
         )
         for name, config in repeats_of(cell.config, cell.name).items()
     ]
@@ -405,16 +401,13 @@ def _options(config: RunConfig) -> Iterator[tuple[str, Any]]:
     left_out = _NOT_IN_A_CELL | (methods_of(type(config)).keys() - {method})
     if not config.find_method(method).searches:
         left_out |= {"retriever"}
-    identity = identity_of(config)  # cells are compared with each other, option by option
-    values = {name: value for name, value in identity.items() if name not in left_out}
+    settings = settings_of(config)  # cells are compared with each other, option by option
+    values = {name: value for name, value in settings.items() if name not in left_out}
     values["method"] = method
     yield from flatten(values.items(), {prefix for prefix, _ in sections_of(type(config))})
 
 
-def settings_digest(base: RunConfig) -> str:
-    """Return 8 hexadecimal digits of what was chosen for all cells, and the question file.
-
-    What was left at its default does not count: a default of another version would change the folder's name.
-    """
-    values = {name: value for name, value in chosen_options(base).items() if name not in _NOT_IN_A_CELL}
-    return stable_hash(json.dumps(values | {"questions": base.source}, sort_keys=True, default=str))[:8]
+def common_provenance(base: RunConfig) -> Provenance:
+    """Return the options of all cells, and the question file."""
+    values = {name: value for name, value in settings_of(base).items() if name not in _NOT_IN_A_CELL}
+    return Provenance(values | {"questions": base.source})

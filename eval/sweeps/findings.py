@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.identity import identity_of
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
+from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import SavedRow
 from corag.core.types import MEASURING, CandidateAnswer, Question
 from eval.datasets.corpora import index_aliases
@@ -24,6 +24,7 @@ from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value, varying
 from eval.tables.candidates import candidate_set, oracle_values, subset_sizes
 from eval.tables.columns import Summary, summarise
 from eval.tables.ledger import Spending, spending_by_role
+from eval.tables.means import find_points
 
 # Without answer_recall, which needs the passages' texts.
 METRICS = {"f1": MEASURES["f1"]} | {
@@ -151,10 +152,10 @@ def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCel
     )
     tokens = [row.total_usage.total for row in rows]
     scores = [each.scores.measures[metric] for each in scored_rows]
-    identity = identity_of(cell.options)
+    options_made_with = settings_of(cell.options)
     kind = cell.config.find_method(cell.method).candidates
-    candidates = [kind.load(row, identity) for row in rows]
-    exchangeable = kind.exchangeable(identity)
+    candidates = [kind.load(row, options_made_with) for row in rows]
+    exchangeable = kind.exchangeable(options_made_with)
     return FinishedCell(
         cell,
         manifest,
@@ -244,20 +245,18 @@ def weigh_cells(
 
 
 def mean_scores(cells: Sequence[FinishedCell]) -> list[CellScores]:
-    """Return the scores of cells, by question the mean over those that repeat one with other seeds.
+    """Return the scores of the points that cells are, by question the mean over those of one point.
 
     Each by itself, the best would be the luckiest seed, and a curve would go through what seeds differ in.
     """
-    groups: dict[str, list[CellScores]] = {}
-    for each in cells:
-        groups.setdefault(each.cell.repeated or each.name, []).append(each.scores)
+    scores = {each.name: each.scores for each in cells}
     return [
         CellScores(
             name,
-            np.mean([each.tokens for each in group], axis=0),
-            np.mean([each.scores for each in group], axis=0),
+            np.mean([scores[each].tokens for each in members], axis=0),
+            np.mean([scores[each].scores for each in members], axis=0),
         )
-        for name, group in groups.items()
+        for name, members in find_points({each.name: each.manifest.settings for each in cells}).items()
     ]
 
 

@@ -23,6 +23,7 @@ from eval.tables.candidates import sizes_record
 from eval.tables.columns import COLUMNS
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.ledger import Spending
+from eval.tables.means import find_repeats
 from eval.tables.results import ResultsTable, make_table, table_of_new_runs
 from eval.tables.runs import write_run_answers
 
@@ -132,7 +133,7 @@ def sweep_table(sweep: Sweep) -> ResultsTable:
         scorer,
         reading_notes(cells).scorer,
     )
-    if all(each.cell.config.repeats == 1 for each in cells):
+    if not find_repeats({each.name: each.manifest.settings for each in cells}):
         return table
     with_means = table_of_new_runs(folders, cells[0].cell.questions, scorer, config.recall_at, "seeds")
     return replace(

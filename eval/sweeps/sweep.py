@@ -13,13 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.identity import identity_of
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.protocols import Generator, Retriever
 from corag.core.runner import RunTurn
 from corag.core.runs.folder import TRACES, read_lines
-from corag.core.runs.manifest import MANIFEST, Manifest
-from corag.core.runs.stamp import STAMP, Stamp, is_finished, refuse_differences
+from corag.core.runs.manifest import MANIFEST
+from corag.core.runs.provenance import PROVENANCE, Provenance, settings_of
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
@@ -36,12 +35,12 @@ from eval.experiment.loop import in_turn
 from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
-from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
+from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings, refuse_other_run
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.search_servers import SearchServers
-from eval.sweeps.cells import Cell, read_cells, settings_digest
+from eval.sweeps.cells import Cell, common_provenance, read_cells
 from eval.sweeps.findings import Reporting, check_metric
 from eval.sweeps.record import refuse_other_questions
 from retrieval.config import RetrieverConfig
@@ -101,7 +100,9 @@ class SweepConfig(RunConfig):
         """The folder of the sweep."""
         if self.out != "auto":
             return Path(self.out)
-        return Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{settings_digest(self)}"
+        return (
+            Path("runs") / Path(self.questions).name.split(".")[0] / f"sweep-{common_provenance(self).digest}"
+        )
 
 
 def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
@@ -110,22 +111,10 @@ def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
     cells = apply_questions(config, read_cells(config, config.cells, config.grid, over=config.over))
-    if config.out == "auto":
-        # The user did not name the folder, so a changed prompt or default finds the runs of before in it.
-        # That is refused here: the run folder itself would refuse it after minutes of opening an engine.
-        for cell in itertools.chain(*cells):
-            refuse_changed_settings(cell, config.folder)
+    for cell in itertools.chain(*cells):
+        if not config.overwrite:  # else minutes go into opening an engine first
+            refuse_other_run(cell.folder, method_settings(cell.config, cell.method), cell.config.model, False)
     return cells
-
-
-def refuse_changed_settings(cell: Cell, folder: Path) -> None:
-    """Raise :class:`ConfigError` if what a cell's run was begun with is no longer what its options mean."""
-    if not (cell.folder / MANIFEST).is_file():
-        return
-    now = method_settings(cell.config, cell.method)
-    before = {name: value for name, value in Manifest.read(cell.folder).settings.items() if name in now}
-    advice = f"Go on with it by --out {folder} and the values before the arrows, or choose another --out."
-    refuse_differences(f"'{cell.folder}', of the same options,", Stamp(before), Stamp(now), advice=advice)
 
 
 def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -286,7 +275,7 @@ async def answer_group(group: Sequence[Cell], executors: Sequence[Executor], *, 
             questions_by_index[key] = await match_gold(cell.questions, executor.index, retriever.index)
         questions = questions_by_index[key]
         await answer_with(cell.config, cell.method, questions, executor, turn, cell=cell.name)
-        cell_stamp(cell).finish(cell.folder / STAMP)
+        cell_provenance(cell).finish(cell.folder / PROVENANCE)
 
     starts = [partial(answer, *each) for each in zip(group, executors, strict=True)]
     await in_turn(starts, alone=alone)
@@ -299,18 +288,18 @@ def is_answered(cell: Cell) -> bool:
         return False
     if cell.config.overwrite and not is_told_apart(cell.config, cell.method):
         return False
-    if not is_finished(folder / STAMP, cell_stamp(cell)):
+    if not cell_provenance(cell).is_finished(folder / PROVENANCE):
         return False
     answered_ids = {name for name, line in read_lines(folder).items() if not line.failed}
     return all(question.id in answered_ids for question in cell.questions)
 
 
-def cell_stamp(cell: Cell) -> Stamp:
+def cell_provenance(cell: Cell) -> Provenance:
     """Return what a cell's answers depend on, as far as it is known without its engine and index."""
     config = cell.config
-    made_with = {"run": method_settings(config, cell.method), "model": identity_of(config.model)}
-    made_from = identify_weights(config.model.name, config.model.adapter, backend=config.model.backend)
+    settings = {"run": method_settings(config, cell.method), "model": settings_of(config.model)}
+    inputs = identify_weights(config.model.name, config.model.adapter, backend=config.model.backend)
     if cell.searches:
-        made_with["retriever"] = identity_of(config.retriever)
-        made_from |= identify_indexes(config.retriever)
-    return Stamp(made_with, made_from)
+        settings["retriever"] = settings_of(config.retriever)
+        inputs |= identify_indexes(config.retriever)
+    return Provenance(settings, inputs)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError
-from corag.core.runs.stamp import differences
+from corag.core.runs.provenance import Provenance
 from eval.scoring.rows import Measures
 from eval.statistics.intervals import Spread, bootstrap_runs, spread
 from eval.tables.columns import Summary
@@ -21,55 +18,54 @@ Over = Literal["", "seeds", "demonstrations"]
 Means = Mapping[str, Mapping[str, Spread]]
 """Means by the first run of a group and by measure; tokens per question are among the measures."""
 
-# Where a manifest's settings say what may differ between the runs of one mean. Methods name their
-# demonstrations in these three ways.
-_VARYING_SETTINGS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "seeds": (("seed",),),
-    "demonstrations": (
-        ("demonstrations",),
-        ("options", "demonstrations"),
-        ("options", "reader_demonstrations"),
-        ("options", "demonstration_ids"),
-    ),
+# What may differ between the runs of one mean. Methods name their demonstrations in these three ways.
+_VARYING_SETTINGS: Mapping[Over, Sequence[str]] = {
+    "": (),
+    "seeds": ("seed",),
+    "demonstrations": ("demonstrations", "reader_demonstrations", "demonstration_ids"),
 }
 
 
-def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[str, list[str]]:
-    """Return the runs that differ in nothing but ``over``, by the name of the first; {} for "".
+def find_points(settings: Mapping[str, Mapping[str, Any]], over: Over = "seeds") -> dict[str, list[str]]:
+    """Return the runs that are one point: they differ in nothing but ``over``. By the name of the first.
 
-    Raises :class:`ConfigError` if there are no two such runs, naming what else the first two differ in.
+    Tables, reports and sweeps all take their means by this.
+    """
+    points: dict[str, list[str]] = {}
+    for name, setting in settings.items():
+        points.setdefault(_without(setting, over).digest, []).append(name)
+    return {members[0]: members for members in points.values()}
+
+
+def group_runs(settings: Mapping[str, Mapping[str, Any]], over: Over) -> dict[str, list[str]]:
+    """Return :func:`find_points`, {} for "".
+
+    Raises :class:`ConfigError` if no point has two runs, naming what else the first two differ in.
     """
     if not over:
         return {}
-    other_settings = {name: _without(setting, _VARYING_SETTINGS[over]) for name, setting in settings.items()}
-    groups: dict[str, list[str]] = {}
-    for name, setting in other_settings.items():
-        groups.setdefault(json.dumps(setting, sort_keys=True), []).append(name)
-    if len(groups) == len(settings):
-        first, *others = other_settings.values()
-        also = f" The first two also differ in {'; '.join(differences(first, others[0]))}." if others else ""
+    points = find_points(settings, over)
+    if len(points) == len(settings):
+        first, *others = (_without(setting, over) for setting in settings.values())
+        changes = first.differences(others[0]) if others else []
+        also = f" The first two also differ in {'; '.join(changes)}." if changes else ""
         raise ConfigError(
             f"no two of the runs differ in nothing but their {over}: there is nothing to take a mean "
             f"over.{also}"
         )
-    return {members[0]: members for members in groups.values()}
+    return points
 
 
 def find_repeats(settings: Mapping[str, Mapping[str, Any]]) -> Over:
     """Return "seeds" if some of the runs differ in nothing else, else ""."""
-    with suppress(ConfigError):
-        return "seeds" if group_runs(settings, "seeds") else ""
-    return ""
+    return "seeds" if len(find_points(settings)) < len(settings) else ""
 
 
-def _without(settings: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    remaining = copy.deepcopy(dict(settings))
-    for *sections, last in paths:
-        section_settings = remaining
-        for section in sections:
-            section_settings = section_settings.get(section, {})
-        section_settings.pop(last, None)
-    return remaining
+def _without(settings: Mapping[str, Any], over: Over) -> Provenance:
+    def others(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in _VARYING_SETTINGS[over]}
+
+    return Provenance(others(settings) | {"options": others(settings.get("options", {}))})
 
 
 def mean_over_runs(summaries: Sequence[Summary], measures: Sequence[Measures]) -> dict[str, Spread]:

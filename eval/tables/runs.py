@@ -16,8 +16,8 @@ from corag.core.options import Options
 from corag.core.own_objects import is_user_object
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
+from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
-from corag.core.runs.stamp import differences
 from corag.core.types import Question
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
@@ -210,9 +210,9 @@ def read_answers_manifest(run: Path) -> Manifest:
 
 def check_same_file(manifests: Sequence[Manifest]) -> None:
     """Raise :class:`ConfigError` unless the runs of these manifests answered the same question file."""
-    first, *others = (manifest.questions for manifest in manifests)
+    first, *others = (Provenance({"questions": manifest.questions}) for manifest in manifests)
     for other in others:
-        if changes := differences(first, other, "questions"):
+        if changes := first.differences(other):
             raise ConfigError(
                 f"the runs answered different question files ({'; '.join(changes)}): give runs on the same "
                 "file."

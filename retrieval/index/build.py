@@ -356,7 +356,7 @@ def _settings(
     vector_details: Mapping[str, str],
 ) -> IndexSettings:
     # Only what decides what is found: an index differs by nothing else, however it was built. But shard_size,
-    # which the stamp needs: an interrupted build must not take up shards of another size.
+    # which the provenance needs: an interrupted build must not take up shards of another size.
     details: dict[str, str] = {"format": config.format}
     if config.columns:
         details["columns"] = str(Columns.parse(config.columns))

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
-from corag.core.runs.stamp import refuse_differences
 from corag.core.seeds import stable_hash
 from retrieval.config import IndexConfig
 from retrieval.dense.build import INDEX
@@ -188,10 +187,9 @@ class IndexParts:
         part = self.manifests[0].settings
         others = tuple(pair for pair in part.details if pair[0] != PART)
         whole = dataclasses.replace(part, details=others)
-        refuse_differences(
+        settings.provenance.refuse_other(
             f"the part '{self.folders[0]}'",
-            whole.stamp,
-            settings.stamp,
+            whole.provenance,
             advice="Give the corpus and the options with which the parts were built.",
             error=IndexMismatchError,
         )

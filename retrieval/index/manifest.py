@@ -20,7 +20,7 @@ from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.files import write_atomically
 from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
-from corag.core.runs.stamp import Input, Stamp
+from corag.core.runs.provenance import Input, Provenance
 from corag.core.seeds import stable_hash
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
@@ -32,8 +32,8 @@ LANGUAGE = "language"  # the detail of a BM25 index that is not English
 HASHES = "corag_hashes.json"
 SHARDS = "shards"
 PART, TRAINED, TRAINING = "part", "trained", "training"  # details that only some indexes have
-# The stamp of an index in the making; one in its place has its manifest alone. Its name is its own: folders
-# of runs have stamps too, and a folder of ours may be emptied.
+# What an index in the making is made of; one in its place has its manifest alone. The name is its own:
+# folders of runs have such a file too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
 _PART = 1 << 20  # bytes that are hashed at once
 REBUILD = "Build it again with `corag index ... --overwrite true`."
@@ -128,7 +128,7 @@ class IndexSettings:
     """Everything that decides what an index finds; two builds with equal settings are interchangeable.
 
     ``details``: (name, value) pairs of the settings that matter for this kind. ``shard_size`` is one of them:
-    the stamp of an unfinished index is made of the same settings, and shards of another size cannot be taken
+    the provenance of an unfinished index is of the same settings, and shards of another size cannot be taken
     up. So indexes that differ by it alone have different fingerprints. ``encoder_fingerprint`` and
     ``dimension`` are empty for BM25.
     """
@@ -159,11 +159,11 @@ class IndexSettings:
         return IndexPart.parse(text, dataclasses.replace(self, details=others).fingerprint)
 
     @property
-    def stamp(self) -> Stamp:
-        """The settings as a stamp: a corpus is its content, an encoder its weights, wherever they lie."""
+    def provenance(self) -> Provenance:
+        """What it is made of: a corpus is its content, an encoder its weights, wherever they lie."""
         corpus = [Input(file.path, file.hash) for file in self.corpus]
         encoder = [Input(self.encoder, self.encoder_fingerprint)] if self.encoder else []
-        return Stamp({"kind": self.kind} | dict(self.details), {"corpus": corpus, "encoder": encoder})
+        return Provenance({"kind": self.kind} | dict(self.details), {"corpus": corpus, "encoder": encoder})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.errors import IndexMismatchError
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 from retrieval.index.manifest import (
     BUILDING,
     INDEX_FILE,
@@ -56,7 +56,8 @@ def find_index(folder: Path, settings: IndexSettings) -> IndexManifest | None:
     Raises :class:`IndexMismatchError` for a manifest that cannot be read.
     """
     manifest = read_manifest(folder)
-    return manifest if manifest and not manifest.settings.stamp.differences(settings.stamp) else None
+    is_it = manifest and not manifest.settings.provenance.differences(settings.provenance)
+    return manifest if is_it else None
 
 
 def begin_build(
@@ -82,20 +83,20 @@ def begin_build(
     earlier = None if overwrite else read_manifest(folder)
     if earlier:
         _refuse_other_index(folder, earlier, settings, updates)
-    stamp, begun = settings.stamp, building / BUILDING
-    before = Stamp.read(begun) or Stamp({})
-    if overwrite or before.differences(stamp):
+    provenance, begun = settings.provenance, building / BUILDING
+    before = Provenance.read(begun) or Provenance({})
+    if overwrite or before.differences(provenance):
         if (
             not overwrite
             and (building / SHARDS).is_dir()
-            and not (updates and _has_other_corpus(before, stamp))
+            and not (updates and _has_other_corpus(before, provenance))
         ):
             # Hours of encoding, of other settings.
             what = f"the unfinished index '{folder}'"
-            refuse_differences(what, before, stamp, advice=_OTHER, error=IndexMismatchError)
+            provenance.refuse_other(what, before, advice=_OTHER, error=IndexMismatchError)
         shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True, exist_ok=True)
-    stamp.write(begun)
+    provenance.write(begun)
     return BuildPlace(folder, building, earlier)
 
 
@@ -121,18 +122,16 @@ def _refuse_other_index(
             f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
             f"--kind {existing.settings.kind} to bring it up to date, or choose another --out."
         )
-    before, after = existing.settings.stamp, settings.stamp
+    before, after = existing.settings.provenance, settings.provenance
     if updates and _has_other_corpus(before, after):
         _refuse_missing_files(folder, existing.settings.corpus, settings.corpus)
         return
-    refuse_differences(f"the index '{folder}'", before, after, advice=_OTHER, error=IndexMismatchError)
+    after.refuse_other(f"the index '{folder}'", before, advice=_OTHER, error=IndexMismatchError)
 
 
-def _has_other_corpus(before: Stamp, after: Stamp) -> bool:
+def _has_other_corpus(before: Provenance, after: Provenance) -> bool:
     """Whether two indexes differ in their corpus, and in nothing else."""
-    with_same_corpus = dataclasses.replace(
-        before, made_from={**before.made_from, "corpus": after.made_from["corpus"]}
-    )
+    with_same_corpus = dataclasses.replace(before, inputs={**before.inputs, "corpus": after.inputs["corpus"]})
     return bool(before.differences(after)) and not with_same_corpus.differences(after)
 
 

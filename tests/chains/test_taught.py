@@ -92,13 +92,6 @@ def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() ->
     assert (asked.preset, asked.stop) == ("lean", "length") and not asked.training_difference(settings)
 
 
-def test_a_training_from_before_prune_was_shown_whole_passages() -> None:
-    settings = training(TUNED, "sub_query", "stop")
-    del settings["rows"][0]["chains"][0]["options"]["corag"]["prune"]
-    assert not TUNED.training_difference(settings)
-    assert "with prune 0, but is asked with prune 2" in replace(TUNED, prune=2).training_difference(settings)
-
-
 def test_a_training_of_something_else_says_nothing() -> None:
     for settings in ({}, {"rows": []}, {"rows": [{"chains": [{"options": {"ircot": {}}}]}]}):
         assert not CoRAGConfig().training_difference(settings)

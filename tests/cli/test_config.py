@@ -11,8 +11,8 @@ from corag.chains.config import CoRAGConfig
 from corag.cli.main import COMMANDS, load_command, main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.identity import identity_of
 from corag.core.option_names import Mark, describe_type, marked_options, options_of
+from corag.core.runs.provenance import settings_of
 from eval.experiment.run import RunConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -68,10 +68,10 @@ def test_presets_of_ircot():
 
 def test_the_environment_is_left_out_of_what_results_depend_on():
     usual = configure()
-    assert identity_of(usual) == asdict(usual)
+    assert settings_of(usual) == asdict(usual)
     elsewhere = configure("--model.kv_cache_gb", "8", "--retriever.threads", "3")
-    assert identity_of(elsewhere) == identity_of(usual)
-    assert identity_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
+    assert settings_of(elsewhere) == settings_of(usual)
+    assert settings_of(configure("--model.max_context", "512"))["model"]["max_context"] == 512
     placed = {"device", "encoder_batch", "search_device"}
     assert marked_options(RetrieverConfig, Mark.ENVIRONMENT) == placed | {
         "threads",

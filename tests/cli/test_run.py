@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
     assert after.startswith(finished), "what had finished was not asked again"
     assert json.loads(ended.stdout.splitlines()[-1])["runs"]["ircot"]["n"] == 8
     refused = corag(*options, "--ircot.max_steps", 2, check=False)
-    assert refused.returncode == 2 and "options.max_steps: 3 -> 2" in refused.stderr
+    assert refused.returncode == 2 and "ircot.max_steps: 3 -> 2" in refused.stderr
 
 
 def test_ask_shows_every_step(world):

@@ -9,7 +9,7 @@ from corag.chains.config import CoRAGConfig
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError, DataError
-from corag.core.identity import identity_of
+from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
 from eval.datasets import DATASETS, load_questions, task_description
@@ -134,7 +134,7 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
     one_step = of(*fever, "--method", "one_step")
     assert one_step.one_step == of().one_step
     noted = method_settings(of(*fever, "--method", "corag"), "corag")["options"]
-    assert noted == identity_of(CoRAGConfig(task=task_description("kilt_fever")))
+    assert noted == settings_of(CoRAGConfig(task=task_description("kilt_fever")))
 
 
 def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):

@@ -17,7 +17,7 @@ from eval.experiment.run import RunConfig, method_settings
     ("changes", "difference"),
     [
         (["--seed", "1"], "seed: 0 -> 1"),
-        (["--closed_book.max_answer_tokens", "5"], "options.max_answer_tokens: 8 -> 5"),
+        (["--closed_book.max_answer_tokens", "5"], "closed_book.max_answer_tokens: 8 -> 5"),
         (["--seed", "0"], 'model: "vllm:of before" -> "transformers"'),
     ],
 )

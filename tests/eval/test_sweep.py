@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +18,6 @@ import pytest
 from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError, RequestRefusedError
-from corag.core.identity import chosen_options
-from corag.core.option_names import Mark
 from corag.core.protocols import GenerateRequest, Generator, Retriever
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import Manifest
@@ -352,7 +350,7 @@ def test_a_half_done_sweep_ends_in_the_same_report(backends: Backends) -> None:
         traces = Path(torn) / TRACES
         traces.write_bytes(traces.read_bytes().splitlines(keepends=True)[0] + b'{"id": "torn')
     shutil.rmtree("out/corag-strategy=best_of_n-N=2-L=2")
-    Path("out/dev/closed/stamp.json").unlink()
+    Path("out/dev/closed/provenance.json").unlink()
     assert swept(*few) == whole
     assert backends.opened == ["index words", "model "]
 
@@ -451,33 +449,7 @@ def test_a_folder_that_was_not_named_changes_with_what_the_cells_share(backends:
     )
 
 
-def test_what_is_left_at_its_default_does_not_name_an_automatic_folder() -> None:
-    @dataclass(frozen=True)
-    class Method:
-        PRESETS: ClassVar[dict[str, dict[str, object]]] = {"small": {"hops": 2, "k": "3"}}
-        preset: str = ""
-        hops: int = 6
-        k: int = 5
-        threads: Annotated[int, Mark.ENVIRONMENT] = 1
-
-    @dataclass(frozen=True)
-    class Before:
-        method: Method = field(default_factory=Method)
-        names: list[str] = field(default_factory=list)
-        seed: int = 0
-
-    @dataclass(frozen=True)
-    class After(Before):
-        seed: int = 1  # another default
-        added: str = "x"
-
-    for options in ({}, {"names": ["a"]}, {"method": Method(hops=4)}, {"method": Method("small", 2, 3, 8)}):
-        assert chosen_options(After(**options)) == chosen_options(Before(**options))
-    assert chosen_options(Before(Method(hops=4, threads=9), seed=7)) == {"method": {"hops": 4}, "seed": 7}
-    assert chosen_options(Before(Method("small", 2, 4))) == {"method": {"preset": "small", "k": 4}}
-
-
-def test_an_automatic_folder_of_another_default_is_refused_by_name(
+def test_a_cell_of_other_settings_is_refused_before_anything_opens(
     backends: Backends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [*COMMAND[:-2], "--grid", "{corag.L: [1, 2]}"]
@@ -490,7 +462,7 @@ def test_an_automatic_folder_of_another_default_is_refused_by_name(
     opened = len(backends.opened)
     assert main(command) == 2 and len(backends.opened) == opened
     said = capsys.readouterr().err
-    assert "options.max_sub_answer_tokens: 3 -> " in said and f"Go on with it by --out {folder} and" in said
+    assert "corag.max_sub_answer_tokens: 3 -> " in said and "--overwrite true" in said
     assert list(Path("runs/test").glob("sweep-*")) == [folder]
     again = [*COMMAND[:5], "--grid", "{corag.L: 2}", "--out", str(folder)]
     assert main([*again, "--corag.max_sub_answer_tokens", "3"]) == 0, "as it was advised"

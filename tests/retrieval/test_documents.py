@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.runs.provenance import PROVENANCE, Provenance
 from corag.core.runs.rows import Row, SavedRow
-from corag.core.runs.stamp import STAMP, Stamp
 from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
 from corag.core.words import count_words
@@ -922,7 +922,7 @@ async def test_an_update_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert told[0].startswith("since this index was built: 1 changed (2.txt); unchanged: 4.")
     fresh = build_index(replace(config, out=str(tmp_path / "fresh")), ignore)
     assert (Path(config.out) / TEXTS).read_bytes() == (tmp_path / "fresh" / TEXTS).read_bytes()
-    assert not place.building.exists() and not (Path(config.out) / STAMP).exists()
+    assert not place.building.exists() and not (Path(config.out) / PROVENANCE).exists()
     assert build_index(config, ignore).fingerprint == fresh.fingerprint
 
 
@@ -1016,7 +1016,7 @@ def test_a_folder_with_the_stamp_of_something_else_is_no_index(tmp_path: Path) -
     (tmp_path / "doc.txt").write_text("Text.")
     rows = tmp_path / "rows"
     rows.mkdir()
-    Stamp({"kind": "rows"}).write(rows / STAMP)
+    Provenance({"kind": "rows"}).write(rows / PROVENANCE)
     (rows / "rows.jsonl").write_text("{}")
     with raises_message(IndexMismatchError):
         build_index(IndexConfig([str(tmp_path / "doc.txt")], str(rows)), ignore)

@@ -11,7 +11,7 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
-from corag.core.runs.stamp import STAMP, Stamp
+from corag.core.runs.provenance import PROVENANCE, Provenance
 from corag.core.types import Passage
 from eval.experiment import extensions  # noqa: F401 - the preset of IRCoT
 from retrieval.config import IndexConfig, RetrieverConfig
@@ -161,7 +161,7 @@ def test_the_stamp_of_something_else_makes_no_folder_ours(
 ) -> None:
     """Cells of sweeps have one: their answers would be emptied out for an index."""
     cell = tmp_path / "cell"
-    Stamp({"seed": 0}).finish(cell / STAMP)
+    Provenance({"seed": 0}).finish(cell / PROVENANCE)
     (cell / "traces.jsonl").write_text("x")
     settings = IndexSettings("bm25", hash_corpus([corpus]))
     with raises_message(IndexMismatchError):

@@ -113,7 +113,7 @@ def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
         adapter["name"] = "not-shared:adapter"
     assert shared["settings"] == manifest["settings"] and shared["result"] == manifest["result"]
     (start,) = shared["starts"]
-    assert "command" not in start and start["versions"] == manifest["start"]["versions"]
+    assert "command" not in start and start["versions"] == manifest["starts"][0]["versions"]
 
 
 def a_local_run(folder: Path) -> Path:

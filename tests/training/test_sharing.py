@@ -121,7 +121,7 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
         "options": {"adapter": {"name": "/home/me/adapters/first"}, "trainer": {"logging_dir": "/home/me/l"}},
         "rows": [],
     }
-    record = {"settings": settings, "result": None, "start": {"command": ["/home/me/corag", "train"]}}
+    record = {"settings": settings, "result": None, "starts": [{"command": ["/home/me/corag", "train"]}]}
     (folder / "training.json").write_text(json.dumps(record))
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(folder), "me/x"))

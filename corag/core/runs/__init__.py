@@ -1,8 +1,8 @@
 """A run as a folder: a manifest, and one line per finished question.
 
 :class:`RunFolder` writes and resumes it, ``rows`` says what stands in a line, ``manifest`` what the run was
-made with. A shard is a part of a run, answered elsewhere and joined later. ``stamp`` tells whether something
-made of such things is up to date.
+made with. A shard is a part of a run, answered elsewhere and joined later. ``provenance`` says what
+something was made with and from, and so whether it is up to date.
 """
 
 from corag.core.lazy import lazy_exports
@@ -14,6 +14,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "corag.core.runs.rows": "Row SavedAnswer SavedRow",
         "corag.core.runs.folder": "RunFolder read_attempts read_rows",
         "corag.core.runs.shards": "Shard join",
-        "corag.core.runs.stamp": "Stamp",
+        "corag.core.runs.provenance": "Provenance",
     },
 )

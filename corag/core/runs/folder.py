@@ -9,9 +9,7 @@ line counts). Other settings are refused, and the difference is shown.
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +25,8 @@ from corag.core.files import atomic_replace
 from corag.core.folder_lock import lock_folder
 from corag.core.process import unix_time
 from corag.core.runs.manifest import MANIFEST, Manifest, Start
+from corag.core.runs.provenance import GO_ON, Provenance
 from corag.core.runs.rows import Row, SavedRow
-from corag.core.runs.stamp import GO_ON, Stamp, refuse_differences
 
 TRACES = "traces.jsonl"
 ANOTHER_OUT = "choose another --out"
@@ -36,20 +34,6 @@ GO_ON_OR_OVERWRITE = (
     "Give the same settings to resume it, choose another --out, or replace its answers with --overwrite true."
 )
 _SYNC_EVERY_S = 0.1
-_DIGEST = re.compile(r":[0-9a-f]{16}\b")
-
-
-def _explain(line: str, before: Stamp, after: Stamp) -> str:
-    """Say of a setting that differs what a person did: edited a function or class of theirs."""
-    name = line.partition(":")[0]
-    values = [str(stamp.made_with.get(name, "")) for stamp in (before, after)]
-    if name == "code" and all(values):
-        return f"the function {after.made_with.get('method')} has changed since: its source differs"
-    earlier, now = (_DIGEST.sub("", value) for value in values)
-    if earlier == now and earlier.startswith("python:"):
-        code = earlier.removeprefix("python:")
-        return f"the {name} {code} has changed since: its source or what it holds differs"
-    return line
 
 
 def refuse_other_settings(
@@ -60,8 +44,7 @@ def refuse_other_settings(
     ``overwrite``: None where a run cannot be replaced, so that the message does not offer it.
     """
     advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
-    before, after = Stamp(earlier), Stamp(json.loads(orjson.dumps(settings)))
-    refuse_differences(f"the run '{path}'", before, after, advice=advice, explain=_explain)
+    Provenance(settings).refuse_other(f"the run '{path}'", Provenance(earlier), advice=advice)
 
 
 class _Disk:
@@ -161,12 +144,10 @@ class RunFolder:
         overwrite: bool | None,
         anew: bool,
     ) -> None:
-        settings = json.loads(orjson.dumps(settings))  # as they come back from a file, to be compared
         starts: list[Start] = []
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
-            before, after = Stamp(earlier.settings), Stamp(settings)
-            if anew or (overwrite and before.differences(after)):
+            if anew or (overwrite and Provenance(earlier.settings).differences(Provenance(settings))):
                 # The answers first: were the settings gone without them, they would count as the new run's.
                 (self.path / TRACES).unlink(missing_ok=True)
             else:

@@ -17,13 +17,14 @@ import orjson
 
 from corag.core.errors import DataError
 from corag.core.files import write_atomically
-from corag.core.identity import DETERMINISTIC
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 """The format of a manifest and of the rows beside it. No other is read."""
 # What a folder that holds no answers names where a run names its method; no method may be called so.
 CHAINS, VERDICTS = "sample", "judge"
+DETERMINISTIC = ":deterministic"
+"""Part of the fingerprint of a model whose replies do not depend on what else is in flight."""
 SERVICE_SOURCE = "(served)"
 """What a run of served questions has where others name their question file."""
 

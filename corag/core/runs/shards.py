@@ -18,7 +18,7 @@ from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import ANOTHER_OUT, RowLine, read_lines, write_run
 from corag.core.runs.manifest import MANIFEST, Manifest
-from corag.core.runs.stamp import Stamp, refuse_differences
+from corag.core.runs.provenance import Provenance
 
 SHARD = "shard.json"
 _NAME = re.compile(r"(?P<run>.+)\.shard-(?P<number>[0-9]+)-of-(?P<count>[0-9]+)")
@@ -149,7 +149,7 @@ def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) ->
         "Shards of one run have the same settings: answer them with the same options, or join them into "
         "another --out."
     )
-    refuse_differences(f"'{folder}'", Stamp(settings), Stamp(others), than=other, advice=advice)
+    Provenance(others).refuse_other(f"'{folder}'", Provenance(settings), than=other, advice=advice)
 
 
 def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:

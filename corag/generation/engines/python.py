@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corag.core.errors import ConfigError
-from corag.core.identity import chosen_options
 from corag.core.protocols import Generator
+from corag.core.runs.provenance import settings_of
 from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
 
@@ -13,8 +13,9 @@ async def _open(config: ModelConfig) -> Generator:
     from corag.core.own_objects import find_user_object, identify
     from corag.generation.function_model import own_model
 
-    for name, value in chosen_options(config).items():
-        if name not in ("backend", "name", "max_context", "remember"):
+    defaults = settings_of(type(config)())
+    for name, value in settings_of(config).items():
+        if value != defaults[name] and name not in ("backend", "name", "max_context", "remember"):
             raise ConfigError(
                 f"model.{name} is '{value}', but '{config.name}' is a function or object of yours, which is "
                 "not given it: set it there, and leave it out here."
