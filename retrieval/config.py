@@ -20,7 +20,7 @@ from retrieval.index.manifest import IndexKind, IndexPart
 from retrieval.lucene.languages import ENGLISH, check_language
 
 # A further kind needs: its options below; its settings in ``_settings`` of index/build.py, and in
-# ``build_vectors`` of index/vectors.py what can be refused before encoding; how it is made, in
+# ``EncodedVectors`` of index/vectors.py what can be refused before encoding; how it is made, in
 # ``build_faiss`` of dense/faiss_build.py; what is set for searching, in ``FaissIndex`` of dense/search.py.
 FaissKind = Literal["flat", "hnsw", "hnsw_sq8", "sq8", "ivfpq"]
 GRAPHS = ("hnsw", "hnsw_sq8")

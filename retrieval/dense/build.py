@@ -84,13 +84,15 @@ class EarlierVectors:
     as they were, so flat or HNSW. ``reuse_count`` counts those that were of use.
     """
 
-    def __init__(self, folder: Path, store: PassageStore) -> None:
+    def __init__(self, folder: Path) -> None:
         import faiss
 
+        store = PassageStore(folder)
         self._index: Any = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
         self._rows = {
             _text_key(passage.contents): row for row, passage in enumerate(store.rows(0, len(store)))
         }
+        store.close()
         self.reuse_count = 0
 
     @staticmethod

@@ -46,7 +46,7 @@ from retrieval.documents.reading import (
     write_reports,
 )
 from retrieval.index.aliases import Aliases
-from retrieval.index.given_vectors import GivenVectors, IndexParts, VectorFiles
+from retrieval.index.given_vectors import IndexParts, VectorFiles
 from retrieval.index.manifest import (
     INDEX_FILE,
     LANGUAGE,
@@ -69,7 +69,7 @@ from retrieval.index.place import (
     rename_into_place,
 )
 from retrieval.index.store import PassageStore, storing
-from retrieval.index.vectors import build_vectors, store_passages
+from retrieval.index.vectors import CorpusVectors, EncodedVectors, store_passages
 from retrieval.lucene.bm25 import build_lucene
 from retrieval.lucene.jar import find_jar
 from retrieval.lucene.java import find_java
@@ -117,10 +117,10 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         documents = DocumentCorpus(config.corpus, cutting, fit, main=config.html == MAIN)
     files = documents.hashes if documents else hash_corpus(config.corpus)
     folder = Path(config.out)
-    given_vectors = _given_vectors(config, encoder)
-    settings = _settings(config, files, encoder, given_vectors.details if given_vectors else {})
-    if given_vectors:
-        given_vectors.require(settings)
+    vectors = _open_vectors(config, encoder) if encoder else None
+    settings = _settings(config, files, encoder, vectors.details if vectors else {})
+    if vectors:
+        vectors.require(settings)
     existing = None if config.overwrite else find_index(folder, settings)
     if existing:
         return _report_existing(folder, existing, report)
@@ -135,7 +135,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
         place = begin_build(folder, settings, overwrite=config.overwrite, updates=documents is not None)
         # Complete, if an interruption came just before it was renamed.
         manifest = find_index(place.building, settings)
-        manifest = manifest or _fill(config, settings, place, documents, encoder, given_vectors, report)
+        manifest = manifest or _fill(config, settings, place, documents, encoder, vectors, report)
         rename_into_place(place)
     return manifest
 
@@ -151,7 +151,7 @@ def _fill(
     place: BuildPlace,
     documents: DocumentCorpus | None,
     encoder: TextEncoder | None,
-    given_vectors: GivenVectors | None,
+    vectors: CorpusVectors | None,
     report: Callable[[str], None],
 ) -> IndexManifest:
     """Build an index beside its place."""
@@ -175,30 +175,28 @@ def _fill(
     passages = scripts.watch(passages)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
-    cut_note, vector_notes = "", []
-    if encoder is None:
+    said, vector_notes = list[str](), list[str]()
+    if vectors is None:
         threads = config.threads or count_threads()
         build_lucene(passages, folder, threads, report, config.language)
         misfit = scripts.analyzer_note(config.language)
     else:
-        if given_vectors:
-            store = store_passages(passages, folder, report)
-            total = choice.corpus.passages if choice else len(store)
-            vector_notes = given_vectors.write(store, choice.rows if choice else None, total, folder, report)
-            store.close()
-        else:
-            cut_note, recall_note = build_vectors(passages, encoder, place, config, earlier, report)
-            vector_notes = [recall_note]
+        store = store_passages(passages, folder, report)
+        total = choice.corpus.passages if choice else len(store)
+        rows = choice.rows if choice else range(total)
+        vectors = replace(vectors, config=config)
+        said, vector_notes = vectors.write(store, rows, total, place, report)
+        store.close()
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
     notes = choice.notes if choice else corpus.sentences()
-    notes += [note for note in (cut_note, *vector_notes, misfit) if note]
+    notes += [note for note in (*said, *vector_notes, misfit) if note]
     if documents:
         write_reports(folder, corpus.files)
         notes += documents.notes(corpus)
     for note in notes:
-        if note != cut_note:  # that was said before encoding
+        if note not in said:  # before encoding
             report(note)
     if earlier:
         earlier.store.close()
@@ -231,10 +229,10 @@ def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:
     )
 
 
-def _given_vectors(config: IndexConfig, encoder: TextEncoder | None) -> GivenVectors | None:
-    """Return the vectors that are not to be encoded, None if there are none."""
-    if encoder is None or not (config.vectors or config.merge):
-        return None
+def _open_vectors(config: IndexConfig, encoder: TextEncoder) -> CorpusVectors:
+    """Return the vectors of an index: encoded now, made elsewhere, or those of its parts."""
+    if not (config.vectors or config.merge):
+        return EncodedVectors(config, encoder)
     if config.format == DOCUMENTS:
         option = "vectors" if config.vectors else "merge"
         raise ConfigError(

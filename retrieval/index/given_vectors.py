@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,36 +35,15 @@ from retrieval.index.manifest import (
     read_manifest,
     require_all_parts,
 )
+from retrieval.index.place import BuildPlace
 from retrieval.index.store import PassageStore
-
-
-class GivenVectors(Protocol):
-    """Vectors that an index is made of without encoding."""
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What they add to the settings of the index, or replace."""
-        ...
-
-    def require(self, settings: IndexSettings) -> None:
-        """Raise :class:`IndexMismatchError` if they are of another index than that of these settings."""
-        ...
-
-    def write(
-        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
-    ) -> list[str]:
-        """Check them, write the FAISS index, return notes for the manifest.
-
-        ``rows``: those of a part, None for all. ``total``: the passages of the whole corpus.
-        """
-        ...
+from retrieval.index.vectors import CorpusVectors, Notes, Report
 
 
 @dataclass(frozen=True)
-class VectorFiles:
+class VectorFiles(CorpusVectors):
     """Vectors that the same encoder made elsewhere, a row for each record of the corpus."""
 
-    config: IndexConfig
     encoder: TextEncoder
     vectors: ReadyVectors
     digest: str
@@ -93,19 +71,14 @@ class VectorFiles:
             {} if faiss_index is None else {"faiss": type(faiss_index).__name__}
         )
 
-    def require(self, settings: IndexSettings) -> None:
-        """Do nothing: it is the passages that tell."""
-
-    def write(
-        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
-    ) -> list[str]:
+    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
         """Encode a few passages to compare, then write the vectors or copy the index."""
         if self.vectors.rows != total:
             raise IndexMismatchError(
                 f"there are {self.vectors.rows:,} vectors in {self.vectors.names}, but the corpus has "
                 f"{total:,} records: name all files of the vectors, and the corpus that they were made of."
             )
-        vectors = self.vectors if rows is None else self.vectors.slice(rows)
+        vectors, folder = self.vectors.slice(rows), place.building
         passages = [store.row(row) for row in sample_rows(vectors.rows)]
         what, prefix = f"the vectors of {vectors.names}", self.config.passage_prefix
         if vectors.faiss_index is None or keeps_vectors(vectors.faiss_index):
@@ -120,11 +93,8 @@ class VectorFiles:
             recall_note = build_faiss(vectors, folder, self.config, report)
         else:
             _copy(vectors.parts[0].file, folder / INDEX)
-        return [
-            f"The vectors were made elsewhere ({vectors.names}).",
-            *_describe_lengths(vectors),
-            recall_note,
-        ]
+        where = f"The vectors were made elsewhere ({vectors.names})."
+        return [], [where, *_describe_lengths(vectors), recall_note]
 
 
 def _copy(file: Path, target: Path) -> None:
@@ -150,10 +120,9 @@ def _describe_lengths(vectors: ReadyVectors) -> list[str]:
 
 
 @dataclass(frozen=True)
-class IndexParts:
+class IndexParts(CorpusVectors):
     """The parts of an index, whose vectors together are those of the whole."""
 
-    config: IndexConfig
     folders: tuple[Path, ...]
     manifests: tuple[IndexManifest, ...]
 
@@ -177,11 +146,6 @@ class IndexParts:
         names = [some[0] for some in holders.values()]
         return cls(config, tuple(map(Path, names)), tuple(manifest_by_name[name] for name in names))
 
-    @property
-    def details(self) -> dict[str, str]:
-        """Nothing: the whole index is the one that is built without parts."""
-        return {}
-
     def require(self, settings: IndexSettings) -> None:
         """Raise :class:`IndexMismatchError`, naming the difference, for parts of another index."""
         part = self.manifests[0].settings
@@ -194,12 +158,11 @@ class IndexParts:
             error=IndexMismatchError,
         )
 
-    def write(
-        self, store: PassageStore, rows: range | None, total: int, folder: Path, report: Callable[[str], None]
-    ) -> list[str]:
+    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
         """Put the vectors of the parts into one index."""
         import faiss
 
+        folder = place.building
         indexes = [faiss.read_index(str(part / INDEX), faiss.IO_FLAG_MMAP_IFC) for part in self.folders]
         counts = [int(index.ntotal) for index in indexes]
         if sum(counts) != total:
@@ -213,9 +176,9 @@ class IndexParts:
             if self.config.refine and self.config.refine != "none":
                 vectors = self._join(REFINE, total)
                 write_codes(vectors, folder / REFINE, self.config.refine)
-                return [measure_recall(vectors, folder, self.config)]
-            return []
-        return [build_faiss(self._join(INDEX, total), folder, self.config, report)]
+                return [], [measure_recall(vectors, folder, self.config)]
+            return [], []
+        return [], [build_faiss(self._join(INDEX, total), folder, self.config, report)]
 
     def _join(self, name: str, total: int) -> ReadyVectors:
         """Return the vectors that the parts have in FAISS files of this name, in order."""
@@ -226,7 +189,7 @@ class IndexParts:
         # In blocks of the size of shards, as when they are encoded: a graph depends on that.
         return ReadyVectors(tuple(map(index_part, files, indexes)), 0, total, self.config.shard_size)
 
-    def _merge_compressed(self, folder: Path, report: Callable[[str], None]) -> None:
+    def _merge_compressed(self, folder: Path, report: Report) -> None:
         """Join lists of codes of one training, in the order of the parts."""
         import faiss
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.pace import pace
@@ -14,70 +16,99 @@ from retrieval.corpora.formats import DOCUMENTS
 from retrieval.dense.build import (
     DOCID,
     EarlierVectors,
+    Shards,
     build_lucene_vectors,
     encode_corpus,
     measure_corpus,
 )
 from retrieval.dense.encoder import CutTexts, TextEncoder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
-from retrieval.documents.reading import EarlierIndex
-from retrieval.index.manifest import SHARDS
+from retrieval.index.manifest import SHARDS, IndexSettings
 from retrieval.index.place import BuildPlace
-from retrieval.index.store import PassageStore
+from retrieval.index.store import PassageStore, has_store
 
+Report = Callable[[str], None]
+Notes = tuple[list[str], list[str]]
 _REPORT_EVERY_S = 10.0
 
 
-def build_vectors(
-    passages: Iterator[Passage],
-    encoder: TextEncoder,
-    place: BuildPlace,
-    config: IndexConfig,
-    earlier: EarlierIndex | None,
-    report: Callable[[str], None],
-) -> tuple[str, str]:
-    """Encode passages that are being stored, index the vectors.
+@dataclass(frozen=True)
+class CorpusVectors(ABC):
+    """The vectors that an index is made of."""
 
-    Return what the encoder does not read, which is reported before encoding, and what an index that is not
-    exact finds; "" for nothing.
-    """
-    folder = place.building
-    store = store_passages(passages, folder, report)
-    rows = len(store)
-    if config.kind == "dense" and config.faiss == "ivfpq" and not config.trained and not config.train_only:
-        # To refuse now what would fail after hours of encoding.
-        count_ivf_lists(config, rows, encoder.dimension)
-    if cut_note := _describe_cut(
-        measure_corpus(store, encoder, config.passage_prefix), rows, encoder, config
-    ):
-        report(cut_note)
-    earlier_vectors = None
-    if earlier and EarlierVectors.are_in(place.folder, config):
-        earlier_vectors = EarlierVectors(place.folder, earlier.store)
-    elif earlier:
-        report("an index of this kind does not keep its vectors as they were: all passages are encoded.")
-    shards = encode_corpus(
-        store,
-        encoder,
-        folder / SHARDS,
-        prompt=config.passage_prefix,
-        shard_size=config.shard_size,
-        batch_size=encoder.batch_size,
-        report=report,
-        earlier_vectors=earlier_vectors,
-    )
-    if earlier_vectors:
-        resumption = f", {shards.resumed_rows:,} of the interrupted build" if shards.resumed_rows else ""
-        new = rows - earlier_vectors.reuse_count - shards.resumed_rows
-        report(f"vectors: {earlier_vectors.reuse_count:,} taken over, {new:,} encoded{resumption}.")
-    if config.kind == "dense":
-        recall_note = build_faiss(shards, folder, config, report)
-    else:
+    config: IndexConfig
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What they add to the settings of the index, or replace."""
+        return {}
+
+    def require(self, settings: IndexSettings) -> None:  # noqa: B027 - encoded ones are of any
+        """Raise :class:`IndexMismatchError` if they are of another index than that of these settings."""
+
+    @abstractmethod
+    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
+        """Write the index of the vectors of these passages; return notes for the manifest.
+
+        First those that were reported already, then the others. ``rows``: of the whole corpus, which has
+        ``total`` passages.
+        """
+
+
+@dataclass(frozen=True)
+class EncodedVectors(CorpusVectors):
+    """Vectors that the encoder makes now, but for those of an earlier index."""
+
+    encoder: TextEncoder
+
+    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
+        """Say what the encoder does not read, encode the passages, index the vectors."""
+        config, encoder, folder = self.config, self.encoder, place.building
+        if (
+            config.kind == "dense"
+            and config.faiss == "ivfpq"
+            and not config.trained
+            and not config.train_only
+        ):
+            # To refuse now what would fail after hours of encoding.
+            count_ivf_lists(config, len(store), encoder.dimension)
+        if cut_note := _describe_cut(
+            measure_corpus(store, encoder, config.passage_prefix), len(store), encoder, config
+        ):
+            report(cut_note)
+        shards = self._encode(store, place, report)
         recall_note = ""
-        build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
-    store.close()
-    shutil.rmtree(folder / SHARDS)
-    return cut_note, recall_note
+        if config.kind == "dense":
+            recall_note = build_faiss(shards, folder, config, report)
+        else:
+            build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
+        shutil.rmtree(folder / SHARDS)
+        return [cut_note], [recall_note]
+
+    def _encode(self, store: PassageStore, place: BuildPlace, report: Report) -> Shards:
+        earlier = None
+        if place.earlier and has_store(place.folder):
+            if EarlierVectors.are_in(place.folder, self.config):
+                earlier = EarlierVectors(place.folder)
+            else:
+                report(
+                    "an index of this kind does not keep its vectors as they were: all passages are encoded."
+                )
+        shards = encode_corpus(
+            store,
+            self.encoder,
+            place.building / SHARDS,
+            prompt=self.config.passage_prefix,
+            shard_size=self.config.shard_size,
+            batch_size=self.encoder.batch_size,
+            report=report,
+            earlier_vectors=earlier,
+        )
+        if earlier:
+            resumption = f", {shards.resumed_rows:,} of the interrupted build" if shards.resumed_rows else ""
+            new = len(store) - earlier.reuse_count - shards.resumed_rows
+            report(f"vectors: {earlier.reuse_count:,} taken over, {new:,} encoded{resumption}.")
+        return shards
 
 
 def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
