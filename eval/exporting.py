@@ -85,8 +85,8 @@ class ExportConfig(Options):
             )
         if self.to not in FORMATS:
             if not self.to:
-                raise ConfigError(f"say what to write: --to {', '.join(FORMATS)}.")
-            raise ConfigError(f"there is no format '{self.to}' to export --to: {nearest(self.to, FORMATS)}")
+                raise ConfigError(f"say what to write: to={', '.join(FORMATS)}.")
+            raise ConfigError(f"there is no format '{self.to}' to export to: {nearest(self.to, FORMATS)}")
         if self.top_k < 0:
             raise ConfigError(
                 f"top_k must be 0 (all passages) or a number of passages, but it is {self.top_k}."
@@ -148,7 +148,7 @@ def check_format(to: str, dataset: str) -> None:
         )
         raise ConfigError(
             f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': "
-            f"choose --to {fitting}."
+            f"choose to={fitting}."
         )
 
 
@@ -194,7 +194,7 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
             if not gold:
                 raise ConfigError(
                     "MuSiQue's prediction file goes by its question file, which is not where it was or has "
-                    "changed: name it with --questions musique_ans_v1.0_dev.jsonl."
+                    "changed: name it with questions=musique_ans_v1.0_dev.jsonl."
                 )
             lines = list(musique_lines(rows, gold, config.top_k))
             if not lines:
@@ -241,9 +241,7 @@ def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
             "all."
         )
     if config.to == "2wikimultihopqa" and gold and not config.aliases:
-        remarks.append(
-            "Scored without aliases, which the official script has: give --aliases id_aliases.json."
-        )
+        remarks.append("Scored without aliases, which the official script has: give aliases=id_aliases.json.")
     if config.to == "kilt" and (pages := pages_note([manifest])):
         remarks.append(pages)
     if config.to == "trec":

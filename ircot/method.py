@@ -109,13 +109,6 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
         "bm25_retrieval_count": "k_per_step", "retrieval_count": "k_per_step",
         "global_max_num_paras": "paragraph_budget", "rc_qa_type": "reader",
     }  # fmt: skip
-    POINTERS: ClassVar[dict[str, str]] = {
-        "prompt_file": "the released code's prompt files are worked examples: write --ircot.demonstrations; "
-        "what the model is told is --ircot.reasoning_prompt.",
-        "distractor_count": "it chooses among files of worked examples: name one with "
-        "--ircot.demonstrations.",
-        "rc_context_type": "it chooses among files of worked examples: name one with --ircot.demonstrations.",
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": _FEW_SHOT,
         "paper_code": _FEW_SHOT | {
@@ -134,13 +127,13 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
         if self.stop_rule == "strict" and self.stop_sequence != _STOP_SEQUENCE:
             raise ConfigError(
                 f"ircot's stop_sequence is '{self.stop_sequence}', but stop_rule 'strict' (preset "
-                f"'{self.preset}') ends at '{_STOP_SEQUENCE}' alone: add --ircot.stop_rule lenient, or leave "
+                f"'{self.preset}') ends at '{_STOP_SEQUENCE}' alone: add ircot.stop_rule=lenient, or leave "
                 "stop_sequence out."
             )
         if self.preset != "zero_shot" and not self.demonstrations and self.reasoning_prompt == "auto":
             raise ConfigError(
                 f"ircot's preset '{self.preset}' is few-shot: name a file in IRCoT's format with "
-                "--ircot.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
+                "'ircot.demonstrations', or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
     def examples(self) -> tuple[Demonstration, ...]:

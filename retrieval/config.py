@@ -170,7 +170,7 @@ class IndexConfig(Options):
         if is_address(self.encoder) and self.kind not in ("bm25", "dense"):
             raise ConfigError(
                 f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
-                f"opened, which an index of the kind '{self.kind}' does not allow: choose --kind dense, or "
+                f"opened, which an index of the kind '{self.kind}' does not allow: choose kind=dense, or "
                 "name a model or a folder."
             )
         self._check_parts()
@@ -190,21 +190,21 @@ class IndexConfig(Options):
                     "passages, so its index stays whole (it needs little memory)."
                 )
             if self.format == DOCUMENTS:
-                raise ConfigError("parts are made of passages in files, not of documents: leave out --part.")
+                raise ConfigError("parts are made of passages in files, not of documents: leave out 'part'.")
             if self.faiss == "ivfpq" and not self.trained:
                 raise ConfigError(
-                    "parts of an ivfpq index share one training: make it with --train_only true --out "
-                    "TRAINED, then give each part --trained TRAINED."
+                    "parts of an ivfpq index share one training: make it with train_only=true out="
+                    "TRAINED, then give each part trained=TRAINED."
                 )
         if (self.train_only or self.trained) and (self.kind, self.faiss) != ("dense", "ivfpq"):
-            raise ConfigError("only --kind dense --faiss ivfpq is trained: the others need no training.")
+            raise ConfigError("only kind=dense faiss=ivfpq is trained: the others need no training.")
         if self.train_only and (self.part or self.trained):
-            raise ConfigError("training is for all parts: leave out --part and --trained with --train_only.")
+            raise ConfigError("training is for all parts: leave out 'part' and 'trained' with 'train_only'.")
 
     def _check_vectors(self) -> None:
         if self.merge and (self.part or self.train_only or self.vectors or self.kind != "dense"):
             raise ConfigError(
-                "merge puts the parts of a dense index together: leave out --part, --train_only, --vectors "
+                "merge puts the parts of a dense index together: leave out 'part', 'train_only', 'vectors' "
                 "and other kinds with it."
             )
         if not self.vectors:
@@ -212,16 +212,16 @@ class IndexConfig(Options):
         if self.kind != "dense":
             raise ConfigError(
                 f"vectors that were made elsewhere become a FAISS index, but the kind is '{self.kind}': "
-                "choose --kind dense."
+                "choose kind=dense."
             )
         if self.train_only or self.trained:
             raise ConfigError(
-                "train_only and trained share a training among parts that are encoded, but --vectors names "
+                "train_only and trained share a training among parts that are encoded, but 'vectors' names "
                 "vectors that are there: leave them out, and the index is trained on its own."
             )
         if self.strict:
             raise ConfigError(
-                "strict refuses repeated ids, but with --vectors every record keeps its row: leave it out."
+                "strict refuses repeated ids, but with 'vectors' every record keeps its row: leave it out."
             )
 
     @property
@@ -272,7 +272,7 @@ def register_bm25(name: str, preset: Bm25) -> None:
 
 
 @dataclass(frozen=True)
-class RetrieverConfig(Options, section="retriever", call="open_index"):
+class RetrieverConfig(Options, section="retriever"):
     """What to search, and how. Give ``index`` or ``url``.
 
     Raises:
@@ -399,10 +399,10 @@ class RetrieverConfig(Options, section="retriever", call="open_index"):
             check_language(self.language)
         if contain_credentials(self.url):
             raise ConfigError(
-                "an address in --retriever.url holds a user name, a password or a query: give the address "
+                "an address in 'retriever.url' holds a user name, a password or a query: give the address "
                 "alone. A search server that wants a key is reached through a proxy of yours that adds it."
             )
-        check_schemes(self.url, "--retriever.url")
+        check_schemes(self.url, "retriever.url")
 
     @property
     def placement(self) -> Placement:

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 from hypothesis import settings
 
-from corag.core.callers import CALLER, SHELL
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
@@ -22,8 +21,6 @@ from tests.scheduling import (
 from tests.serving import served_default_model, served_llama_cpp
 from tests.tiny import save_tiny_model
 
-# Messages are tested as they are written, for the shell; tests/core/test_callers.py has what programs get.
-os.environ[CALLER] = SHELL
 # The processes of pytest-xdist say 80 columns: tables are tested at the widths that tests ask for.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
@@ -69,12 +66,6 @@ def llama_cpp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = write_gguf(tmp_path_factory.mktemp("gguf") / "default.gguf")
     with served_llama_cpp(file) as url:
         yield url
-
-
-@pytest.fixture
-def called_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let messages be those that a program of somebody's own gets."""
-    monkeypatch.delenv(CALLER, raising=False)
 
 
 @pytest.fixture(scope="session")

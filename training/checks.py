@@ -83,7 +83,7 @@ def _require_packages(packages: Sequence[tuple[str, str, str]]) -> None:
     for option, value, package in packages:
         if importlib.util.find_spec(package) is None:
             raise ConfigError(
-                f"--{option} {value} needs the package {package.replace('_', '-')}, which is not installed: "
+                f"{option}={value} needs the package {package.replace('_', '-')}, which is not installed: "
                 "install it, or leave the option out."
             )
 
@@ -118,7 +118,7 @@ def check_writable(out: Path) -> None:
     folder = next(each for each in (out, *out.absolute().parents) if each.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         problem = "may not be written to" if folder.is_dir() else "is a file"
-        raise DataError(f"cannot train into '{out}': '{folder}' {problem}. Choose another --out.")
+        raise DataError(f"cannot train into '{out}': '{folder}' {problem}. Choose another 'out'.")
 
 
 def folder_at_hand(model: str) -> str | None:
@@ -150,7 +150,7 @@ def check_length(what: str, longest: int, config: ProgramOptions, most: int, rem
     if longest > limit:
         raise DataError(
             f"{what} has {longest} tokens, more than max_length {limit}: training would cut off its reply. "
-            f"Give --max_length {longest}, or make them again with {remake} that suits."
+            f"Give max_length={longest}, or make them again with {remake} that suits."
         )
     folder = folder_at_hand(config.model)
     window = stated_window(folder) if folder else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark, NameOrPath
@@ -12,44 +12,6 @@ from corag.core.options import Options
 WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")
 """Options of how a training is watched and saved, which may differ when it goes on."""
 
-TRL_POINTERS = {
-    "bf16": "write --precision bfloat16; auto takes it where the hardware multiplies it.",
-    "fp16": "small gradients vanish in float16, so there is none: write --precision bfloat16 or --precision "
-    "float32.",
-    "tf32": "write --precision bfloat16 or --precision float32.",
-    "torch_dtype": "write --precision, which is of the frozen weights and of the arithmetic.",
-    "dtype": "write --precision, which is of the frozen weights and of the arithmetic.",
-    "num_train_epochs": "write --epochs.",
-    "per_device_train_batch_size": "write --batch_size, rows per device and step.",
-    "per_device_eval_batch_size": "it is --batch_size too.",
-    "gradient_accumulation_steps": "write --accumulation.",
-    "lr": "write --learning_rate.",
-    "lr_scheduler_type": "write --schedule (linear, cosine or constant).",
-    "warmup_steps": "write --warmup, steps of warm-up, or below 1 their share.",
-    "warmup_ratio": "write --warmup, below 1 the share of all steps.",
-    "max_seq_length": "write --max_length: longer rows are refused, never cut.",
-    "packing": "write --batching padding_free.",
-    "padding_free": "write --batching padding_free.",
-    "group_by_length": "write --batching by_length.",
-    "attn_implementation": "write --attention.",
-    "load_in_4bit": "write --tuning qlora.",
-    "use_peft": "write --tuning lora, or full for all weights.",
-    "lora_r": "write --lora.rank.",
-    "lora_alpha": "write --lora.alpha.",
-    "lora_dropout": "write --lora.dropout.",
-    "lora_target_modules": "write --lora.targets.",
-    "target_modules": "write --lora.targets.",
-    "model_name_or_path": "write --model.",
-    "output_dir": "write --out.",
-    "dataset_name": "write --rows, a folder that 'corag rows' wrote.",
-    "train_file": "write --rows, a folder that 'corag rows' wrote.",
-    "resume_from_checkpoint": "the same command goes on from the last checkpoint by itself.",
-    "overwrite_output_dir": "remove the folder, or choose another --out.",
-    "save_strategy": "write --save_steps, 0 for none.",
-    "eval_strategy": "write --eval_steps, 0 for the end only.",
-    "deepspeed": "launch it so: --launch=--use_deepspeed,...",
-    "fsdp": "launch it so: --launch=--config_file,training/configs/accelerate_8gpu.yaml",
-}
 """What transformers and TRL call an option of training, and what it is here."""
 
 
@@ -125,10 +87,6 @@ class LoopOptions(Options):
     """any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a mapping, such as
     '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'."""
 
-    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
-        "precision": {"bf16": "bfloat16", "fp32": "float32"},
-    }
-
     def __post_init__(self) -> None:
         if min(self.batch_size, self.accumulation, self.logging_steps) < 1 or self.epochs <= 0:
             raise ConfigError(
@@ -175,12 +133,6 @@ class TuningOptions(LoopOptions):
     save_precision: Literal["bfloat16", "float32"] = "bfloat16"
     """precision of the saved weights, of an adapter or of a full model: bfloat16 takes half the disk
     space."""
-
-    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = LoopOptions.VALUE_ALIASES | {
-        "save_precision": {"bf16": "bfloat16", "fp32": "float32"},
-        "gradient_checkpointing": {"true": "yes", "false": "no"},
-    }
-    POINTERS: ClassVar[dict[str, str]] = TRL_POINTERS
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -135,7 +135,7 @@ def scorer(model: Any, prompts: Prompts, frozen: Any = None) -> retriever.Score:
 def summarise(config: EncoderTraining, manifest: dict[str, Any]) -> str:
     """Return lines on what a training made, and how to use it."""
     use = (
-        f"--retriever.hop_encoder {config.out} with an index of the encoder '{config.model}'"
+        f"retriever.hop_encoder={config.out} with an index of the encoder '{config.model}'"
         if config.passages == "frozen"
         else f"corag index CORPUS --kind dense --encoder {config.out} --out INDEX"
     )

@@ -69,7 +69,7 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
     try:
         return model, LoraConfig(**arguments | config.lora.more)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"PEFT does not take --lora.more {config.lora.more}: {error}") from error
+        raise ConfigError(f"PEFT does not take lora.more={config.lora.more}: {error}") from error
 
 
 def outside_text_layers(model: Any) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import re
 import resource
 import shutil
@@ -20,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from corag.core.callers import CALLER, SHELL
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import write_atomically
@@ -119,7 +117,6 @@ def start_program(
     """
     end_with_launcher()
     drop_assumed_threads()
-    os.environ[CALLER] = SHELL
     try:
         options = parse(kind, sys.argv[1:], program, summary)
         check(options)
@@ -216,7 +213,7 @@ def _train_into(
     if not first and read_manifest(out) is None:
         raise DataError(
             f"'{config.out}' on this machine is not the folder that the first process writes to: several "
-            "machines need a --out that they share, and the same rows and model."
+            "machines need a folder 'out' that they share, and the same rows and model."
         )
     manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)} | peak_memory()
     if trainer.is_world_process_zero():
@@ -315,7 +312,7 @@ def describe_checkpoint_size(trainer: Any, out: Path) -> str:
     free = shutil.disk_usage(out).free / 1e9
     return (
         f"a checkpoint takes about {size:,.1f} GB in {out}, where {free:,.0f} GB are free. One is kept, and "
-        "two lie there while the next is written (--save_steps 0 for none)."
+        "two lie there while the next is written (save_steps=0 for none)."
     )
 
 

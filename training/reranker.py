@@ -101,7 +101,7 @@ def scorer(model: Any) -> retriever.Score:
 
 def summarise(config: RerankerTraining, manifest: dict[str, Any]) -> str:
     """Return lines on what a training made, and how to use it."""
-    return retriever.summarise(config, manifest, f"--retriever.reranker {config.out}")
+    return retriever.summarise(config, manifest, f"retriever.reranker={config.out}")
 
 
 if __name__ == "__main__":

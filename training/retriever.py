@@ -47,7 +47,7 @@ def check(config: RetrieverTraining) -> None:
     )
     check_destinations(config)
     if len({Path(each).resolve() for each in config.pairs}) < len(config.pairs):
-        raise DataError(f"--pairs names a folder twice: {', '.join(config.pairs)}. Name each once.")
+        raise DataError(f"'pairs' names a folder twice: {', '.join(config.pairs)}. Name each once.")
     for name in config.pairs:
         load_report(name)
     out = Path(config.out)

@@ -9,17 +9,8 @@ from annotated_types import Ge
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark, NameOrPath
-from training.config import TRL_POINTERS, LoopOptions
+from training.config import LoopOptions
 
-POINTERS = {
-    name: text
-    for name, text in TRL_POINTERS.items()
-    if not any(word in text for word in ("--tuning", "--lora", "--batching", "--attention", "--rows"))
-} | {
-    "rows": "write --pairs, a folder that 'corag pairs' wrote.",
-    "train_file": "write --pairs, a folder that 'corag pairs' wrote.",
-    "max_seq_length": "write --max_length: longer texts are cut.",
-}
 """What sentence-transformers and transformers call an option of training, and what it is here."""
 
 
@@ -59,13 +50,12 @@ class RetrieverTraining(LoopOptions):
     mapping, such as '{max_grad_norm: 0.5}'."""
 
     COMMAND: ClassVar[str] = ""
-    POINTERS: ClassVar[dict[str, str]] = POINTERS
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pairs or not self.out:
             raise ConfigError(
-                f"name the pairs and where the result goes: {self.COMMAND} --pairs PAIRS --out FOLDER."
+                f"name the pairs and where the result goes: {self.COMMAND} pairs=PAIRS out=FOLDER."
             )
 
     @property

@@ -160,12 +160,12 @@ class RoundsConfig(QuestionFile):
         )
         yield (
             all(ROW_TASKS[task].of_thoughts for task in tasks),
-            f"rounds sample chains, of which {', '.join(tasks)} gives no rows: choose other --rows.tasks",
+            f"rounds sample chains, of which {', '.join(tasks)} gives no rows: choose other 'rows.tasks'",
         )
         asks_to_stop = bool(self.test.questions) and self.corag.stop == "learned"
         yield (
             asks_to_stop and "stop" not in tasks and not self.model.adapter,
-            "corag.stop is learned, but nothing teaches it: add stop to --rows.tasks",
+            "corag.stop is learned, but nothing teaches it: add stop to 'rows.tasks'",
         )
 
     @property
@@ -238,7 +238,7 @@ def plan_turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
     question_count = turns[-1].skip + max(1, turns[-1].limit) - config.skip
     if question_count > total:
         raise ConfigError(
-            f"--warm_start {config.warm_start} and --rounds {config.rounds} with --per_round "
+            f"warm_start={config.warm_start} and rounds={config.rounds} with per_round="
             f"{config.per_round} want {question_count} questions, but there are {total}: give smaller "
             "numbers."
         )
@@ -263,7 +263,7 @@ def check_test_questions(
     if common := in_common(tests, training_questions, is_published=is_published):
         raise ConfigError(
             f"{len(common)} of the {len(tests)} test questions are trained on, such as '{common[0].id}': "
-            "measured on them a model only remembers. Take others with --test.skip and --test.limit, or from "
+            "measured on them a model only remembers. Take others with 'test.skip' and 'test.limit', or from "
             "another file."
         )
 

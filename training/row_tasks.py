@@ -165,8 +165,8 @@ def _check_annotated(rows: Sequence[ChainRow]) -> None:
     if not any(row.is_annotated for row in rows):
         raise ConfigError(
             "the row task refusal wants annotated chains, since what a model answered may be wrong, but all "
-            "of these were sampled or given: sample with --sample.source decomposition, or leave refusal out "
-            "of --rows.tasks."
+            "of these were sampled or given: sample with sample.source=decomposition, or leave refusal out "
+            "of 'rows.tasks'."
         )
 
 

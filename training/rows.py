@@ -258,7 +258,7 @@ def _explain_no_rows(
     if not has_thoughts and all(ROW_TASKS[task].of_thoughts for task in config.tasks):
         return (
             f"the row task {config.tasks[0]} wants IRCoT's thoughts, but '{names}' holds chains: sample with "
-            "--sample.source thoughts into another folder."
+            "sample.source=thoughts into another folder."
         )
     return (
         f"the chains in {names} give no training rows of {', '.join(config.tasks)}; questions left "
@@ -297,7 +297,7 @@ def check_index(folder: Path, retriever: Retriever) -> None:
     if manifest.retriever != retriever.fingerprint:
         raise ConfigError(
             f"the chains in '{folder}' were sampled with the index {manifest.retriever}, but this one is "
-            f"{retriever.fingerprint}: give the same --retriever options."
+            f"{retriever.fingerprint}: give the same 'retriever' options."
         )
 
 
@@ -355,7 +355,7 @@ def row_lines(folder: Path, question: str, model: str) -> Iterator[str]:
     if renderer.fingerprint.partition(":")[0] != written.partition(":")[0]:
         raise ConfigError(
             f"the rows in '{folder}' were written with another tokenizer than '{model}' has: name the model "
-            "that they are for with --model."
+            "that they are for with 'model'."
         )
     for split, row in chosen:
         yield f"-- {_row_title(split, row)}"

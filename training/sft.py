@@ -65,13 +65,13 @@ def check(config: SftConfig) -> None:
     """
     check_packages(config)
     if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
-        raise DataError(f"--rows names a folder twice: {', '.join(config.rows)}. Name each once.")
+        raise DataError(f"'rows' names a folder twice: {', '.join(config.rows)}. Name each once.")
     reports = {name: load_report(name) for name in config.rows}
     check_training(config, identify_rows(reports.values()))
     for name, report in reports.items():
         longest = max((each.longest for each in report.lengths.values()), default=0)
         most = report.settings["rows"]["max_length"]
-        check_length(f"a row of '{name}'", longest, config, most, "'corag rows' and a --rows.max_length")
+        check_length(f"a row of '{name}'", longest, config, most, "'corag rows' and a 'rows.max_length'")
 
 
 def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
             row = rows[split][number]
             raise DataError(
                 f"row {number} of '{name}/{split}' ({row['task']} of question '{row['question_id']}') "
-                f"{fault}. Make the rows again with 'corag rows', with a --rows.max_length that suits."
+                f"{fault}. Make the rows again with 'corag rows', with a 'rows.max_length' that suits."
             )
     return rows
 

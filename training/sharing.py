@@ -42,7 +42,7 @@ from training.shared_records import (
 _LEFT_OUT = "Paths, addresses and command lines in its records are left out; texts go as they are."
 _NO_LICENSE = (
     "No license was given, so the card names none and others may not know what they may do: name it with "
-    "--license, such as --license apache-2.0."
+    "'license', such as license=apache-2.0."
 )
 Kind = Literal["adapter", "model", "chains", "run"]
 CARD, OPTIONS = "README.md", "config.yaml"
@@ -239,7 +239,7 @@ def push(config: PushConfig, upload: Upload, report: Callable[[str], None]) -> s
         )
         if config.private and not api.repo_info(config.name, repo_type=upload.repository).private:
             raise ConfigError(
-                f"--private was given, but {config.name} is there already and is public: nothing was "
+                f"'private' was given, but {config.name} is there already and is public: nothing was "
                 "uploaded. Make it private on the hub, or give another name."
             )
         commit = api.create_commit(

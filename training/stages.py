@@ -273,7 +273,7 @@ def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> boo
     )
     if isinstance(options, SampleRunConfig):
         raise BackendError(
-            f"{message}, before it trains on the others. To leave them out, give --max_failed "
+            f"{message}, before it trains on the others. To leave them out, give max_failed="
             f"{len(failed_rows)}."
         )
     _print(f"{message}.")

@@ -77,7 +77,7 @@ def make_room(out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(
-            f"'{out}' is in the way: it holds something else. Choose another --out, or remove it."
+            f"'{out}' is in the way: it holds something else. Choose another 'out', or remove it."
         )
     shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=out.parent):

@@ -77,7 +77,7 @@ def build_arguments(kind: type[Any], config: LoopOptions, values: Mapping[str, A
     except (ValueError, TypeError, ImportError) as error:
         if not config.trainer:
             raise
-        raise ConfigError(f"{kind.__name__} does not take --trainer {config.trainer}: {error}") from error
+        raise ConfigError(f"{kind.__name__} does not take trainer={config.trainer}: {error}") from error
     check_one_gpu(arguments)
     return arguments
 

@@ -77,10 +77,6 @@ class AutoRAGConfig(MethodConfig, section="auto_rag"):
     """the same with {query} and {sub_query}."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "documents_per_round"}
-    POINTERS: ClassVar[dict[str, str]] = {
-        "max_iterations": "searches and documents that the model writes are counted apart: write "
-        "--auto_rag.max_rounds, and --auto_rag.max_recalls."
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "released_code": {"force_answer": False}}
 
     def prompt(self, name: str) -> Template:

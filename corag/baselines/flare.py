@@ -121,7 +121,7 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
         if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
             raise ConfigError(
                 "flare's preset 'paper' is few-shot: name a file in IRCoT's format with "
-                "--flare.demonstrations, or 'default' for the shipped ones, or use the preset 'zero_shot'."
+                "'flare.demonstrations', or 'default' for the shipped ones, or use the preset 'zero_shot'."
             )
 
     def template(self) -> Template:

@@ -60,7 +60,7 @@ class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
         if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
             raise ConfigError(
                 "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with "
-                "--iter_retgen.demonstrations, or 'default' for the shipped ones, or use the preset "
+                "'iter_retgen.demonstrations', or 'default' for the shipped ones, or use the preset "
                 "'zero_shot'."
             )
 

@@ -102,9 +102,6 @@ class SearchO1Config(MethodConfig, section="search_o1"):
         "top_k": "k", "max_passage_words": "max_shown_words",
         "max_search_limit": "max_searches", "max_turn": "max_turns",  # as in the released code
     }  # fmt: skip
-    POINTERS: ClassVar[dict[str, str]] = {
-        "max_doc_len": "it counts characters, and here words are counted: write --search_o1.max_shown_words."
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "greedy": {},
         "released_code": {
@@ -129,10 +126,10 @@ class SearchO1Config(MethodConfig, section="search_o1"):
     def needs(self) -> Mapping[Ability, str]:
         """What its sampling was told to do beyond top_p."""
         usual = (self.sampling_top_k == 0 or self.temperature == 0) and self.repetition_penalty == 1
-        out = "choose --search_o1.sampling_top_k 0 and --search_o1.repetition_penalty 1"
+        out = "choose search_o1.sampling_top_k=0 and search_o1.repetition_penalty=1"
         abilities = {} if usual else {Ability.SAMPLING: out}
         return abilities | (
-            {Ability.TEMPERATURE: "choose --search_o1.temperature 0"} if self.temperature else {}
+            {Ability.TEMPERATURE: "choose search_o1.temperature=0"} if self.temperature else {}
         )
 
     def templates(self) -> tuple[Template, ...]:

@@ -66,9 +66,6 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
     """a shipped name, a file, or a text with {sub_query}, {passages} and {refusal}."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
-    POINTERS: ClassVar[dict[str, str]] = {
-        "max_iterations": "what is counted are the follow-up questions: write --self_ask.max_follow_ups."
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"max_turn_tokens": 256}, "zero_shot": {}}
 
     def __post_init__(self) -> None:

@@ -60,7 +60,7 @@ class TranscriptConfig(MethodConfig):
         if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
             raise ConfigError(
                 f"{self.SECTION}'s preset 'paper' is few-shot: name a file of worked examples with "
-                f"--{self.SECTION}.demonstrations, or 'default' for the shipped ones, or use the preset "
+                f"'{self.SECTION}.demonstrations', or 'default' for the shipped ones, or use the preset "
                 "'zero_shot'."
             )
 

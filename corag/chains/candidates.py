@@ -17,8 +17,7 @@ class ChainCandidates(Candidates):
     """The chains of a question, each with the answer that it led to and what its rankers say."""
 
     advice: str = (
-        "answer with --corag.strategy best_of_n (or adaptive) and --corag.measure refusal, or "
-        "--corag.rank_by vote."
+        "answer with corag.strategy=best_of_n (or adaptive) and corag.measure=refusal, or corag.rank_by=vote."
     )
 
     def load(self, row: SavedRow, options: Mapping[str, Any]) -> tuple[CandidateAnswer, ...]:

@@ -199,18 +199,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
         "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
         "beam_size": "beam", "num_contexts": "context_passages", "context_placement": "context_order",
     }  # fmt: skip
-    VALUE_ALIASES: ClassVar[dict[str, dict[str, str]]] = {
-        "strategy": {"tree_search": "tree"},
-        "context_order": {"backward": "best_last", "forward": "best_first"},
-    }
-    POINTERS: ClassVar[dict[str, str]] = {
-        "max_len": "it limits the final prompt and, by the number of passages, each of them: write "
-        "--corag.max_prompt_tokens and --corag.max_passage_tokens; --corag.preset released_code cuts so.",
-        "max_message_length": "it is 4,096 with --corag.preset released_code, which cuts prompts as there.",
-        "task_desc": "write --corag.task.",
-        "num_threads": "no threads are counted here: write --batch_size, the questions in flight.",
-        "rollout_depth": "write --corag.rollout_hops, the hops of a rollout.",
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small_model": {
@@ -263,7 +251,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if self.strategy == "adaptive" and self.rank_by != "vote":
             raise ConfigError(
                 f"strategy 'adaptive' counts votes to know when to stop, but rank_by is '{self.rank_by}': "
-                "add --corag.rank_by vote, or use strategy 'best_of_n'."
+                "add corag.rank_by=vote, or use strategy 'best_of_n'."
             )
 
     @property
@@ -328,7 +316,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if self.task != type(self).task and not any("task" in each.fields for each in self.templates()):
             raise ConfigError(
                 f"corag's task is '{self.task}', but none of its prompts has the field {{task}}: write "
-                f"{{task}} where it belongs, or --corag.task '{type(self).task}' if they name the task "
+                f"{{task}} where it belongs, or corag.task='{type(self).task}' if they name the task "
                 "themselves."
             )
 
@@ -336,17 +324,17 @@ class CoRAGConfig(MethodConfig, section="corag"):
         """Return what ranking, the stop rule and samples ask of the model, and the ways out."""
         abilities: dict[Ability, str] = {}
         if self.samples and self.temperature > 0:
-            abilities[Ability.TEMPERATURE] = "choose --corag.strategy greedy"
+            abilities[Ability.TEMPERATURE] = "choose corag.strategy=greedy"
         if self.needs_probabilities:
-            abilities[Ability.LOGPROBS] = "choose --corag.rank_by refusals, and no signal 'probability'"
+            abilities[Ability.LOGPROBS] = "choose corag.rank_by=refusals, and no signal 'probability'"
         ways = []
         if (self.strategy != "greedy" or self.measure) and self._need_scores(self.chain_signals):
-            others = "refusals" if self.strategy == "tree" else "refusals or --corag.rank_by vote"
-            ways.append(f"--corag.rank_by {others}")
+            others = "refusals" if self.strategy == "tree" else "refusals or corag.rank_by=vote"
+            ways.append(f"corag.rank_by={others}")
         if Ability.SCORES in STOP_RULES[self.stop].needs:
-            ways.append("--corag.stop check")
+            ways.append("corag.stop=check")
         if self._need_scores(self.measure):
-            ways.append("--corag.measure refusals")
+            ways.append("corag.measure=refusals")
         return abilities | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
 
     def training_difference(self, training: Mapping[str, Any]) -> str:

@@ -114,7 +114,7 @@ async def context_of_question(tools: Tools) -> tuple[Hit, ...]:
         raise DataError(
             f"question '{tools.question.id}' brings the passage '{missing[0]}' among its context_ids, but "
             f"the index has no such passage ({len(missing)} of {len(ids)} are missing): give the index of "
-            "the corpus that they were retrieved from, or --corag.given_context ignore, and the question is "
+            "the corpus that they were retrieved from, or corag.given_context=ignore, and the question is "
             "searched for."
         )
     return tuple(Hit(passage, 1 / rank) for rank, passage in enumerate(passages, 1))

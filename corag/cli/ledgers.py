@@ -75,7 +75,7 @@ def remarks(ledger: Ledger) -> list[str]:
     if estimated_tokens := ledger.total.usage.estimated:
         lines.append(
             f"Of these tokens {estimated_tokens:,} were not counted by the server, but estimated, one for "
-            "four bytes of text: --model.tokenizer counts them."
+            "four bytes of text: 'model.tokenizer' counts them."
         )
     if ledger.retry_count:
         lines.append(

@@ -17,7 +17,6 @@ from difflib import get_close_matches
 from types import FrameType, ModuleType
 from typing import get_type_hints
 
-from corag.core.callers import called_from_shell
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
 
 _AGAIN_S, _END_S = 3.0, 8.0  # after SIGTERM; a training that is told to end has 5 before it is killed
@@ -83,8 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     index or server did; 2: the request is invalid and nothing was done; 130: interrupted (Ctrl-C); 143: told
     to end (SIGTERM, as by a cluster's scheduler).
     """
-    with called_from_shell():
-        status = _main(list(sys.argv[1:] if argv is None else argv))
+    status = _main(list(sys.argv[1:] if argv is None else argv))
     if argv is None and status == 128 + signal.SIGTERM:
         # A thread that computes in torch aborts Python's end, which it outlives (status 134).
         atexit._run_exitfuncs()

@@ -7,8 +7,7 @@ those of YAML files, those of the command line.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -16,10 +15,10 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
-from corag.core.errors import ConfigError, ConfigFileError
+from corag.core.errors import ConfigError
 from corag.core.hub_files import fetch_folder, is_hub_name
-from corag.core.option_names import is_list, meaning, options_of, owners_of, resolve_alias, split_list
-from corag.core.options import Options, full_names, implied_values, left_out_sections, names_in
+from corag.core.option_names import is_list, meaning, options_of, resolve_alias, split_list
+from corag.core.options import Options, full_names, implied_values, names_in
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
 Config = TypeVar("Config")
@@ -50,57 +49,24 @@ def parse(
         SystemExit: after --help and --print_config.
     """
     options = cast("type[Options]", config)
-    choices = list(_values_stated_for(options.section_choice(), argv)) if options.section_choice() else []
-    config = cast("type[Config]", options.extend(names_in(choices)))
-    left_out = left_out_sections(config, choices)
-    line = _read_argv(argv, positional, config, left_out)
+    choices = list(_values_stated_for(options.CHOICE, argv)) if options.CHOICE else []
+    options = options.extend(names_in(choices))
+    config = cast("type[Config]", options)
+    line = _read_argv(argv, positional, config)
     if line.help_on is not None:
         from corag.core.help import help_text  # which the other starts of a command do without
 
+        left_out = options.left_out_sections(names_in([each for each in choices if each][-1:]))
         text = help_text(config, prog, summary, positional, line.help_on, left_out, flags)
         print(text, flush=True)  # noqa: T201 - flushed while a full disk can still be reported
         raise SystemExit(0)
-    in_files = [pair for file in line.files for pair in _read_yaml(file, config, left_out)]
-    pairs = _drop_replaced(in_files, line.pairs, config) + line.pairs
-    stated_values = full_names(config, pairs, left_out=left_out)
+    in_files = [pair for file in line.files for pair in _read_yaml(file, config)]
+    stated_values = full_names(config, in_files + line.pairs)
     configuration: Any = config(**{**implied_values(config, stated_values), **stated_values})
-    if not _CHOOSERS & stated_values.keys():
-        _report_idle(options, [resolve_alias(name, config) for name, _ in line.pairs], configuration)
     if line.print_config:
         print(yaml.safe_dump(plain(asdict(configuration)), sort_keys=False), end="", flush=True)  # noqa: T201
         raise SystemExit(0)
     return cast("Config", configuration)
-
-
-# Options whose values choose sections themselves, cell by cell.
-_CHOOSERS = {"cells", "grid", "over", "presets"}
-
-
-def _report_idle(options: type[Options], typed_names: Sequence[str], configuration: Any) -> None:
-    """Print which typed options belong to a section that is not chosen; a file may have those of all."""
-    choices = getattr(configuration, options.section_choice(), ()) if options.section_choice() else ()
-    for name in type(configuration).idle(typed_names, choices):
-        section = name.split(".")[0]
-        why = f"{section} is not the {options.section_choice()} ({', '.join(choices)})"
-        print(f"corag: --{name} has no effect: {why}.", file=sys.stderr)  # noqa: T201
-
-
-def _drop_replaced(in_files: Arguments, typed_pairs: Arguments, config: type[Any]) -> Arguments:
-    """Return what files state, without what belongs to a value that the command line replaces.
-
-    A file's adapter was made for the file's model: whoever names another model does not mean it.
-    """
-    typed_values = {resolve_alias(name, config): value for name, value in typed_pairs}
-    owners = owners_of(config)
-    theirs, kept_pairs = dict(in_files), list[tuple[str, str]]()
-    for name, value in in_files:
-        owner = owners.get(name, "")
-        if owner not in typed_values or typed_values[owner] == theirs.get(owner):
-            kept_pairs.append((name, value))
-        elif value and name not in typed_values:
-            note = f"corag: {name} '{value}' of the configuration goes with its {owner}, so it is left out;"
-            print(note, f"--{name} {value} keeps it.", file=sys.stderr)  # noqa: T201
-    return kept_pairs
 
 
 def _values_stated_for(option: str, argv: Sequence[str]) -> Iterator[Any]:
@@ -141,9 +107,7 @@ class _CommandLine:
     help_on: str | None = None
 
 
-def _read_argv(
-    argv: Sequence[str], positional: str, config: type[Any], left_out: Collection[str]
-) -> _CommandLine:
+def _read_argv(argv: Sequence[str], positional: str, config: type[Any]) -> _CommandLine:
     """Take a command line apart. Raises :class:`ConfigError` for one that cannot be read."""
     line, types = _CommandLine([], []), dict(options_of(config))
     arguments = list(argv)
@@ -181,13 +145,13 @@ def _read_argv(
             names = " and ".join(positional.split())
             expected_form = f"{many}{names} first, then options" if positional else "options"
             raise ConfigError(
-                f"unexpected argument '{argument}': expected {expected_form}, such as --name value."
+                f"unexpected argument '{argument}': expected {expected_form}, such as name=value."
             )
         option = resolve_alias(name, config)
         if option in positional_names:
             earlier_value = dict(line.pairs)[option]
             raise ConfigError(
-                f"{option} is given twice, as '{earlier_value}' and by --{name}: leave one of them out."
+                f"{option} is given twice, as '{earlier_value}' and by '--{name}': leave one of them out."
             )
         if not equals:
             if arguments and not arguments[0].startswith("--"):
@@ -196,7 +160,7 @@ def _read_argv(
                 value = "true"
             else:
                 if option not in types and name != "config":
-                    raise ConfigError(f"unknown option '{name}': {meaning(name, config, left_out)}")
+                    raise ConfigError(f"unknown option '{name}': {meaning(name, config)}")
                 raise ConfigError(f"option '{name}' has no value: write --{name} VALUE.")
         if name == "config":
             line.files.append(value)
@@ -218,15 +182,15 @@ def _load_file(file: str) -> Any:
     return load_yaml(os.path.expanduser(file))
 
 
-def _read_yaml(file: str, config: type[Any], left_out: Collection[str]) -> Arguments:
+def _read_yaml(file: str, config: type[Any]) -> Arguments:
     """Return the options of a YAML file, values written as YAML again."""
     data = _load_file(file)
     if not isinstance(data, dict):
         raise ConfigError(f"'{file}' must hold 'option: value' lines, but it holds a {type(data).__name__}.")
     try:
-        stated_values = full_names(config, data.items(), left_out=left_out)
+        stated_values = full_names(config, data.items())
     except ConfigError as error:
-        raise ConfigFileError(f"'{file}' has the {error.args[0]}") from None
+        raise ConfigError(f"'{file}' has the {error.args[0]}") from None
     # A structure under an option of text, such as the cells of a sweep, is passed on in its order.
     types = dict(options_of(config))
     return [

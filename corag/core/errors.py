@@ -8,31 +8,19 @@ of ours and keeps its traceback.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection
 
 
 class CoragError(Exception):
     """Base of every error that a user can cause or can do something about.
 
-    Messages are written with the options of the command line; ``str`` of an error has them as whoever called
-    needs them (:mod:`corag.core.callers`).
+    Messages name an option by its path, with its value where there is one: ``model.max_context=4096``. That
+    reads alike from the command line, a file, Python, a sweep's cell and the service.
     """
-
-    def __str__(self) -> str:
-        from corag.core.callers import for_caller  # which knows the options, above this
-
-        return for_caller(super().__str__())
 
 
 class ConfigError(CoragError):
     """An option, a configuration file or a combination of settings that cannot be used."""
-
-
-class ConfigFileError(ConfigError):
-    """A configuration file that cannot be used. Its options are named as it has them, whoever called."""
-
-    def __str__(self) -> str:
-        return Exception.__str__(self)
 
 
 class DataError(CoragError):
@@ -62,21 +50,27 @@ class BudgetExhaustedError(CoragError):
     """A question's token budget is spent. Methods catch it and answer with what they have."""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a hint naming the closest known spelling, or all of them when nothing is close.
+def nearest(
+    name: str, names: Collection[str], *, prefix: str = "", otherwise: str | None = None, cutoff: float = 0.6
+) -> str:
+    """Return a hint naming the closest known spelling; if nothing is close ``otherwise``, or all of them.
+
+    ``prefix``: of the names, as the hint has them.
 
     >>> nearest("irct", ["ircot", "one_step"])
     "did you mean 'ircot'?"
     >>> nearest("k", ["one_step.k", "drag.k", "seed"])
     "did you mean 'drag.k' or 'one_step.k'?"
     """
-    options = sorted(names)
-    if sections := [option for option in options if option.endswith(f".{name}")]:
-        return f"did you mean {' or '.join(repr(option) for option in sections[:5])}?"
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return "known: " + ", ".join(options)
+    known: dict[str, list[str]] = {}
+    for option in sorted(set(names)):
+        for spelling in {option, option.rpartition(".")[2]}:
+            known.setdefault(spelling, []).append(option)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    # Or a word of the name that was meant, such as "budget" of "paragraph_budget".
+    for spelling in close or [each for each in known if f"_{name}_" in f"_{each}_"][:1]:
+        return f"did you mean {' or '.join(repr(prefix + option) for option in known[spelling][:5])}?"
+    return "known: " + ", ".join(sorted(set(names))) if otherwise is None else otherwise
 
 
 def reason(error: BaseException) -> str:

@@ -101,7 +101,7 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
             os.pwrite(descriptor, json.dumps(_this_process(work or this_command())).encode(), 0)
     except OSError as error:
         raise DataError(
-            f"cannot write the folder '{folder}': {error.strerror}. Choose another with --out."
+            f"cannot write the folder '{folder}': {error.strerror}. Choose another with 'out'."
         ) from error
     return FolderLock(descriptor)
 

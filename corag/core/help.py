@@ -96,9 +96,12 @@ class Section:
 
     def in_full(self) -> Iterator[str]:
         """Yield all there is to say of each option: default, choices, other names, and what it does."""
-        aliases: Mapping[str, str] = getattr(self.kind, "ALIASES", {})
         for each in self.options():
-            others = [f"--{self.prefix}{alias}" for alias, option in aliases.items() if option == each.name]
+            others = [
+                f"--{self.prefix}{alias}"
+                for alias, option in self.kind.ALIASES.items()
+                if option == each.name
+            ]
             choices = ", ".join(map(str, choices_of(each.name, self.kind)))
             notes = [f"one of {choices}"] * bool(choices) + [f"also {', '.join(others)}"] * bool(others)
             yield f"  --{self.prefix}{each.name} {_clip(self.default(each), 60)}".rstrip()
@@ -215,7 +218,7 @@ def _sections_in_full(
     config: type[Any], sections: Sequence[Section], left_out: Collection[str]
 ) -> list[Section]:
     """Return the sections to show in full: those chosen, or all that are about this command alone."""
-    by_choice = bool(config.section_choice())
+    by_choice = bool(config.CHOICE)
     return [
         each
         for each in sections
@@ -248,7 +251,7 @@ def _next_steps(
         return [yaml]
     ways = [f"All of a section ({', '.join(names)}): {prog} --help SECTION ('all': everything)"]
     if left_out:
-        option = config.section_choice()
+        option = config.CHOICE
         ways.append(f"The options of another {option}: {prog} --{option} {option.upper()} --help")
     return [line for way in ways for line in wrap(way, _columns())] + [yaml]
 

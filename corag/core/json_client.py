@@ -241,10 +241,10 @@ class JsonClient:
         proxy = describe_proxy(url)
         through = f" through the proxy {proxy}" if proxy else ""
         if fault.fault == "unreachable":
-            said, advice = "cannot be reached", f"start it, or correct {self._option}"
+            said, advice = "cannot be reached", f"start it, or correct '{self._option}'"
         else:
             said = f"gave no usable reply in {attempts} attempt{'s' * (attempts > 1)}"
-            advice = f"look at its log or correct {self._option}; raise timeout_s or retries if it is slow"
+            advice = f"look at its log or correct '{self._option}'; raise timeout_s or retries if it is slow"
         return NoReplyError(f"{self._what} {url} {said}{through} ({fault}): {advice}.", fault.fault)
 
     def _key_advice(self, status: int) -> str:

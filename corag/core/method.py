@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from corag.core.options import Options
 from corag.core.prompting.template import Template
@@ -15,12 +15,7 @@ from corag.core.types import Answer, CandidateAnswer
 
 @dataclass(frozen=True)
 class MethodConfig(Options):
-    """Base of the methods' options, which are frozen dataclasses.
-
-    ``PRESETS``, for options with a ``preset``: the values that each stands for.
-    """
-
-    PRESETS: ClassVar[dict[str, dict[str, Any]]]
+    """Base of the methods' options, which are frozen dataclasses."""
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use: their identities go into the run's manifest."""

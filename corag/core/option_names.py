@@ -6,18 +6,14 @@ Apart from :mod:`corag.core.options`, since the help of a command is written fro
 from __future__ import annotations
 
 import os
-import re
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Annotated, Any, Literal, cast
 
-_ALIKE = 0.6  # difflib's own measure of "close": a letter or two wrong in names of this length
-_ALIKE_AMONG_ALL = 0.7  # where all sections count: among hundreds of names some look alike by chance
-_MOST_OPTIONS = 5
+from corag.core.errors import nearest
 
 
 class Mark(Enum):
@@ -82,52 +78,10 @@ def kinds_of(config: Any, *, include_extras: bool = False) -> dict[str, Any]:
 FREE_MAPPING = dict[str, Any]
 """The type of an option that passes a mapping of any values on to a library."""
 
-_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
-
 
 def is_list(kind: Any) -> bool:
     """Whether an option of this type takes several values."""
     return typing.get_origin(kind) in (list, tuple)
-
-
-def describe_type(kind: Any) -> str:
-    """Describe the values that an option of this type takes, for a message.
-
-    >>> describe_type(float | None), describe_type(list[str]), describe_type(Literal["paper", "zero_shot"])
-    ('a number or null', 'a list, each text', 'one of paper, zero_shot')
-    >>> from annotated_types import Ge, Le
-    >>> describe_type(typing.Annotated[int, Ge(1)]), describe_type(typing.Annotated[float, Ge(0), Le(1)])
-    ('a whole number of at least 1', 'a number from 0 to 1')
-    """
-    if typing.get_origin(kind) is typing.Annotated:
-        base, *bounds = typing.get_args(kind)
-        return describe_type(base) + _describe_bounds(bounds)
-    parts = typing.get_args(kind)
-    if kind == FREE_MAPPING:
-        return "a mapping such as '{name: value, name: value}'"
-    if typing.get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, parts))}"
-    if typing.get_origin(kind) is dict:
-        return f"a mapping of {describe_type(parts[0])} to {describe_type(parts[1])}"
-    if is_list(kind):
-        return f"a list, each {describe_type(parts[0])}"
-    return " or ".join(map(describe_type, parts)) if parts else _TYPES.get(kind, str(kind))
-
-
-def _describe_bounds(bounds: Iterable[Any]) -> str:
-    limits = {
-        name: getattr(each, name)
-        for each in bounds
-        for name in ("ge", "gt", "le", "lt")
-        if hasattr(each, name)
-    }
-    match limits:
-        case {"ge": low, "le": high}:
-            return f" from {low} to {high}"
-        case {"gt": low, "lt": high}:
-            return f" above {low} and below {high}"
-    phrases = {"ge": "of at least", "gt": "above", "le": "of at most", "lt": "below"}
-    return "".join(f" {phrases[name]} {limit}" for name, limit in limits.items())
 
 
 def options_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -150,15 +104,6 @@ def sections_of(config: type[Any], prefix: str = "") -> Iterator[tuple[str, type
             yield from sections_of(kinds[field.name], f"{prefix}{field.name}.")
 
 
-def owners_of(config: type[Any]) -> dict[str, str]:
-    """Return, by the full name of each option that a section's ``BELONGS_TO`` names, the one it goes with."""
-    return {
-        f"{prefix}{name}": f"{prefix}{owner}"
-        for prefix, section in sections_of(config)
-        for name, owner in getattr(section, "BELONGS_TO", {}).items()
-    }
-
-
 def resolve_alias(name: str, config: type[Any]) -> str:
     """Return an option's full name, which it has if it is not one of the ``ALIASES``.
 
@@ -166,27 +111,9 @@ def resolve_alias(name: str, config: type[Any]) -> str:
     """
     name = name.replace("-", "_")
     for prefix, section in sections_of(config):
-        aliases: Mapping[str, str] = getattr(section, "ALIASES", {})
-        if name.startswith(prefix) and name.removeprefix(prefix) in aliases:
-            return prefix + aliases[name.removeprefix(prefix)]
+        if name.startswith(prefix) and name.removeprefix(prefix) in section.ALIASES:
+            return f"{prefix}{section.ALIASES[name.removeprefix(prefix)]}"
     return name
-
-
-def respell(name: str, value: Any, config: type[Any]) -> Any:
-    """Return the value that is meant for an option of this full name.
-
-    It may be one of its section's ``VALUE_ALIASES``, or a choice written with hyphens.
-    """
-    if not isinstance(value, str):
-        return value
-    prefix, _, option = name.rpartition(".")
-    section = dict(sections_of(config)).get(f"{prefix}." if prefix else "")
-    others: Mapping[str, Mapping[str, str]] = getattr(section, "VALUE_ALIASES", {})
-    plain = value.replace("-", "_")
-    choices = choices_of(option, section) if section is not None else ()
-    if value in choices:
-        return value
-    return others.get(option, {}).get(plain, plain if plain in choices else value)
 
 
 def choices_of(option: str, section: type[Any]) -> tuple[Any, ...]:
@@ -195,114 +122,43 @@ def choices_of(option: str, section: type[Any]) -> tuple[Any, ...]:
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
-def meaning(name: str, config: type[Any], left_out: Collection[str] = ()) -> str:
+def meaning(name: str, config: type[Any], prefix: str = "") -> str:
     """Say what a name that is no option was probably meant to be, as the second half of a sentence.
 
-    A name that begins with a section is looked for in that section alone. ``left_out``: sections that are not
-    chosen, which are named only if nothing else has an option of this name.
+    A name that begins with a section is looked for in that section alone. ``prefix``: of the section that
+    ``config`` is.
     """
     name = name.replace("-", "_")
     sections = dict(sections_of(config))
-    pointer = _pointer(name, sections, left_out)
-    if pointer is not None:
-        return pointer
     if f"{name}." in sections:
         first = _direct_options(sections[f"{name}."])[0]
-        return f"it is a section: write one of its options, such as '{name}.{first}'."
+        return f"it is a section: write one of its options, such as '{prefix}{name}.{first}'."
     section_name, dot, last = name.rpartition(".")
     if dot and f"{section_name}." not in sections:
-        near = _closest_name(section_name, [prefix.removesuffix(".") for prefix in sections if prefix])
-        if near is None:
-            return f"there is no section '{section_name}': {_help(config)} lists them."
-        section_name = near
-    if dot:
-        return _hint_in_section(f"{section_name}.", last, sections[f"{section_name}."])
-    return _hint_anywhere(name, config, sections, left_out)
-
-
-def _pointer(name: str, sections: Mapping[str, type[Any]], left_out: Collection[str]) -> str | None:
-    """Return what another toolkit's name is here: that of the section it is typed in comes first."""
-    pointers = {
-        f"{prefix}{other}": _with_prefix(text, prefix, section)
-        for prefix, section in sections.items()
-        for other, text in getattr(section, "POINTERS", {}).items()
-    }
-    _, dot, last = name.rpartition(".")
-    prefixes = [""] if dot else [prefix for prefix in sections if prefix.split(".")[0] not in left_out]
-    # A newcomer types a flat config's name in the section of the method: its answer is the command's.
-    names = [name, last, *(f"{prefix}{name}" for prefix in prefixes)]
-    return next((pointers[each] for each in names if each in pointers), None)
-
-
-def _with_prefix(text: str, prefix: str, section: type[Any]) -> str:
-    """Return a pointer with the section's own options by their full names, as its command has them."""
-    names = "|".join(each.name for each in fields(section))
-    return re.sub(rf"--({names})\b(?!\.)", rf"--{prefix}\1", text) if prefix else text
-
-
-def _hint_in_section(prefix: str, name: str, section: type[Any]) -> str:
-    """Say which option of a section was meant, or what options it has."""
-    near = _closest_name(name, _spellings(section))
-    if near is not None:
-        return f"did you mean '{prefix}{_spellings(section)[near]}'?"
-    return f"'{prefix.removesuffix('.')}' has {', '.join(_direct_options(section))}."
-
-
-def _hint_anywhere(
-    name: str, config: type[Any], sections: Mapping[str, type[Any]], left_out: Collection[str]
-) -> str:
-    """Say which option a name without a section means: of the command itself, or of a section of its."""
-    visible_sections = {
-        prefix: section
-        for prefix, section in sections.items()
-        if prefix and prefix.split(".")[0] not in left_out
-    }
-    for candidates in (visible_sections, sections):
-        having = [prefix for prefix, section in candidates.items() if prefix and name in _spellings(section)]
-        if having:
-            return _one_of(f"{prefix}{_spellings(sections[prefix])[name]}" for prefix in having)
-    spellings = dict(_spellings(config))
-    for prefix, section in visible_sections.items():
-        for spelling, option in _spellings(section).items():
-            spellings.setdefault(spelling, f"{prefix}{option}")
-    section_names = [prefix.removesuffix(".") for prefix in sections if prefix]
-    near = _closest_name(
-        name, {**spellings, **{section: section for section in section_names}}, _ALIKE_AMONG_ALL
-    )
-    near = near or _closest_name(name, _spellings(config))
-    if near in section_names and near not in spellings:
-        return f"did you mean the section '{near}'?"
-    if near is None:
-        return f"{_help(config)} lists the options."
-    # The short name that was nearly typed is told, not the long one that it stands for.
-    short = near in _spellings(config) and near not in section_names
-    return f"did you mean '{near if short else spellings[near]}'?"
-
-
-def _help(config: type[Any]) -> str:
-    from corag.core.callers import help_on  # which knows the names, above this
-
-    return help_on(config)
+        return nearest(section_name, [each.removesuffix(".") for each in sections if each], prefix=prefix)
+    section = f"{section_name}." if dot else ""
+    spellings = [each.removeprefix(section) for each in _spellings(sections) if each.startswith(section)]
+    alike = [each for each in spellings if each.endswith(f".{last}")]
+    own = [each for each in spellings if "." not in each]
+    for names in (alike, own, spellings):
+        # Among hundreds of names some look alike by chance.
+        cutoff = 0.6 if section else 0.7
+        if hint := nearest(last, names, prefix=prefix + section, otherwise="", cutoff=cutoff):
+            return hint
+    path, options = (prefix + section).removesuffix("."), _direct_options(sections[section])
+    return f"'{path}' has {', '.join(options)}." if path else "--help lists the options."
 
 
 def _direct_options(section: type[Any]) -> list[str]:
     """Return the options of a section itself."""
+    kinds = kinds_of(cast("Any", section))
+    return [name for name, kind in kinds.items() if not is_dataclass(kind)]
+
+
+def _spellings(sections: Mapping[str, type[Any]]) -> list[str]:
+    """Return the full names of what may be typed for the options of some sections."""
     return [
-        each.name for each in fields(section) if not is_dataclass(kinds_of(cast("Any", section))[each.name])
-    ]
-
-
-def _spellings(section: type[Any]) -> dict[str, str]:
-    """Return what may be typed for the options of a section, with the option that each means."""
-    return {name: name for name in _direct_options(section)} | dict(getattr(section, "ALIASES", {}))
-
-
-def _closest_name(query: str, candidates: Iterable[str], cutoff: float = _ALIKE) -> str | None:
-    """Return the name that is spelt most alike, or else the first that has the typed one as a word."""
-    names = list(candidates)
-    alike = get_close_matches(query, names, n=1, cutoff=cutoff)
-    return next((name for name in [*alike, *names] if name in alike or f"_{query}_" in f"_{name}_"), None)
-
-
-def _one_of(names: Iterable[str]) -> str:
-    return f"did you mean {' or '.join(repr(name) for name in list(names)[:_MOST_OPTIONS])}?"
+        f"{prefix}{option}"
+        for prefix, section in sections.items()
+        for option in (*_direct_options(section), *section.ALIASES)
+    ] + [prefix.removesuffix(".") for prefix in sections if prefix]

@@ -5,38 +5,30 @@ end in the constructor of the same class (:class:`Options`), so they give the sa
 sentence: other names are honoured, the preset's values applied, types and bounds checked by pydantic. Text is
 read as the option's type, so ``"3"`` and ``3`` are one value.
 
-Beside its fields a class may have ``ALIASES`` (other names of options), ``VALUE_ALIASES`` (other spellings of
-values), ``POINTERS`` (names that other toolkits have for what is not quite an option here, and what to write
-instead), ``BELONGS_TO`` (options whose value in a file goes with another option's: where the command line
-replaces that, it no longer counts) and ``PRESETS`` (values by the value of the option ``preset``). What is to
-be known of a single field stands in its annotation: bounds, and a :class:`corag.core.option_names.Mark`.
-What a class of a command does for its sections are the classmethods of :class:`Options`.
+What is to be known of a single field stands at it: bounds and a :class:`corag.core.option_names.Mark` in its
+annotation, under it the sentence that help shows.
 """
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import yaml
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import (
     FREE_MAPPING,
     choices_of,
-    describe_type,
     is_list,
     kinds_of,
     meaning,
     options_of,
     resolve_alias,
-    respell,
     sections_of,
     split_list,
 )
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
 Config = TypeVar("Config")
 Arguments = list[tuple[str, str]]
 _NOTHING: Mapping[str, Any] = {}
-_prefix: ContextVar[str | None] = ContextVar("prefix", default=None)
 
 
 class _OptionsType(type):
@@ -60,33 +51,33 @@ class _OptionsType(type):
         positional = dict(zip(names, args, strict=False))
         if len(args) > len(names) or positional.keys() & values.keys():
             raise TypeError(f"{cls.__name__}() got too many arguments, or one of them twice")
-        return super().__call__(**prepare(cls, positional | values))
+        section = cast("type[Options]", cls).SECTION
+        return _make(cls, positional | values, f"{section}." if section else "")
 
 
 class Options(metaclass=_OptionsType):
     """Base of all classes of options, which are frozen dataclasses.
 
     Raises :class:`ConfigError` for an unknown name, a value of another type or out of bounds, or an unknown
-    preset. ``section``: the name under which commands have these options, which messages use. ``call``: what
-    makes such an object in Python, if it is not the class, or "=" for a parameter of its own name.
+    preset. ``section``: the name under which commands have these options, with which messages begin.
     """
 
     SECTION: ClassVar[str] = ""
-    CALL: ClassVar[str] = ""
+    ALIASES: ClassVar[Mapping[str, str]] = _NOTHING
+    """Other names of options, of this class or of its sections."""
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = _NOTHING
+    """Values of other options by the value of the option ``preset``."""
+    CHOICE: ClassVar[str] = ""
+    """The option whose values choose among the sections, "" if there is no choice."""
 
-    def __init_subclass__(cls, section: str = "", call: str = "", **keywords: Any) -> None:
+    def __init_subclass__(cls, section: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.SECTION, cls.CALL = section or cls.SECTION, call or cls.CALL
+        cls.SECTION = section or cls.SECTION
 
     @classmethod
     def implied_values(cls, stated_values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values, by dotted names, that the stated values of some options imply for others."""
         return _NOTHING
-
-    @classmethod
-    def section_choice(cls) -> str:
-        """Return the name of the option whose values choose among the sections, "" if there is no choice."""
-        return ""
 
     @classmethod
     def extend(cls, names: Sequence[str]) -> type[Options]:
@@ -95,38 +86,32 @@ class Options(metaclass=_OptionsType):
 
     @classmethod
     def left_out_sections(cls, names: Sequence[str]) -> Collection[str]:
-        """Return the sections that these values of the choice leave out: help and hints pass them over."""
+        """Return the sections that these values of the choice leave out: the short help passes them over."""
         return frozenset()
 
-    @classmethod
-    def idle(cls, stated_names: Iterable[str], choices: Collection[str]) -> list[str]:
-        """Return those of the stated options that belong to a section that is not among the chosen ones."""
-        return []
 
-
-def prepare(config: Any, stated_values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a class's ``__init__``: names resolved, preset applied, values checked.
+def _make(config: Any, stated_values: Mapping[str, Any], prefix: str) -> Any:
+    """Make an object of a class of options: names resolved, preset applied, values checked.
 
     Args:
-        config: the class of options.
+        config: the class.
         stated_values: by name, which may be dotted. A section is an object or a mapping, and may be missing.
+        prefix: of the section that ``config`` is, for messages.
 
     Raises:
         ConfigError: naming the option, what was given and what was expected.
     """
-    prefix = _prefix.get()
-    prefix = (f"{config.SECTION}." if config.SECTION else "") if prefix is None else prefix
     values = _by_section(full_names(config, stated_values.items(), prefix), prefix)
     values = {**_preset(config, values, prefix), **values}
     required_names = [each.name for each in fields(config) if each.default is each.default_factory is MISSING]
     if missing := [f"{prefix}{name}" for name in required_names if name not in values]:
         raise ConfigError(f"these options are missing: {', '.join(missing)}.")
-    return {name: _check(config, name, value, prefix) for name, value in values.items()}
+    return type.__call__(
+        config, **{name: _check(config, name, value, prefix) for name, value in values.items()}
+    )
 
 
-def full_names(
-    config: Any, pairs: Iterable[tuple[str, Any]], prefix: str = "", left_out: Collection[str] = ()
-) -> dict[str, Any]:
+def full_names(config: Any, pairs: Iterable[tuple[str, Any]], prefix: str = "") -> dict[str, Any]:
     """Return values by the full, dotted names of their options; of several for an option the last counts.
 
     A section that is a mapping is taken apart. One that is an object stays whole, and comes first: an option
@@ -136,7 +121,6 @@ def full_names(
         config: the class of options.
         pairs: (name, value) as typed.
         prefix: of the section that ``config`` is, for messages.
-        left_out: sections that are not chosen, which hints pass over.
 
     Raises:
         ConfigError: for a name that is no option's, with the one that was probably meant.
@@ -154,10 +138,7 @@ def full_names(
             single.pop(name, None)
             single[name] = value
         else:
-            hint = meaning(typed_name, config, left_out).replace(
-                "did you mean '", f"did you mean '{prefix}", 1
-            )
-            raise ConfigError(f"unknown option '{prefix}{typed_name}': {hint}")
+            raise ConfigError(f"unknown option '{prefix}{typed_name}': {meaning(typed_name, config, prefix)}")
     return whole | single
 
 
@@ -191,8 +172,7 @@ def _by_section(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     for section, options in changes.items():
         whole = groups.get(section)
         if isinstance(whole, Options):
-            with _within(f"{prefix}{section}."):
-                groups[section] = _with_changes(whole, options)
+            groups[section] = _with_changes(whole, options, f"{prefix}{section}.")
         else:
             groups[section] = options
     return groups
@@ -200,10 +180,11 @@ def _by_section(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 def _preset(config: Any, values: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
     """Return the values of the stated preset. An unknown one is refused with the other values."""
-    presets: Mapping[str, Mapping[str, Any]] = getattr(config, "PRESETS", _NOTHING)
     if "preset" not in values:
         return _NOTHING
-    return presets.get(_check(config, "preset", values["preset"], prefix), _NOTHING)
+    return cast("type[Options]", config).PRESETS.get(
+        _check(config, "preset", values["preset"], prefix), _NOTHING
+    )
 
 
 def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
@@ -216,20 +197,19 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
     if withheld := withheld_name(value):
         raise ConfigError(
             f"option '{prefix}{name}' was '{withheld}' on the machine where this was made, which was not "
-            f"shared: give your own with --{prefix}{name}."
+            "shared: give your own."
         )
+    choices = choices_of(name, config)
     try:
-        return _adapter(config, name).validate_python(_prepare_value(kind, respell(name, value, config)))
-    except ValidationError:
-        type_text = describe_type(kinds_of(config, include_extras=True)[name])
-        text = value if isinstance(value, str) else repr(value)
-        close = _closest(str(value), choices_of(name, config))
-        raise ConfigError(f"option '{prefix}{name}': expected {type_text}, but got '{text}'{close}") from None
-
-
-def _closest(value: str, choices: Sequence[Any]) -> str:
-    near = get_close_matches(value, [str(choice) for choice in choices], n=1)
-    return f": did you mean '{near[0]}'?" if near else "."
+        return _adapter(config, name).validate_python(_prepare_value(kind, value, choices))
+    except ValidationError as error:
+        # Of a wrong number pydantic says, too, whether it was text.
+        faults = (re.split(", (?:unable|got) ", each["msg"])[0] for each in error.errors())
+        expected = " or ".join(dict.fromkeys(fault.replace("Input ", "it ") for fault in faults))
+        hint = nearest(str(value), [*map(str, choices)], otherwise="") if choices else ""
+        raise ConfigError(
+            f"option '{prefix}{name}' is '{value}', but {expected}{f': {hint}' if hint else '.'}"
+        ) from None
 
 
 def _check_section(config: Any, name: str, value: Any, full_name: str) -> Any:
@@ -237,24 +217,14 @@ def _check_section(config: Any, name: str, value: Any, full_name: str) -> Any:
     kind = kinds_of(config)[name]
     if isinstance(value, Mapping):
         default = next(each.default_factory for each in fields(config) if each.name == name)
-        with _within(f"{full_name}."):
-            # The section's defaults may be others here than those of its class.
-            return kind(**value) if default is MISSING else _with_changes(default(), value)
+        # The section's defaults may be others here than those of its class.
+        return _with_changes(kind() if default is MISSING else default(), value, f"{full_name}.")
     if not isinstance(value, kind):
         raise ConfigError(
             f"section '{full_name}': expected a {kind.__name__}, but got a {type(value).__name__}: write "
             f"{kind.__name__}(...)."
         )
     return value
-
-
-@contextmanager
-def _within(prefix: str) -> Iterator[None]:
-    token = _prefix.set(prefix)
-    try:
-        yield
-    finally:
-        _prefix.reset(token)
 
 
 @lru_cache(maxsize=2048)
@@ -264,10 +234,10 @@ def _adapter(config: Any, name: str) -> TypeAdapter[Any]:
     return TypeAdapter(kinds_of(config, include_extras=True)[name])
 
 
-def _prepare_value(kind: Any, value: Any) -> Any:
+def _prepare_value(kind: Any, value: Any, choices: Sequence[Any]) -> Any:
     """Return what pydantic is to check: text of lists split, "null" as None, which is "" for a text.
 
-    True is no number.
+    True is no number, and a choice may be written with hyphens.
     """
     # pydantic would take True for 1, and "1" for true; the second is what a shell means.
     if isinstance(value, bool) and kind in (int, float):
@@ -278,6 +248,8 @@ def _prepare_value(kind: Any, value: Any) -> Any:
         return free_mapping(value)
     if not isinstance(value, str):
         return value
+    if value not in choices and (plain := value.replace("-", "_")) in choices:
+        return plain
     if is_list(kind) or typing.get_origin(kind) is dict:
         try:
             # As text, like all values of a file: an item "1" of a list of texts is no number.
@@ -299,21 +271,19 @@ def change_options(base: Config, changes: Mapping[str, Any]) -> Config:
     Raises :class:`ConfigError` for what its class refuses.
     """
     options = cast("type[Options]", type(base))
-    stated_choice = [changes.get(options.section_choice())]
-    config = options.extend(names_in(stated_choice))
-    stated_values = full_names(config, changes.items(), left_out=left_out_sections(config, stated_choice))
+    config = options.extend(names_in([changes.get(options.CHOICE)]))
+    stated_values = full_names(config, changes.items())
     implied_changes = {
         name: value
         for name, value in implied_values(config, stated_values).items()
         if _has_default(base, name)
     }
-    return cast("Config", _with_changes(base, {**implied_changes, **stated_values}, config))
+    return cast("Config", _with_changes(base, {**implied_changes, **stated_values}, config=config))
 
 
-def _with_changes(base: Any, changes: Mapping[str, Any], config: Any = None) -> Any:
+def _with_changes(base: Any, changes: Mapping[str, Any], prefix: str = "", config: Any = None) -> Any:
     """Return a copy of ``base``, as ``config`` if that is another class, with some values changed."""
     config = config or type(base)
-    prefix = _prefix.get() or ""
     values = {each.name: getattr(base, each.name) for each in fields(base)}
     changes = _by_section(full_names(config, changes.items(), prefix), prefix)
     if "preset" in changes:
@@ -328,12 +298,9 @@ def _with_changes(base: Any, changes: Mapping[str, Any], config: Any = None) -> 
     values |= _preset(config, changes, prefix)
     for name, value in changes.items():
         section = values.get(name)
-        if isinstance(value, Mapping) and isinstance(section, Options):
-            with _within(f"{prefix}{name}."):
-                values[name] = _with_changes(section, value)
-        else:
-            values[name] = value
-    return config(**values)
+        is_part = isinstance(value, Mapping) and isinstance(section, Options)
+        values[name] = _with_changes(section, value, f"{prefix}{name}.") if is_part else value
+    return _make(config, values, prefix)
 
 
 def _has_default(base: Any, option: str) -> bool:
@@ -343,12 +310,6 @@ def _has_default(base: Any, option: str) -> bool:
         base = getattr(base, section, None)
     defaults = {each.name: each.default for each in fields(base)} if is_dataclass(base) else {}
     return last in defaults and getattr(base, last) == defaults[last]
-
-
-def left_out_sections(config: type[Any], values: Iterable[Any]) -> frozenset[str]:
-    """Return the sections that the last of the values stated for its choice leaves out."""
-    last = [value for value in values if value][-1:]
-    return frozenset(cast("type[Options]", config).left_out_sections(names_in(last)))
 
 
 def names_in(values: Iterable[Any]) -> list[str]:

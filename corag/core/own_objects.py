@@ -82,7 +82,7 @@ def _load_file(source: str, digest: str, option: str) -> types.ModuleType:
     """Run a Python file, once for each content that it has had."""
     path = Path(source).resolve()
     if not path.is_file():
-        raise ConfigError(f"there is no file '{source}': check {option}.")
+        raise ConfigError(f"there is no file '{source}': check '{option}'.")
     name = f"own_method_{path.stem}_{digest}"  # of its own, so that a file called json.py hides nothing
     loader = _UncachedLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)

@@ -30,7 +30,7 @@ def check_schemes(urls: Iterable[str], option: str) -> None:
         if not is_address(url):
             host = url.rpartition("://")[2]
             raise ConfigError(
-                f"'{url}' in {option} does not begin with http:// or https://: write http://{host}."
+                f"'{url}' in '{option}' does not begin with http:// or https://: write http://{host}."
             )
 
 

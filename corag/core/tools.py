@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, DataError, nearest
 from corag.core.gather import gather
-from corag.core.keywords import check_arguments, number, texts, whole_number
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
@@ -278,7 +278,6 @@ class Tools:
         dearest = accumulate(map(cost, items), max)  # shares are equal, so the dearest of them decides
         return sum(number * most <= available for number, most in enumerate(dearest, 1))
 
-    @check_arguments
     async def generate(
         self,
         prompt: Prompt | str,
@@ -307,15 +306,9 @@ class Tools:
             ValueError: if an earlier sampled call had this role and path.
         """
         prompt = as_prompt(prompt)
-        whole = {"max_tokens": max_tokens, "n": n, "top_k": top_k}
-        max_tokens, n, top_k = (
-            whole_number(each, f"{name} of tools.generate") for name, each in whole.items()
-        )
-        rest = {"temperature": temperature, "top_p": top_p, "repetition_penalty": repetition_penalty}
-        temperature, top_p, repetition_penalty = (
-            number(each, f"{name} of tools.generate") for name, each in rest.items()
-        )
-        ends = texts(stop, "stop of tools.generate")
+        # numpy's numbers will do, a text alone is one stop string
+        max_tokens, n, top_k = index(max_tokens), index(n), index(top_k)
+        ends = (stop,) if isinstance(stop, str) else tuple(stop)
         seed = self._seed(role, path) if temperature > 0 else None
         sampling = Sampling(
             max_tokens, temperature, top_p, top_k, repetition_penalty, n, ends, logprobs=logprobs, seed=seed,
@@ -344,7 +337,6 @@ class Tools:
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
 
-    @check_arguments
     async def score(
         self,
         prompt: Prompt | str,
@@ -379,7 +371,6 @@ class Tools:
         self._note(step, reply.usage)
         return reply
 
-    @check_arguments
     async def search(
         self, query: str | Question, *, k: int, path: str = "", note: str = ""
     ) -> tuple[Hit, ...]:
@@ -393,13 +384,13 @@ class Tools:
         """
         if self.retriever is None:
             raise ConfigError(
-                "this method searches, but no retriever was given: name one with --retriever.index or "
-                "--retriever.url."
+                "this method searches, but no retriever was given: name one with 'retriever.index' or "
+                "'retriever.url'."
             )
         query = query.text if isinstance(query, Question) else query
         if not isinstance(cast("object", query), str):
             raise DataError(f"tools.search takes a text or a question, but was given {query!r:.80}.")
-        if (k := whole_number(k, "k of tools.search")) < 1:
+        if (k := index(k)) < 1:
             raise DataError(f"k of tools.search must be 1 or more, but it is {k}.")
         start = time.perf_counter()
         # Not by counting searches: branches search at the same time, so their order is no two runs' same.
@@ -420,7 +411,7 @@ class Tools:
 
     async def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
-        names = texts(ids, "ids of tools.passages")
+        names = tuple(ids)
         passages = () if self.retriever is None else await self.retriever.passages(names)
         self.passages_read.add_passages(passages)
         return passages

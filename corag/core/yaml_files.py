@@ -92,7 +92,7 @@ def load_yaml(file: str, option: str = "config") -> Any:
     path = Path(file)
     if not path.is_file():
         kind = "configuration file" if option == "config" else f"file of {option}"
-        raise ConfigError(f"there is no {kind} '{file}': check --{option}.")
+        raise ConfigError(f"there is no {kind} '{file}': check '{option}'.")
     try:
         return parse_yaml(read_text(path)) or {}
     except yaml.YAMLError as error:

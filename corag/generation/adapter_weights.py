@@ -151,4 +151,4 @@ def check_for_vllm(adapter: str) -> int:
 
 def merge_instead(adapter: str) -> str:
     """Return a sentence on what to do with an adapter that an engine cannot serve."""
-    return f"Fold it into the model: corag merge {adapter} --out MODEL, then --model.name MODEL."
+    return f"Fold it into the model: corag merge {adapter} --out MODEL, then model.name=MODEL."

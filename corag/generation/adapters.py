@@ -215,7 +215,7 @@ def merge_adapter(folder: str, adapter: str, out: Path, dtype: str) -> None:
     if method := quantisation(folder):
         raise ConfigError(
             f"an adapter is folded into whole weights, but those in '{folder}' are quantised ({method}): "
-            "name the model that they were made from with --model."
+            "name the model that they were made from with 'model'."
         )
     check_weights(adapter, folder)
     logging.disable_progress_bar()

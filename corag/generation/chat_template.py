@@ -50,7 +50,7 @@ class ChatTemplate:
             raise ConfigError(str(error)) from None
         if "date" in self._arguments and not self.prints_day:
             raise ConfigError(
-                f"--model.template_args gives the date {self.day.isoformat()}, but the model's chat template "
+                f"'model.template_args' gives the date {self.day.isoformat()}, but the model's chat template "
                 "prints none: leave it out."
             )
 

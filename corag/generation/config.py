@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
@@ -21,7 +21,7 @@ _DETERMINISTIC = ("transformers", "vllm")
 
 
 @dataclass(frozen=True)
-class ModelConfig(Options, section="model", call="open_model"):
+class ModelConfig(Options, section="model"):
     """Options of the language model and its engine.
 
     Raises:
@@ -130,8 +130,6 @@ class ModelConfig(Options, section="model", call="open_model"):
     """for the back end "openai", the served model's tokenizer: a folder, a Hugging Face name, or "default".
     Without it, tokens that the server does not count are estimated."""
 
-    BELONGS_TO: ClassVar[dict[str, str]] = {"adapter": "name"}
-
     @property
     def tokenizer_name(self) -> str:
         """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
@@ -163,33 +161,33 @@ class ModelConfig(Options, section="model", call="open_model"):
             names = " and ".join(f"'{name}'" for name in _SERVERS)
             raise ConfigError(
                 f"the backends {names} need the servers' addresses, and only they have any: "
-                "write for example --model.backend server --model.urls http://localhost:8000."
+                "write for example model.backend=server model.urls=http://localhost:8000."
             )
         if self.tokenizer and self.backend != "openai":
             raise ConfigError(
-                f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of --model.name."
+                f"only the backend 'openai' is told a tokenizer: '{self.backend}' takes that of 'model.name'."
             )
         if self.engine and self.backend != "vllm":
             raise ConfigError(
-                f"--model.engine is for vLLM in this process (--model.backend vllm): '{self.backend}' takes "
+                f"'model.engine' is for vLLM in this process (model.backend=vllm): '{self.backend}' takes "
                 "no such arguments. A server is given them where it is started."
             )
         if self.deterministic and self.with_engine().backend not in _DETERMINISTIC:
             raise ConfigError(
-                f"--model.deterministic true was given, but '{self.backend}' computes as it likes: leave it "
-                "out, or choose --model.backend vllm or transformers."
+                f"model.deterministic=true was given, but '{self.backend}' computes as it likes: leave it "
+                "out, or choose model.backend=vllm or transformers."
             )
         refuse_reserved(self.engine)
         # Both would stand in every run's manifest. So they are not repeated here either.
         if contain_credentials(self.urls):
             raise ConfigError(
-                "an address in --model.urls holds a user name, a password or a query: give the address "
-                "alone, and the key in the environment (see --model.api_key_variable)."
+                "an address in 'model.urls' holds a user name, a password or a query: give the address "
+                "alone, and the key in the environment (see 'model.api_key_variable')."
             )
-        check_schemes(self.urls, "--model.urls")
+        check_schemes(self.urls, "model.urls")
         if not self.api_key_variable.isidentifier():
             raise ConfigError(
-                "--model.api_key_variable is the name of an environment variable that holds the key, such "
+                "'model.api_key_variable' is the name of an environment variable that holds the key, such "
                 "as CORAG_API_KEY, not the key itself."
             )
         if self.batch_size < 1 or self.tensor_parallel < 1:
@@ -201,7 +199,7 @@ class ModelConfig(Options, section="model", call="open_model"):
             )
         if self.max_thinking_tokens < 1:
             raise ConfigError(
-                "--model.max_thinking_tokens must be at least 1: for no thoughts write --model.thinking off."
+                "'model.max_thinking_tokens' must be at least 1: for no thoughts write model.thinking=off."
             )
         if not 0 <= self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
             raise ConfigError("gpu_memory_utilization must be in [0, 1], and timeout_s above 0.")

@@ -59,7 +59,7 @@ class Windows:
                 ""
                 if max_context
                 else f"its encoder reads {window} tokens of a prompt, as many as it was trained on; give it "
-                "more by --model.max_context (IRCoT's authors: 6000)."
+                "more by 'model.max_context' (IRCoT's authors: 6000)."
             )
             return cls(window, window, True, about)
         reads, writes = (
@@ -98,7 +98,7 @@ def refuse_encoder_decoder(folder: str, what: str) -> None:
     if is_encoder_decoder(folder):
         raise ConfigError(
             f"'{folder}' is an encoder-decoder model, as T5 is, and {what}: such a model only answers, with "
-            "--model.backend transformers and without an adapter. For all else choose another model."
+            "model.backend=transformers and without an adapter. For all else choose another model."
         )
 
 

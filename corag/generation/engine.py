@@ -39,5 +39,5 @@ class Engine:
 
     def check_installed(self) -> None:
         """Raise :class:`corag.core.errors.ConfigError` unless its packages are installed."""
-        others = "choose another --model.backend: transformers, or openai for a server"
+        others = "choose another 'model.backend': transformers, or openai for a server"
         require(f"the back end '{self.name}'", *self.packages, otherwise=others)

@@ -49,7 +49,7 @@ _RESERVED_ARGUMENTS = {
     **dict.fromkeys(
         ("speculative_config", "spec_method", "spec_model", "spec_tokens"),
         "scores are computed with vLLM's trace replay, which does not support speculative decoding. A server "
-        "of yours may use it (--model.backend server): its scores are tested when it is opened",
+        "of yours may use it (model.backend=server): its scores are tested when it is opened",
     ),
 }  # fmt: skip
 """Why an engine argument is refused that no option sets."""
@@ -68,9 +68,9 @@ def refuse_reserved(arguments: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` for arguments that options set, or that scores rest on."""
     for name in arguments:
         if option := _OPTIONS.get(name):
-            raise ConfigError(f"--model.engine has '{name}': write --model.{option} instead.")
+            raise ConfigError(f"'model.engine' has '{name}': write 'model.{option}' instead.")
         if reason := _RESERVED_ARGUMENTS.get(name):
-            raise ConfigError(f"--model.engine has '{name}', which is not free: {reason}.")
+            raise ConfigError(f"'model.engine' has '{name}', which is not free: {reason}.")
 
 
 def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None:
@@ -84,7 +84,7 @@ def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None
         free = [each for each in names if not each.startswith("_") and each not in _RESERVED_ARGUMENTS]
         near = get_close_matches(name, free, n=1)
         advice = f"did you mean '{near[0]}'?" if near else "`vllm serve --help` lists them, with hyphens."
-        raise ConfigError(f"--model.engine has '{name}', but vLLM's engine has no such argument: {advice}")
+        raise ConfigError(f"'model.engine' has '{name}', but vLLM's engine has no such argument: {advice}")
 
 
 def identity(arguments: Mapping[str, Any]) -> str:

@@ -57,8 +57,8 @@ def choose_share(requested_share: float, gpus: int) -> tuple[float, str]:
     share = max(0.05, round(free - _SPARE, 2))
     return share, (
         f"{1 - free:.0%} of the GPU's memory is taken, by an encoder or by other programs: vLLM takes "
-        f"{share:.0%} of it, not {USUAL:.0%}. --retriever.device cpu keeps the encoder off, and "
-        "--model.gpu_memory_utilization sets the share."
+        f"{share:.0%} of it, not {USUAL:.0%}. 'retriever.device' cpu keeps the encoder off, and "
+        "'model.gpu_memory_utilization' sets the share."
     )
 
 
@@ -85,9 +85,9 @@ def refuse_too_large(name: str, weights: int, cards: int, card: float, share: fl
         return
     # Attention heads are divided among them, and their number is a power of two or has one in it.
     enough = next((count for count in (2, 4, 8, _MOST_CARDS) if count > cards and fits(count)), 0)
-    advice = f"it needs {enough} such cards: --model.tensor_parallel {enough}, or" if enough else "choose"
+    advice = f"it needs {enough} such cards: model.tensor_parallel={enough}, or" if enough else "choose"
     raise ConfigError(
         f"the model '{name}' has {weights / 2**30:.0f} GiB of weights, but an engine on {cards} GPU(s) of "
         f"{card / 2**30:.0f} GiB may take {share:.0%} of each: {advice} a smaller model, or weights of 8 "
-        "bits (--model.engine '{quantization: fp8}')."
+        "bits (model.engine='{quantization: fp8}')."
     )

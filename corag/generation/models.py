@@ -49,8 +49,8 @@ def _check(folder: Path, weights: bool) -> None:
     if not (folder / "config.json").is_file():
         if adapter := _adapter_base(folder):
             raise ConfigError(
-                f"'{folder}' is a LoRA adapter of the model '{adapter}': give --model.name {adapter} "
-                f"--model.adapter {folder} (in training --model {adapter} --adapter {folder})."
+                f"'{folder}' is a LoRA adapter of the model '{adapter}': give model.name={adapter} "
+                f"model.adapter={folder} (in training model={adapter} adapter={folder})."
             )
         raise ConfigError(
             f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it."

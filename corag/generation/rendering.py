@@ -51,7 +51,7 @@ class Renderer:
         self.chat = chat
         if thinking.template_args and not chat:
             raise ConfigError(
-                "--model.template_args are of a chat template, but none is used: leave them out, or choose "
+                "'model.template_args' are of a chat template, but none is used: leave them out, or choose "
                 "chat 'yes' and a model that has one."
             )
         self.template_args = dict(thinking.template_args)

@@ -170,10 +170,10 @@ class Thinking:
         if self.form is None or self.mode in ("keep", "watch"):
             return ""
         if self.mode == "off":
-            return "the model replies without thoughts: with --model.thinking strip it thinks first."
+            return "the model replies without thoughts: with model.thinking=strip it thinks first."
         return (
             "the model thinks before each reply, which costs most of its tokens. No method sees its "
-            "thoughts. With --model.thinking off it has none."
+            "thoughts. With model.thinking=off it has none."
         )
 
     def lead(self, conversation: str, thought: Thought | None) -> str:
@@ -265,7 +265,7 @@ def _check_arguments(args: Mapping[str, Any], variables: frozenset[str]) -> None
         names = sorted(variables - _NOT_TO_BE_SET)
         raise ConfigError(
             f"the model's chat template has no argument {', '.join(unknown_names)}, which "
-            f"--model.template_args gives it: it has {', '.join(names) or 'none'}."
+            f"'model.template_args' gives it: it has {', '.join(names) or 'none'}."
         )
 
 

@@ -156,7 +156,7 @@ class VllmGenerator(RenderingEngine):
             raise BackendError(
                 "vLLM did not generate the tokens that it was forced to, so it cannot score: it works in "
                 "another way than expected. Set VLLM_USE_V2_MODEL_RUNNER=0 in the environment, or choose "
-                "--model.backend transformers."
+                "model.backend=transformers."
             )
         usage = TokenUsage(1, len(ids), len(target), len(ids) - (output.num_cached_tokens or 0), len(target))
         return Score(tuple(target), _logprobs(sample), usage, shortening)
@@ -199,8 +199,8 @@ class VllmGenerator(RenderingEngine):
         beside, *_ = await asyncio.gather(*map(self.generate, requests))
         if alone.completions != beside.completions:
             raise BackendError(
-                "--model.deterministic true was given, but here vLLM's arithmetic depends on what else is in "
-                "flight: choose --model.backend transformers, or leave it out."
+                "model.deterministic=true was given, but here vLLM's arithmetic depends on what else is in "
+                "flight: choose model.backend=transformers, or leave it out."
             )
 
     async def reset_prefix_cache(self) -> None:
@@ -275,8 +275,8 @@ def _window(model: Any) -> tuple[int, tuple[str, ...]]:
     window = 1 << (fitting.bit_length() - 1)
     return window, (
         f"the model reads {whole:,} tokens at once, but the memory for its cache holds {fitting:,}: it reads "
-        f"{window:,}. More memory (--model.kv_cache_gb, --model.tensor_parallel) gives more, and "
-        f"--model.max_context {window} says nothing about it.",
+        f"{window:,}. More memory ('model.kv_cache_gb', 'model.tensor_parallel') gives more, and "
+        f"model.max_context={window} says nothing about it.",
     )
 
 

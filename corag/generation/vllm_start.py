@@ -57,11 +57,11 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
             with _without_worker_process(engine_config, config) if cpu else nullcontext():
                 return AsyncLLM.from_vllm_config(engine_config, usage_context=usage, disable_log_stats=True)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError, TypeError) as error:
-        advice = ", --model.engine has what it refuses" if config.engine else ""
+        advice = ", 'model.engine' has what it refuses" if config.engine else ""
         raise BackendError(
             f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
             f"short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context){advice} or vLLM "
-            "does not know the architecture (choose --model.backend transformers)."
+            "does not know the architecture (choose model.backend=transformers)."
         ) from error
 
 
@@ -80,8 +80,8 @@ def _batch_invariant(*, cpu: bool) -> Iterator[None]:
 
     if current_platform.is_cuda() and not current_platform.has_device_capability(80):
         raise ConfigError(
-            "--model.deterministic true was given, but vLLM's batch-invariant kernels need a GPU of compute "
-            "capability 8.0 or more: choose --model.backend transformers, or leave it out."
+            "model.deterministic=true was given, but vLLM's batch-invariant kernels need a GPU of compute "
+            "capability 8.0 or more: choose model.backend=transformers, or leave it out."
         )
     name, value = ("VLLM_CPU_ATTN_SPLIT_KV", "0") if cpu else ("VLLM_BATCH_INVARIANT", "1")
     before = os.environ.get(name)
@@ -192,7 +192,7 @@ def on_cpu() -> bool:
     except ImportError as error:
         raise ConfigError(
             f"vLLM cannot be imported ({error}): install it again with `{how_to_install('vllm')}`, or choose "
-            "--model.backend transformers."
+            "model.backend=transformers."
         ) from error
     return bool(current_platform.is_cpu())
 

@@ -100,7 +100,7 @@ def error_from_row(error: str, *, budget_by_caller: bool = False) -> CallError:
         return CallError(
             500,
             "the budget that this service gives a question is not enough for this one: its operator can "
-            "raise --budget, or that of the preset.",
+            "raise 'budget', or that of the preset.",
             "budget_exhausted",
         )
     if kind == BudgetExhaustedError.__name__:

@@ -165,7 +165,7 @@ def read_presets(options: ServiceOptions) -> dict[str, Preset]:
     base = options.run_config
     source = options.presets or {name: {"method": name} for name in options.method}
     if isinstance(source, str) and "{" not in source and not Path(source).is_file():
-        raise ConfigError(f"there is no file '{source}': --presets names one, or is YAML in braces.")
+        raise ConfigError(f"there is no file '{source}': 'presets' names one, or is YAML in braces.")
     cells = read_cells(base, source, "", "preset")
     for cell in cells:
         _check(cell)

@@ -146,7 +146,7 @@ async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
             doors = AccessRules(keys, allowed_hosts(options.host, options.hosts), frozenset(options.origins))
             port = listener.getsockname()[1]
             if not keys.digests and not doors.hosts:
-                report("anybody who reaches this port may ask: --api_key_file lets only known callers in.")
+                report("anybody who reaches this port may ask: 'api_key_file' lets only known callers in.")
             report(f"answering at http://{options.host}:{port} (Ctrl-C ends it)")
             await serve_until_stopped(service, doors, listener, by_signals=True)
             if service.failed:

@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from corag.core.callers import is_shell
 from corag.core.errors import ConfigError
 from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
@@ -122,11 +121,7 @@ class Answered:
         """
         if self.answer is None:
             first, *traceback_lines = self.error.strip().splitlines()
-            where = (
-                "--verbose true prints the whole traceback"
-                if is_shell()
-                else "see .error for the whole traceback"
-            )
+            where = "verbose=true prints the whole traceback, .error has it"
             detail_lines = (
                 [printable(line) for line in traceback_lines]
                 if traceback

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import inspect
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -22,7 +21,6 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from corag.core.errors import BackendError, ConfigError
-from corag.core.keywords import refuse_wrong_arguments
 from eval.experiment.opening import last_words
 
 Result = TypeVar("Result")
@@ -151,16 +149,13 @@ def waits(
     So both have one signature and one docstring. ``open_model`` and ``open_index`` are written out: they look
     at the line of the caller's script before they go to the loop's thread.
     """
-    signature = inspect.signature(function)
 
     @wraps(function)
     def wait(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        refuse_wrong_arguments(wait.__name__, signature, args, kwargs)
         return background().run(function(*args, **kwargs))
 
     @wraps(function)
     async def twin(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        refuse_wrong_arguments(twin.__name__, signature, args, kwargs)
         return await background().await_(function(*args, **kwargs))
 
     twin.__name__ = twin.__qualname__ = f"a{function.__name__}"

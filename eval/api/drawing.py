@@ -143,7 +143,7 @@ class Drawing:
             if self._ends_in_reply:
                 lines.pop()  # it says the answer, as what follows these lines does
         if (more := len(lines) - most) > 0:
-            lines = [*lines[: most - 1], Text(f"and {more + 1} more steps (--verbose)", style="dim")]
+            lines = [*lines[: most - 1], Text(f"and {more + 1} more steps ('verbose')", style="dim")]
         return lines
 
     def tree(self, *, brief: bool = False) -> Tree:

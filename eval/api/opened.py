@@ -13,7 +13,6 @@ from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
 from corag.core.errors import ConfigError
-from corag.core.keywords import check_arguments
 from corag.core.own_objects import describe, register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
@@ -235,12 +234,10 @@ class Index(_Handle[RetrieverConfig, Retriever]):
     def __repr__(self) -> str:
         return f"<Index {', '.join(self.options.index or self.options.url)}>"
 
-    @check_arguments
     def search(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Return up to k hits, best first."""
         return background().run(self._search(query, k))
 
-    @check_arguments
     async def asearch(self, query: str, k: int = 10) -> Sequence[Hit]:
         """Return up to k hits, best first, from a coroutine."""
         return await background().await_(self._search(query, k))

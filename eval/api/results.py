@@ -22,7 +22,7 @@ from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.api.run_folders import RunFolders, folders_by_name
 from eval.api.table import Table, save_text
-from eval.experiment.backends import check_model, print_once
+from eval.experiment.backends import check_model
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
@@ -258,16 +258,13 @@ async def run(
             "when the shards are joined ('corag join RUN --answers_to FILE')."
         )
     configs: dict[str, RunConfig] = {}
-    by_default = set[str]()
     for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers
         short, entry = entry_of(method)
         if config is None and METHODS.get(short) is entry:
             config = base.of(short)
-            by_default.add(short)
         run_config = with_section(base, short, entry, options_of(short, entry, config, index))
         configs |= repeats_of(run_config, name)
     check_folders(configs)
-    print_idle_options(base.idle(options, by_default), configs)
     loaded_questions = base.load()
     in_flight = max(each.most_in_flight for each in configs.values())
     async with choose_executor(base.workers, in_flight, len(loaded_questions), model, index) as executor:
@@ -286,19 +283,6 @@ async def run(
 
 
 arun = run.twin
-
-
-def print_idle_options(options: Sequence[str], configs: Mapping[str, RunConfig]) -> None:
-    """Print which options of methods have no effect on any run."""
-    methods = list(dict.fromkeys(each.method[0] for each in configs.values()))
-    for option in options:
-        method = option.split(".")[0]
-        why = (
-            f"the runs of {method} have options of their own"
-            if method in methods
-            else f"{method} is not among the methods ({', '.join(methods)})"
-        )
-        print_once(f"corag: {option} has no effect: {why}.")
 
 
 def check_folders(configs: Mapping[str, RunConfig]) -> None:

@@ -212,7 +212,7 @@ def write_dataset(rows: Rows, out: Path) -> None:
 
     Raises :class:`DataError` if it cannot be written.
     """
-    require("--to dataset", "datasets")
+    require("to=dataset", "datasets")
     from datasets import Dataset, Features, Value  # slow to import
 
     # Types are stated, not inferred: a run without a single scoring would else have a column of nulls.

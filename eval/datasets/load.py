@@ -176,7 +176,7 @@ def normalise(record: Record, dataset: Dataset, remark: Remark) -> Record:
     values = {str(name): value for name, value in record.items()}
     if dataset.canonical is not None:
         if official := recognise(values):
-            remark(f"this is the format of {official}: add --dataset {official}")
+            remark(f"this is the format of {official}: add dataset={official}")
         values = dict(dataset.canonical(values, remark))
     else:
         for name, value in values.items():

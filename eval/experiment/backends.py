@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar
 
 from rich.console import Console
 
-from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
@@ -175,15 +174,15 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Genera
 @cache
 def print_once(line: str) -> None:
     """Print a line on standard error, the first time that it is to be printed."""
-    Console(stderr=True, highlight=False).print(for_caller(line), soft_wrap=True, markup=False)
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
 
 
 def require_index(retriever: RetrieverConfig) -> None:
     """Raise :class:`ConfigError` if there is nothing to search."""
     if not retriever.index and not retriever.url:
         raise ConfigError(
-            "no index was given to search: build one with 'corag index' and name it with --retriever.index, "
-            "or name a server with --retriever.url."
+            "no index was given to search: build one with 'corag index' and name it with 'retriever.index', "
+            "or name a server with 'retriever.url'."
         )
 
 

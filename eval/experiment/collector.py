@@ -35,7 +35,7 @@ def check_trace(trace: str) -> None:
     """Raise :class:`ConfigError` for a collector's address that cannot be, or without the packages."""
     if trace:
         endpoint(trace)
-        require("--trace", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+        require("trace", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def endpoint(trace: str) -> str:
@@ -48,7 +48,7 @@ def endpoint(trace: str) -> str:
     """
     if contain_credentials([trace]):
         raise ConfigError(
-            "the address in --trace holds a user name, a password or a query: give the address alone, and "
+            "the address in 'trace' holds a user name, a password or a query: give the address alone, and "
             "the key in the environment variable OTEL_EXPORTER_OTLP_HEADERS."
         )
     parts = urlsplit(trace)
@@ -58,7 +58,7 @@ def endpoint(trace: str) -> str:
         host = port = None
     if parts.scheme not in ("otlp", "http", "https") or not host:
         raise ConfigError(
-            f"--trace is '{trace}', which is no address of a collector: write otlp://HOST:PORT (OTLP over "
+            f"'trace' is '{trace}', which is no address of a collector: write otlp://HOST:PORT (OTLP over "
             f"HTTP, usually port {_PORT}), or its whole address with http:// or https://."
         )
     name = f"[{host}]" if ":" in host else host

@@ -32,7 +32,7 @@ def check_fixed(methods: Sequence[str]) -> None:
     if others := [name for name in methods if name not in FIXED_METHODS]:
         raise ConfigError(
             f"what {others[0]} asks for depends on what the model replies, so there is no dry plan of it: "
-            f"leave --dry out, or name other methods ({', '.join(FIXED_METHODS)})."
+            f"leave 'dry' out, or name other methods ({', '.join(FIXED_METHODS)})."
         )
 
 
@@ -88,7 +88,7 @@ async def open_dry(config: ModelConfig) -> AsyncIterator[Generator]:
     if not config.tokenizer_name:
         raise ConfigError(
             f"a dry plan counts with the model's tokenizer, but that of '{config.name}' is not known: name "
-            "it with --model.tokenizer, or leave --dry out."
+            "it with 'model.tokenizer', or leave 'dry' out."
         )
     folder = model_folder(config.tokenizer_name, weights=False)
     renderer = Renderer.load(folder, config.chat, config.thoughts)

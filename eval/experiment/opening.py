@@ -20,7 +20,6 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from corag.core.callers import for_caller
 from corag.core.errors import BackendError, CoragError
 from corag.core.files import cache_folder
 from corag.core.installation import cpu_build_note
@@ -86,7 +85,7 @@ def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
     with _output.to_log() as spinner:
 
         def print_line(line: str) -> None:
-            spinner.console.print(for_caller(line), markup=False, soft_wrap=True)
+            spinner.console.print(line, markup=False, soft_wrap=True)
 
         task = spinner.add_task(what, total=None)
         notice = threading.Timer(_LATE_S, print_line, [f"corag: {what} ..."])

@@ -47,7 +47,7 @@ def load_method(spec: str) -> Method:
             f"'{spec}' is no method: write FILE.py:FUNCTION or MODULE:FUNCTION, as {PAGE} shows, or the name "
             "of one that 'corag list' lists."
         )
-    module = load_source(source, "--method")
+    module = load_source(source, "method")
     method = getattr(module, name, None)
     if not is_method(method):
         others = [key for key, value in vars(module).items() if is_method(value)]

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 
 from rich.console import Console
 
-from corag.core.callers import PARAMETER
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
@@ -98,7 +97,7 @@ class QuestionFile(Options):
     def __post_init__(self) -> None:
         if not self.questions:
             raise ConfigError(
-                "no questions were given: name a file with --questions ('corag world' writes one)."
+                "no questions were given: name a file with 'questions' ('corag world' writes one)."
             )
         if self.limit < 0 or self.skip < 0:
             raise ConfigError(
@@ -158,7 +157,7 @@ class QuestionFile(Options):
 
 
 @dataclass(frozen=True)
-class FurtherQuestions(QuestionFile, call=PARAMETER):
+class FurtherQuestions(QuestionFile):
     """Dev or test questions, besides those that a command is about; there are none without ``questions``."""
 
     dataset: Annotated[str, Mark.PUBLIC] = ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import choices_of, respell
+from corag.core.option_names import choices_of
 from corag.core.options import Options
 from corag.core.runner import BoundMethod
 from corag.core.runs.manifest import CHAINS, VERDICTS
@@ -42,10 +42,7 @@ METHODS: Mapping[str, Method] = {
 class _MethodOptions(Options):
     """Options of every method, each in a section of its own."""
 
-    @classmethod
-    def section_choice(cls) -> str:
-        """Return the option that chooses among the methods."""
-        return "method"
+    CHOICE: ClassVar[str] = "method"
 
     @classmethod
     def extend(cls, names: Sequence[str]) -> type[_MethodOptions]:
@@ -65,12 +62,6 @@ class _MethodOptions(Options):
         default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
         choice = names or (default() if callable(default) else ())
         return set(methods) - {canonical_name(short_name(name), methods) for name in choice}
-
-    @classmethod
-    def idle(cls, stated_names: Iterable[str], choices: Collection[str]) -> list[str]:
-        """Return those of the stated options that belong to a method that is not among the chosen ones."""
-        foreign = methods_of(cls).keys() - set(choices)
-        return [option for option in stated_names if option.split(".")[0] in foreign]
 
     def find_method(self, name: str) -> Method:
         """Return what there is to know of a method."""
@@ -192,7 +183,7 @@ def canonical_name(name: str, methods: Mapping[str, Method] = METHODS) -> str:
 def check_names(names: Sequence[str], methods: Mapping[str, Method] = METHODS) -> None:
     """Raise :class:`ConfigError` for a name that is not a method's, or an empty list."""
     if not names:
-        raise ConfigError(f"no method was named: give --method one or more of {', '.join(methods)}.")
+        raise ConfigError(f"no method was named: give method=one or more of {', '.join(methods)}.")
     for name in names:
         if name not in methods:
             raise ConfigError(
@@ -205,8 +196,8 @@ def _kind_of_method(name: str, methods: Mapping[str, Method]) -> str:
     """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
     for method_name, method in methods.items():
         for option in method.grouped_by:
-            if (value := respell(option, name, method.config)) in choices_of(option, method.config):
-                return f"write --method {method_name} --{method_name}.{option} {value}."
+            if (value := name.replace("-", "_")) in choices_of(option, method.config):
+                return f"write method={method_name} {method_name}.{option}={value}."
     return ""
 
 

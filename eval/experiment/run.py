@@ -258,7 +258,7 @@ def open_run(
     if run.answered_ids and unsure:
         print_once(
             f"corag: '{path}' goes on with {' and '.join(unsure)}, known by source text alone: if anything "
-            "else has changed, answer anew with --overwrite true. A `fingerprint`, a text, says which "
+            "else has changed, answer anew with overwrite=true. A `fingerprint`, a text, says which "
             "version it is."
         )
     return run

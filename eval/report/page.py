@@ -120,7 +120,7 @@ async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequen
             return TextBlocks()
         raise ConfigError(
             f"the index has none of the {len(report.passages.ids):,} passages that these runs name, such as "
-            f"'{report.passages.ids[0]}': give the --retriever options that the runs were made with."
+            f"'{report.passages.ids[0]}': give the 'retriever' options that the runs were made with."
         )
     return texts
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.text import is_other_script, normalize_as_mlqa, normalize_as_squad
 from corag.core.types import Question
@@ -255,7 +254,7 @@ def script_note(rule: Scorer, questions: Sequence[Question]) -> str:
     return (
         f"{unspaced_count:,} of {len(answers):,} gold answers are in a script without spaces between words, "
         f"where '{rule.title}' counts any other spelling as wrong: "
-        + for_caller("choose --scorer squad, which compares characters.")
+        + "choose scorer=squad, which compares characters."
     )
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
-from corag.core.option_names import options_of, owners_of, resolve_alias, sections_of
+from corag.core.option_names import options_of, resolve_alias, sections_of
 from corag.core.options import change_options, flatten
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.seeds import stable_hash
@@ -116,7 +116,7 @@ def read_cells(
     if not drafts:
         raise ConfigError(
             "no cells were given: write them in the configuration, under cells or grid, or name a file with "
-            "--cells."
+            "'cells'."
         )
     cells_read: list[Cell] = []
     names = {"dev": "dev"}  # by folder; that of the dev questions is taken
@@ -162,7 +162,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{_OWNERS[each.kind]} itself."
         )
     try:
-        config = change_options(base, _without_belonging(base, each.changes))
+        config = change_options(base, _without_adapter(base, each.changes))
     except ConfigError as error:
         raise ConfigError(f"{each.title}: {error}") from None
     method, *more = config.method
@@ -192,34 +192,14 @@ def _repeats(cell: Cell) -> list[Cell]:
     ]
 
 
-def _without_belonging(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes by which what belongs to a replaced value goes with it, unless it is stated itself.
-
-    The base's adapter was made for the base's model.
-    """
-    sections = dict(sections_of(type(base)))
+def _without_adapter(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes without the base's adapter where they name another model: it was made for the base's."""
+    sections = {prefix for prefix, _ in sections_of(type(base))}
     stated_values = {
-        resolve_alias(option, type(base)): value
-        for option, value in flatten(changes.items(), sections.keys())
+        resolve_alias(option, type(base)): value for option, value in flatten(changes.items(), sections)
     }
-    defaults = {
-        option: _default(sections, option)
-        for option, owner in owners_of(type(base)).items()
-        if stated_values.get(owner, now := _value(base, owner)) != now
-    }
-    return defaults | dict(changes)
-
-
-def _value(config: Any, option: str) -> Any:
-    for part in option.split("."):
-        config = getattr(config, part)
-    return config
-
-
-def _default(sections: Mapping[str, type[Any]], option: str) -> Any:
-    prefix, _, name = option.rpartition(".")
-    section = sections[f"{prefix}." if prefix else ""]
-    return next(each.default for each in fields(section) if each.name == name)
+    is_other = stated_values.get("model.name", base.model.name) != base.model.name
+    return ({"model.adapter": ""} if is_other else {}) | dict(changes)
 
 
 def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft]:
@@ -230,8 +210,8 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
     """
     config = type(base)
     short = parse_short(over)
-    source, data = ("--over", short) if short else _load(over, "over")
-    source = source if source.startswith("'") else "--over"
+    source, data = ("'over'", short) if short else _load(over, "over")
+    source = source if source.startswith("'") else "'over'"
     sections = {prefix for prefix, _ in sections_of(config)}
     results = []
     for each in drafts:

@@ -126,7 +126,7 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
             if metric not in values:
                 raise ConfigError(
                     f"cells are to be compared by {METRICS[metric]}, but in the cell '{cell.name}' the "
-                    f"question '{question.id}' can have {', '.join(values)} only: choose another --metric, "
+                    f"question '{question.id}' can have {', '.join(values)} only: choose another 'metric', "
                     "or leave the cell or the question out."
                 )
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from corag.core.callers import for_caller
 from eval.statistics.scaling import Fit
 from eval.sweeps.findings import Findings, FinishedCell, mean_scores
 from eval.sweeps.record import Sweep, spending_record
@@ -57,10 +56,7 @@ def print_choices(console: Console, sweep: Sweep) -> None:
         console.print(line, soft_wrap=True)
     else:
         console.print(
-            for_caller(
-                "Chosen on the very questions that are reported: optimistic. Name others with "
-                "--dev.questions."
-            )
+            "Chosen on the very questions that are reported: optimistic. Name others with 'dev.questions'."
         )
 
 

@@ -90,8 +90,8 @@ def refuse_other_questions(out: Path, questions: Sequence[Question]) -> None:
     if _digest(questions[: before["n"]]) != before.get("digest"):
         raise ConfigError(
             f"'{out}' holds a finished sweep of {before['n']:,} questions of {before['file']}, whose figures "
-            f"those of these {len(questions):,} would replace: give another --out, or the options of before "
-            "(--limit, --skip, --strict)."
+            f"those of these {len(questions):,} would replace: give another 'out', or the options of before "
+            "('limit', 'skip', 'strict')."
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from corag.core.callers import for_caller
 from corag.core.runs.manifest import Manifest
 from eval.scoring.rows import measure_title
 from eval.tables.columns import Summary
@@ -37,10 +36,9 @@ def variation_note(manifests: Mapping[str, Manifest]) -> str:
     """Return which runs would differ if they were made again; "" where none would."""
     names = [name for name, each in manifests.items() if each.may_vary]
     which = "" if len(names) == len(manifests) else f" ({', '.join(names)})"
-    advice = "--model.deterministic true makes them equal, --repeats 3 tells by how much they differ."
+    advice = "model.deterministic=true makes them equal, repeats=3 tells by how much they differ."
     return (
-        f"Not deterministic{which}: made again, runs of the same options differ in some answers. "
-        + for_caller(advice)
+        f"Not deterministic{which}: made again, runs of the same options differ in some answers. " + advice
         if names
         else ""
     )
@@ -71,7 +69,7 @@ def depth_note(summaries: Sequence[Summary]) -> str:
     (most, first), *others = selection
     rest = ", ".join(f"{name} {mean:.1f}" for mean, name in others)
     title = measure_title("recall", summaries[0].recall_at)
-    advice = for_caller(f"--recall_at {int(counts[-1][0])} compares like with like.")
+    advice = f"recall_at={int(counts[-1][0])} compares like with like."
     return f"{title}: {first} collected {most:.1f} passages a question, {rest}; {advice}"
 
 

@@ -206,7 +206,7 @@ def _unlike_note(names: Sequence[str], *, advise_baseline: bool) -> str:
     """Return of which runs k candidates are no k fresh ones."""
     if not names:
         return ""
-    advice = "take best of N for @k" + (", and give a --baseline for gains" if advise_baseline else "")
+    advice = "take best of N for @k" + (", and give a 'baseline' for gains" if advise_baseline else "")
     return (
         f"{', '.join(names)}: some candidates were made because of what others answered or scored, so k of "
         f"them are no k fresh ones, nor is one of them a single chain: {advice}."

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from corag.core.callers import for_caller
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
 from eval.scoring.rows import FURTHER_MEASURES
@@ -144,7 +143,7 @@ def remarks(summary: Summary) -> list[str]:
     if summary.has_estimates:
         sentences.append(
             "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
-            + for_caller("--model.tokenizer counts a server's, count_tokens those of an own model).")
+            + "'model.tokenizer' counts a server's, count_tokens those of an own model)."
         )
     if summary.computed_answers:
         sentences.append(
@@ -154,12 +153,12 @@ def remarks(summary: Summary) -> list[str]:
     if summary.thoughts_cut:
         sentences.append(
             f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "
-            f"ended there: {for_caller('--model.max_thinking_tokens gives more, --model.thinking off none.')}"
+            "ended there: 'model.max_thinking_tokens' gives more, model.thinking=off none."
         )
     if summary.unasked_count:
         sentences.append(
             f"the budget allowed no call of the model for {summary.unasked_count:,} of {summary.n:,} "
-            "questions: " + for_caller("give more tokens with --budget.")
+            "questions: " + "give more tokens with 'budget'."
         )
     if summary.failure_count:
         reasons = (f"  {line}" for line in summary.failures.commonest())

@@ -266,7 +266,7 @@ def to_latex(table: ResultsTable) -> str:
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
         *(
-            [f"% Not shown: {', '.join(left_out)}. Name what to show: --measures em,recall."]
+            [f"% Not shown: {', '.join(left_out)}. Name what to show: measures=em,recall."]
             if left_out
             else []
         ),

@@ -46,7 +46,7 @@ def passage_texts(run: Path, start: Start) -> PassageTexts:
         raise ConfigError(
             f"the texts of the passages of '{run}' are not at hand: {start.searched_sources} is neither the "
             f"folder of an index made by 'corag index' nor a Lucene index with its texts{''.join(why[:1])}. "
-            "Leave --answer_recall out."
+            "Leave 'answer_recall' out."
         )
 
     def read_texts(ids: Sequence[str]) -> list[str]:

@@ -122,7 +122,7 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
     }
     left_out = _print_fitting(console, names, columns)
     if left_out:
-        console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: --to csv, to_csv).")
+        console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: to=csv, to_csv).")
     measures = dict.fromkeys(name for summary in summaries for name in summary.further)
     further = list(filter(table.shows, measures))
     columns = {

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from corag.core.callers import for_caller
 from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
@@ -42,10 +41,6 @@ from eval.tables.verdicts import verdict
 @dataclass(frozen=True)
 class TableView(Options):
     """What a table shows besides a line per run."""
-
-    POINTERS: ClassVar[dict[str, str]] = dict.fromkeys(
-        ("metric", "metrics", "measure"), "write 'measures', such as em or em,f1."
-    )
 
     scorer: str = "auto"
     """how answers are scored; "auto" takes that of the first run."""
@@ -390,7 +385,7 @@ def _check_view(view: TableView) -> None:
     """Raise :class:`ConfigError` for disagreements without a baseline."""
     if view.disagreements and not view.baseline:
         raise ConfigError(
-            "disagreements are those of every run with a baseline: name one with --baseline, or leave it out."
+            "disagreements are those of every run with a baseline: name one with 'baseline', or leave it out."
         )
 
 
@@ -415,7 +410,7 @@ def select_questions(run: Run, view: TableView) -> Run:
         of_kinds = f" of type {' or '.join(view.kinds)}" if view.kinds else ""
         raise ConfigError(
             f"no question{of_kinds} has {view.min_hops} hops or more (some datasets do not tell): lower "
-            "--min_hops."
+            "'min_hops'."
         )
     return replace(run, rows=selected_rows)
 
@@ -455,8 +450,7 @@ def _find_measures(scored_runs: ScoredRuns, requested_names: Sequence[str]) -> l
     for name, measure in find_ranking_measures(requested_names, scored_runs.recall_at).items():
         if str(measure) not in names:
             raise ConfigError(
-                f"no question has gold passages to measure '{name}' by: give judgements with "
-                + for_caller("--qrels FILE.")
+                f"no question has gold passages to measure '{name}' by: give judgements with " + "qrels=FILE."
             )
         spellings[name.lower()] = str(measure)
     for name in requested_names:

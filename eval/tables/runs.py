@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
 from corag.core.hub_files import PREFIX, local_folder
 from corag.core.option_names import NameOrPath
@@ -400,7 +399,7 @@ def gold_note(runs: Sequence[Run]) -> str:
             )
     for run in runs:
         if len({start.aliases for start in run.manifest.starts if start.aliases is not None}) > 1:
-            parts.append(f"the starts of '{run.name}' had different {for_caller('--aliases')}")
+            parts.append(f"the starts of '{run.name}' had different aliases")
     return (
         f"Stored gold answers differ: {'; '.join(parts)}. All runs are scored by those of '{first.name}'."
         if parts

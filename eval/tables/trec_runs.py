@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from corag.core.callers import for_caller
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.runs.manifest import Manifest, Start
@@ -44,7 +43,7 @@ def read_paths(
         raise ConfigError(
             f"'{next(iter(paths.values()))}' is not a run folder. A TREC run, as which files are read, has "
             "no gold passages: give "
-            + for_caller("--qrels FILE with the judgements, or a run folder on the same questions beside it.")
+            + "qrels=FILE with the judgements, or a run folder on the same questions beside it."
         )
     judgements = read_judgements(qrels) if qrels else None
     runs = {run.name: run for run in read_runs(folders, manifests)} if folders else {}

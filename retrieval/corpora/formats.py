@@ -97,7 +97,7 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
         record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
         raise ConfigError(
             f"the ending of '{other_files[0]}' does not tell what it is. Documents end in "
-            f"{', '.join(ENDINGS)}; for a file of passages name its format: --format {record_formats}."
+            f"{', '.join(ENDINGS)}; for a file of passages name its format: format={record_formats}."
         )
     return TABLE if len(tables) == len(files) else JSONL
 
@@ -183,8 +183,8 @@ def refuse_other_records(paths: Sequence[str | Path]) -> None:
         for name, marks in _MARKS.items():
             if record is not None and marks <= record.fields.keys():
                 raise ConfigError(
-                    f"'{path}' has the fields of {name}, whose records are no passages: add --format {name}, "
-                    f"which takes the passages in them (or --format {JSONL}, for each record as one passage)."
+                    f"'{path}' has the fields of {name}, whose records are no passages: add format={name}, "
+                    f"which takes the passages in them (or format={JSONL}, for each record as one passage)."
                 )
 
 

@@ -50,5 +50,5 @@ def decide(rows: int, dimension: int, rooms: Sequence[float], cores: int) -> tup
         f"GiB in bfloat16 are more than {len(rooms)} GPU(s) have room for ("
         f"{min(rooms) / 2**30:.0f} GiB each): "
         "a quarter of the memory, or most of what is free. "
-        "--retriever.search_device cuda takes them all the same, and an engine there gets what is left."
+        "'retriever.search_device' cuda takes them all the same, and an engine there gets what is left."
     )

@@ -140,7 +140,7 @@ def open_vectors(files: Sequence[Path], dimension: int, encoder: str) -> ReadyVe
         if part.dimension != dimension:
             raise IndexMismatchError(
                 f"the vectors of '{part.file}' have {part.dimension} dimensions, but the encoder '{encoder}' "
-                f"makes vectors of {dimension}: name by --encoder the one that made them."
+                f"makes vectors of {dimension}: name by 'encoder' the one that made them."
             )
     return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts), _BLOCK, faiss_index)
 

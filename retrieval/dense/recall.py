@@ -56,8 +56,8 @@ def measure_recall(
         f"{recall:.3f}{how.get(config.faiss or '', '')}."
     )
     if recall < 0.9 and config.faiss == "ivfpq":
-        again = " and without --refine none" if config.refine == "none" else ""
-        sentence += f" Search with a larger --retriever.nprobe, or build it with more --pq_bytes{again}."
+        again = " and without refine=none" if config.refine == "none" else ""
+        sentence += f" Search with a larger 'retriever.nprobe', or build it with more 'pq_bytes'{again}."
     return sentence
 
 

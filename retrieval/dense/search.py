@@ -192,7 +192,7 @@ class FaissIndex:
             if not isinstance(self._index, faiss.IndexFlat):
                 raise ConfigError(
                     f"'{path.parent}' is no exact index, and search_device is for nothing else: leave it "
-                    "out, or build the index with --faiss flat."
+                    "out, or build the index with faiss=flat."
                 )
             self._torch = TorchVectors(_flat_vectors(path, self.rows, self.dimension), devices, threads)
         faiss.cvar.distance_compute_blas_threshold = _BLAS_WORK

@@ -96,7 +96,7 @@ def check_vectors(
                 f"{what} were made with {best.prefix!r} before every passage, and passage_prefix is "
                 f"{prefix!r}: encoded again with the first, {len(places)} passages have a median cosine of "
                 f"{best.median:.4f} with their vectors, with the second {agreement.median:.4f}. Give "
-                f"--passage_prefix {best.prefix!r}."
+                f"passage_prefix={best.prefix!r}."
             )
         if agreement.holds:
             return

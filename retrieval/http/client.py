@@ -56,7 +56,7 @@ def _client(urls: Sequence[str], config: RetrieverConfig) -> JsonClient:
     return JsonClient(
         urls,
         what="the search server",
-        option="--retriever.url",
+        option="retriever.url",
         timeout_s=config.timeout_s,
         retries=config.retries,
         connections=_MAX_CONNECTIONS,

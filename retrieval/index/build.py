@@ -237,7 +237,7 @@ def _open_vectors(config: IndexConfig, encoder: TextEncoder) -> CorpusVectors:
         option = "vectors" if config.vectors else "merge"
         raise ConfigError(
             f"{option} is for passages as they stand, whose vectors are in their order, but the corpus is "
-            f"read as documents, which are cut into passages: leave out --{option}, or give passages."
+            f"read as documents, which are cut into passages: leave out '{option}', or give passages."
         )
     return VectorFiles.open(config, encoder) if config.vectors else IndexParts.open(config)
 
@@ -332,7 +332,7 @@ def _with_prompts(config: IndexConfig, encoder: TextEncoder, report: Callable[[s
         )
         report(
             f"the encoder '{encoder.name}' brings {brings}, which are used: {' and '.join(uses)} "
-            "(--query_prefix '' --passage_prefix '' for none)."
+            "(query_prefix='' passage_prefix='' for none)."
         )
     return replace(config, query_prefix=query, passage_prefix=document)
 

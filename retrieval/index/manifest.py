@@ -64,7 +64,7 @@ class IndexPart:
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ConfigError(
                 f"there is no part '{text}': give its number, counted from 1, and the number of parts, such "
-                "as --part 2/4."
+                "as part=2/4."
             )
         return cls(int(match[1]), int(match[2]), whole)
 

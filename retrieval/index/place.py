@@ -26,7 +26,7 @@ from retrieval.index.manifest import (
     read_manifest,
 )
 
-_OTHER = "Choose another --out, or replace it with --overwrite true."
+_OTHER = "Choose another 'out', or replace it with overwrite=true."
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _refuse_others_folder(folder: Path) -> None:
     if os.path.ismount(folder.resolve()):
         raise IndexMismatchError(
             f"'{folder}' is a mount point, whose place no other folder can take: choose a folder in it, such "
-            f"as --out {folder / 'index'}."
+            f"as out={folder / 'index'}."
         )
 
 
@@ -120,7 +120,7 @@ def _refuse_other_index(
     if existing.settings.kind != settings.kind:
         raise IndexMismatchError(
             f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
-            f"--kind {existing.settings.kind} to bring it up to date, or choose another --out."
+            f"kind={existing.settings.kind} to bring it up to date, or choose another 'out'."
         )
     before, after = existing.settings.provenance, settings.provenance
     if updates and _has_other_corpus(before, after):
@@ -149,7 +149,7 @@ def _refuse_missing_files(folder: Path, here: Sequence[CorpusFile], there: Seque
         raise IndexMismatchError(
             f"of the {len(here):,} files of the index '{folder}' {len(missing):,} are not among those that "
             f"are given now, such as '{missing[0]}': name all folders of the index. If they are to go, "
-            "replace it with --overwrite true; else choose another --out."
+            "replace it with overwrite=true; else choose another 'out'."
         )
 
 
@@ -162,7 +162,7 @@ def refuse_lost_passages(folder: Path, earlier: IndexManifest, passages: int) ->
     if 2 * passages < earlier.passages:
         raise IndexMismatchError(
             f"{passages:,} passages would take the place of the {earlier.passages:,} of the index "
-            f"'{folder}', so it stays as it was. If that is meant, replace it with --overwrite true."
+            f"'{folder}', so it stays as it was. If that is meant, replace it with overwrite=true."
         )
 
 

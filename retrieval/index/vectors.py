@@ -130,7 +130,7 @@ def _describe_cut(cut: CutTexts, rows: int, encoder: TextEncoder, config: IndexC
     sample = f" in a sample of {rows:,}" if cut.texts < rows else ""
     advice = ""
     if config.format == DOCUMENTS:
-        advice = " Add --passage_words auto, and passages are cut to what it reads."
+        advice = " Add passage_words=auto, and passages are cut to what it reads."
     return (
         f"{cut.cut_texts:,} of {cut.texts:,} passages{sample} are longer than the {encoder.max_tokens} "
         f"tokens that the encoder reads: their ends, {cut.cut_words / max(1, cut.words):.1%} of all words, "

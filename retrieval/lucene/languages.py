@@ -128,7 +128,7 @@ def open_analyzer(code: str) -> Any:
     except java_error() as error:
         raise ConfigError(
             f"the analyser for {LANGUAGES[code].name} does not work with this Java ({error}): set "
-            "CORAG_JAVA_HOME to a complete JDK, or index with --language standard."
+            "CORAG_JAVA_HOME to a complete JDK, or index with language=standard."
         ) from None
 
 
@@ -171,7 +171,7 @@ class ScriptCounter:
             return ""
         return (
             f"{share:.0%} of the letters are {_list_scripts(foreign)}, but the analyser is for "
-            f"{LANGUAGES[code].name}: index with --language {_fitting(foreign)}."
+            f"{LANGUAGES[code].name}: index with language={_fitting(foreign)}."
         )
 
     def encoder_note(self) -> str:
@@ -181,7 +181,7 @@ class ScriptCounter:
             return ""
         return (
             f"{share:.0%} of the letters are {_list_scripts(foreign)}, but the default encoder knows English "
-            "alone: name a multilingual one (--encoder)."
+            "alone: name a multilingual one ('encoder')."
         )
 
     def _foreign(self, known_scripts: Collection[str]) -> tuple[float, list[str]]:

@@ -39,7 +39,7 @@ from retrieval.search.places import find_index_folder
 _MANY_THREADS = 8
 
 _TWO_ENCODERS = (
-    "If passages have an encoder of their own (DPR), name it: --retriever.passage_encoder. Models without a "
+    "If passages have an encoder of their own (DPR), name it: 'retriever.passage_encoder'. Models without a "
     "folder of sentence-transformers get the mean of all tokens, where DPR, ANCE and others take the first."
 )
 

@@ -28,7 +28,7 @@ def open_hop_encoder(name: str, placement: Placement) -> TextEncoder:
         raise IndexMismatchError(
             f"'{name}' was trained with its passages (passages 'trained'), so it finds nothing among the "
             "vectors of another encoder: build an index with it (corag index --kind dense --encoder "
-            f"{name}) and search that, or train it with --passages frozen."
+            f"{name}) and search that, or train it with passages=frozen."
         )
     return Encoder(name, placement=placement)
 

@@ -53,7 +53,7 @@ def _open_each(config: RetrieverConfig) -> list[SearchStage]:
 
 
 def _open_own(name: str) -> SearchStage:
-    target, identity = find_user_object(name, "--retriever.index"), identify(name)
+    target, identity = find_user_object(name, "retriever.index"), identify(name)
     return own_retriever(target, identity.text if identity else "")
 
 

@@ -15,7 +15,7 @@ def options_of_method(name: str) -> str:
     """Return a method's presets and options as Markdown."""
     config = METHODS[name].config
     presets = []
-    for preset, values in getattr(config, "PRESETS", {}).items():
+    for preset, values in config.PRESETS.items():
         preset_options = " ".join(f"`{each}={value}`" for each, value in values.items())
         presets.append(f"| `{preset}` | {preset_options or 'the defaults'} |")
     table = ["| preset | stands for |", "| --- | --- |", *presets, ""] if presets else []

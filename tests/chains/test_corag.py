@@ -442,15 +442,15 @@ def test_a_model_that_says_nothing_still_ends():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"chains": 0}, "option 'corag.chains': expected a whole number of at least 1, but got '0'"),
-        ({"max_hops": -1}, "option 'corag.max_hops': expected a whole number of at least 0"),
+        ({"chains": 0}, "option 'corag.chains' is '0', but it should be greater than or equal to 1"),
+        ({"max_hops": -1}, "option 'corag.max_hops' is '-1'"),
         ({"refusal": " "}, "refusal sentence"),
         ({"strategy": "tree", "rank_by": "vote"}, "rank_by 'vote' compares final answers"),
         ({"strategy": "adaptive", "rank_by": "vote+refusals"}, "counts votes to know when to stop"),
-        ({"strategy": "adaptive"}, "but rank_by is 'refusal': add --corag.rank_by vote"),
+        ({"strategy": "adaptive"}, "but rank_by is 'refusal': add corag.rank_by=vote"),
         ({"stop": "setled"}, "did you mean 'settled'?"),
-        ({"measure": ("refusal", "probabilty")}, "each one of refusal, refusals, probability"),
-        ({"vote_sure": 0.5}, "option 'corag.vote_sure': expected a number above 0.5 and below 1"),
+        ({"measure": ("refusal", "probabilty")}, "it should be 'refusal', 'refusals'"),
+        ({"vote_sure": 0.5}, "option 'corag.vote_sure' is '0.5', but it should be greater than 0.5"),
         ({"sub_query_prompt": "nowhere.txt"}, "there is no prompt 'nowhere.txt'"),
     ],
 )

@@ -123,7 +123,7 @@ def test_without_answers_of_the_others_the_chosen_one_is_all_there_is():
 
 def test_measuring_needs_scores_and_says_so():
     needs = CoRAGConfig(rank_by="vote", strategy="best_of_n", measure=MEASURE).needs()
-    assert needs[Ability.SCORES] == "choose --corag.measure refusals"
+    assert needs[Ability.SCORES] == "choose corag.measure=refusals"
     assert needs.keys() == {Ability.SCORES, Ability.TEMPERATURE}, "it samples its chains, too"
 
 

@@ -64,7 +64,7 @@ def test_piped_it_prints_hops_answer_sources_and_cost(
     assert search.startswith("search  ") and answer == "answer   Answer 1"
     assert sources == "sources  read: The Glass Orchard; Tarn Hollow" and cost.startswith("cost     1 call, ")
     assert printed.err.startswith("corag: transformers answers a single question sooner than vLLM here")
-    assert printed.err.splitlines()[1:] == ["corag: answering by one_step (--method takes another)."]
+    assert printed.err.splitlines()[1:] == ["corag: answering by one_step ('method' takes another)."]
 
 
 async def test_an_answer_that_takes_long_says_how_far_it_is() -> None:

@@ -70,7 +70,7 @@ def test_the_short_name_of_the_index_is_suggested(capsys):
 @pytest.mark.parametrize("option", ["--model.urls", "--retriever.url"])
 def test_an_address_without_its_scheme(capsys, option):
     message = refused(capsys, [*ASK, option, "localhost:8999"])
-    assert f"'localhost:8999' in {option} does not begin" in message
+    assert f"'localhost:8999' in '{option[2:]}' does not begin" in message
     assert "write http://localhost:8999." in message
 
 
@@ -313,7 +313,7 @@ def test_empty_question_in_a_file(capsys, tmp_path):
 @pytest.mark.parametrize("url", ["http://bob:SECRET@host:1", "http://host:1/?key=SECRET"])
 def test_an_address_of_a_search_server_that_holds_a_secret_is_refused_and_not_repeated(capsys, url):
     message = refused(capsys, [*ASK, "--method", "one_step", "--retriever.url", url])
-    assert "--retriever.url holds a user name, a password or a query" in message
+    assert "'retriever.url' holds a user name, a password or a query" in message
     assert "SECRET" not in message and "bob" not in message
 
 

@@ -154,10 +154,10 @@ def test_every_run_has_its_disagreements_with_the_baseline(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--disagreements", "5"], "name one with --baseline"),
+        (["--disagreements", "5"], "name one with 'baseline'"),
         (
             ["--baseline", "a", "--disagreements", "-1"],
-            "'disagreements': expected a whole number of at least 0",
+            "'disagreements' is",
         ),
     ],
 )

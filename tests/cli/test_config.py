@@ -3,15 +3,14 @@
 import subprocess
 import sys
 from dataclasses import asdict
-from typing import get_type_hints
 
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.main import COMMANDS, load_command, main
+from corag.cli.main import COMMANDS, main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark, describe_type, marked_options, options_of
+from corag.core.option_names import Mark, marked_options
 from corag.core.runs.provenance import settings_of
 from eval.experiment.run import RunConfig
 from ircot.method import IRCoTConfig
@@ -105,15 +104,15 @@ def test_limits_of_passages_answer_to_their_former_names():
         (["--ircot.max_stepz", "3"], "unknown option 'ircot.max_stepz': did you mean 'ircot.max_steps'"),
         (
             ["--ircot.max_steps", "many"],
-            "ircot.max_steps.*expected a whole number .*, but got 'many'",
+            "'ircot.max_steps' is 'many', but it should be a valid integer",
         ),
         (
             ["--ircot.preset", "papr"],
-            "expected one of paper, paper_code, paper_flan, zero_shot, but got 'papr'",
+            "is 'papr', but it should be 'paper', .*: did you mean 'paper'",
         ),
-        (["--corag.yes_bias", "x"], "'corag.yes_bias': expected a number, but got 'x'"),
-        (["--retriver", "x"], "unknown option 'retriver': did you mean the section 'retriever'"),
-        (["--ircot.max_steps", "0"], "at least 1"),
+        (["--corag.yes_bias", "x"], "'corag.yes_bias' is 'x', but it should be a valid number"),
+        (["--retriver", "x"], "unknown option 'retriver': did you mean 'retriever'"),
+        (["--ircot.max_steps", "0"], "greater than or equal to 1"),
         (["--ircot.preset", "paper"], "few-shot: name a file"),
         (["--method", "irct"], "no method 'irct': did you mean 'ircot'"),
         (["--limit"], "'limit' has no value"),
@@ -121,7 +120,7 @@ def test_limits_of_passages_answer_to_their_former_names():
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
         (["--batch_size", "-1"], "batch_size cannot be negative"),
         (["--corag.strategy", "tre"], "corag.strategy.*best_of_n"),
-        (["--corag.N", "0"], "'corag.chains': expected a whole number of at least 1, but got '0'"),
+        (["--corag.N", "0"], "'corag.chains' is '0', but it should be greater than or equal to 1"),
     ],
 )
 def test_mistakes_on_the_command_line(argv, complaint):
@@ -192,14 +191,6 @@ def test_every_command_explains_itself_without_heavy_imports(command):
         f"try:\n    main([*'{command}'.split(), '--help'])\nexcept SystemExit as e:\n    assert e.code == 0"
     )
     assert heavy_imports(f"from corag.cli.main import main\n{help_of}") == []
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_has_a_type_that_is_checked(command):
-    main = load_command(command).main
-    (options,) = (kind for name, kind in get_type_hints(main).items() if name != "return")
-    for name, kind in options_of(options):
-        assert "<" not in describe_type(kind), f"--{name} takes anything"
 
 
 def test_help_lists_every_command():

@@ -149,7 +149,7 @@ def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
     [
         (["--baseline", "bas"], "no run 'bas' in the table to be the baseline: did you mean 'base'"),
         (["--baseline", "base", "--measures", "emm"], "no measure 'emm' of these runs: did you mean 'em'"),
-        (["--over", "seed"], "one of"),
+        (["--over", "seed"], "it should be"),
         (["--answer_recall"], "indexes/none is neither the folder of an index"),
     ],
 )
@@ -184,7 +184,7 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
 def test_a_run_that_went_on_with_another_file_of_aliases_says_so(tmp_path, capsys):
     for number, aliases in enumerate(("", "0123456789abcdef")):
         run = make_run(tmp_path / "run", [row(QUESTIONS[number], "x")], aliases=aliases)
-    assert "differ: the starts of 'run' had different --aliases." in table(capsys, run)[0]
+    assert "differ: the starts of 'run' had different 'aliases'." in table(capsys, run)[0]
     same = [make_run(tmp_path / "same", [row(question, "x")], aliases="") for question in QUESTIONS[:2]]
     assert "gold answers differ" not in table(capsys, same[0])[0]
 
@@ -642,7 +642,7 @@ def test_numbers_below_zero_are_refused(tmp_path, capsys, option):
     run = run_of(tmp_path / "run", range(3))
     assert main(["table", str(run), option, "-1"]) == 2
     assert (
-        f"option '{option[2:]}': expected a whole number of at least 0, but got '-1'"
+        f"option '{option[2:]}' is '-1', but it should be greater than or equal to 0"
         in capsys.readouterr().err
     )
     assert main(["report", str(run), "--recall_at", "-1"]) == 2

@@ -56,7 +56,7 @@ def test_a_second_process_is_told_which_is_at_work(tmp_path: Path) -> None:
             who = f"another corag train (process {process.pid})"
             assert str(refused.value) == f"{who} is at work in '{folder}': wait for it or stop it."
         with raises_message(ConfigError):
-            lock_folder(folder, advice="choose another --out")
+            lock_folder(folder, advice="choose another 'out'")
     with lock_folder(folder), raises_message(ConfigError):  # of this process, too
         lock_folder(folder)
     refuse_if_locked(folder)

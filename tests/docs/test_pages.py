@@ -235,7 +235,7 @@ def known_options() -> set[str]:
         known |= {f"--{name}" for name, _ in options_of(kind)}
         for prefix, section in sections_of(kind):
             known |= {f"--{prefix.removesuffix('.')}"}
-            known |= {f"--{prefix}{alias}" for alias in getattr(section, "ALIASES", {})}
+            known |= {f"--{prefix}{alias}" for alias in section.ALIASES}
     return known
 
 

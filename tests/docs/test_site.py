@@ -218,7 +218,7 @@ LOOKED_FOR = {
     "Qwen3 thinking": "guides/models.html",
     "licence of models": "help/faq.html",
     "cost of tree search": "help/faq.html",
-    "expected a whole number of at least": "help/errors.html",
+    "it should be greater than or equal to": "help/errors.html",
     "CUDA out of memory": "help/troubleshooting.html",
     "confidence interval": "help/faq.html",
     "Chinese documents": "help/faq.html",

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from corag.core.callers import CALLER
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
@@ -179,7 +178,7 @@ def test_workers_that_are_asked_for_have_a_gpu_each(folder: Path) -> None:
     assert choose_workers(shared, model, [], 100) == shared
     nobody = WorkersConfig(kind="none")
     assert choose_workers(nobody, model, [], 100) == nobody
-    with pytest.raises(ConfigError, match="add --workers ray"):
+    with pytest.raises(ConfigError, match="add workers=ray"):
         WorkersConfig(count=2)
 
 
@@ -200,9 +199,8 @@ async def test_from_python_options_are_opened_and_an_open_model_stays_alone(
         model = ModelConfig(name="model.py:reply")
         await arun("questions.jsonl", [closed_book], model, out="alone", limit=2, workers=workers)
     assert "GPU" not in capfd.readouterr().err and len(read_rows(folder / "alone/closed_book")) == 2
-    monkeypatch.delenv(CALLER, raising=False)
     choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
-    assert '2 GPUs: one engine on each; workers="none" keeps one' in capfd.readouterr().err
+    assert "2 GPUs: one engine on each; workers=none keeps one" in capfd.readouterr().err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     await arun("questions.jsonl", [closed_book], ModelConfig(name="model.py:reply"), out="options", limit=2)
     assert len(read_rows(folder / "options/closed_book")) == 2 and "GPU" not in capfd.readouterr().err

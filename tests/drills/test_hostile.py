@@ -246,7 +246,7 @@ _KNOWN = {
     (
         "corag/core/own_objects.py",
         "exec_module",
-    ): "the file that --method, --model.name or --retriever.index names",
+    ): "the file that 'method', 'model.name' or retriever.index=names",
     ("corag/core/own_objects.py", "import_module"): "the module that these name",
     ("corag/packages.py", "import_module"): "a package of ours, by a table of our own names",
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",

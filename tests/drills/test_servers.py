@@ -212,7 +212,7 @@ def test_a_search_server_that_is_killed_ends_the_run_in_a_sentence(tmp_path: Pat
         wait_for_lines(run, tmp_path / METHOD / TRACES, 3)
         server.kill()
         status, said = ended(run)
-    assert status == 2 and f"{url}/search cannot be reached" in said and "correct --retriever.url" in said
+    assert status == 2 and f"{url}/search cannot be reached" in said and "correct 'retriever.url'" in said
     assert not [row.error for row in read_rows(tmp_path / METHOD).values() if row.error]
 
 

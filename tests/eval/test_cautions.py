@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from corag import ClosedBookConfig, closed_book, run
-from corag.baselines.react import ReActConfig, react
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from eval.api import Results
@@ -123,43 +120,6 @@ def test_what_cannot_be_drawn_is_a_sentence(tmp_path: Path) -> None:
     with raises_message(ConfigError):
         Results([failed]).figure(tmp_path / "score.png")
     assert main(["table", str(right), "--figure", "score"]) == 2
-
-
-def test_options_of_a_method_that_is_not_run_are_said_to_have_no_effect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = "corag: --one_step.k has no effect: one_step is not the method (closed_book)."
-    asked = ["run", "--questions", "q.jsonl", "--method"]
-    assert main([*asked, "closed_book", "--one_step.k", "4", "--max_failed", "-1"]) == 2
-    assert "has no effect" not in capsys.readouterr().err, "a wrong option ends the command"
-    with pytest.raises(SystemExit):
-        main([*asked, "closed_book", "--one_step.k", "4", "--print_config"])
-    assert line in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*asked, "closed_book,one_step", "--one_step.k", "4", "--print_config"])
-    assert "has no effect" not in capsys.readouterr().err
-    (tmp_path / "all.yaml").write_text("one_step: {k: 4}\n")
-    with pytest.raises(SystemExit):
-        main([*asked, "closed_book", "--config", str(tmp_path / "all.yaml"), "--print_config"])
-    assert "has no effect" not in capsys.readouterr().err, "a file may have the options of all methods"
-
-
-def test_so_they_are_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def model(prompt: str) -> str:
-        return "Ada"
-
-    asked = [{"question": "Who?", "answers": ["Ada"]}]
-    methods = {"a": closed_book, "b": (react, ReActConfig())}
-    given: dict[str, Any] = {
-        "one_step.k": 4,
-        "react": ReActConfig(max_steps=3),
-        "closed_book": ClosedBookConfig(),
-    }
-    run(asked, methods, model, ["Ada."], out=tmp_path, **given)
-    told = capsys.readouterr().err
-    assert "one_step.k has no effect: one_step is not among the methods (closed_book, react)." in told
-    assert "react has no effect: the runs of react have options of their own." in told
-    assert "closed_book has no effect" not in told
 
 
 def test_a_table_of_few_questions_says_that_it_tells_nothing(tmp_path: Path) -> None:

@@ -138,9 +138,9 @@ def test_chains_that_were_sampled_until_they_agreed_are_no_sample(runs):
     found = measure_ceilings({"votes": folder})
     assert found.runs["votes"].sizes == [4] and found.runs["votes"].oracle.keys() == {4}
     (note,) = [note for note in found.notes if note.startswith("votes: ") and "no k fresh ones" in note]
-    assert "give a --baseline" in note and note in found.to_json()["notes"]
+    assert "give a 'baseline'" in note and note in found.to_json()["notes"]
     over_another = measure_ceilings({"votes": folder}, runs[1]).notes
-    assert any("no k fresh ones" in note and "--baseline" not in note for note in over_another)
+    assert any("no k fresh ones" in note and "'baseline'" not in note for note in over_another)
 
 
 def test_a_chain_without_hops_is_not_the_one_with_the_fewest_refusals():

@@ -182,7 +182,7 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
     ]
     file.write_text(json.dumps(gold[0]) + "\n")
     assert export(run, "musique", out) == 2
-    assert "has changed: name it with --questions" in capsys.readouterr().err
+    assert "has changed: name it with 'questions'" in capsys.readouterr().err
 
 
 def test_kilt_lines_name_pages_in_the_order_of_the_passages(tmp_path, capsys):
@@ -321,10 +321,10 @@ def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
     ("options", "message"),
     [
         (["--to", "hotpotqa"], "name the run and the file to write"),
-        (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export --to: did you mean 'hotpotqa'"),
-        (["--out", "x"], "say what to write: --to answers, hotpotqa, "),
+        (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export to: did you mean 'hotpotqa'"),
+        (["--out", "x"], "say what to write: to=answers, hotpotqa, "),
         (["--to", "trec", "--out", "x", "--top_k", "-1"], "top_k must be 0"),
-        (["--to", "musique", "--out", "x"], "name it with --questions"),
+        (["--to", "musique", "--out", "x"], "name it with 'questions'"),
         (["--to", "musique", "--out", "x", "--questions", "gone.jsonl"], "no file 'gone.jsonl'"),
     ],
 )
@@ -361,7 +361,7 @@ def test_runs_that_do_not_fit_the_format_are_refused(tmp_path, capsys):
     settings = {"questions": {"source": "abc", "dataset": "musique", "split": "", "subset": ""}}
     run = make_run(tmp_path / "run", [row(ADA, "Orvale")], settings)
     assert export(run, "hotpotqa", tmp_path / "x") == 2
-    assert "choose --to musique" in capsys.readouterr().err
+    assert "choose to=musique" in capsys.readouterr().err
     assert export(make_run(tmp_path / "empty", []), "trec", tmp_path / "x") == 2
     assert "no finished question yet" in capsys.readouterr().err
     assert export(tmp_path / "gone", "trec", tmp_path / "x") == 2

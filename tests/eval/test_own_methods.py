@@ -212,7 +212,7 @@ def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path
     assert change_options(other, {"method": method}).method == ["my_method"], "naming it again is no clash"
     for argv, complaint in [
         (["--my_method.kk", "1"], "unknown option 'my_method.kk': did you mean 'my_method.k'"),
-        (["--my_method.k", "x"], "'my_method.k': expected a whole number of at least 1, but got 'x'"),
+        (["--my_method.k", "x"], "'my_method.k' is 'x', but it should be a valid integer"),
         (["--my_method.k", "0"], "whole number of at least 1, but got '0'"),
     ]:
         with pytest.raises(ConfigError, match=complaint):

@@ -44,7 +44,6 @@ from tests.messages import raises_message
 
 TEXTS = ["Paris is the capital of France.", "Rome is the capital of Italy.", "Lyon is a city in France."]
 ASKED = "What is the capital of France?"
-pytestmark = pytest.mark.usefixtures("called_from_python")
 
 RECORDS = [{"id": str(n), "question": f"{ASKED} ({n})", "answers": ["Paris"]} for n in range(3)]
 

@@ -53,7 +53,7 @@ from corag.core.types import Answer, Question
 from eval.api import BuiltIndex, Index, Model, Results
 from tests.messages import raises_message
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("called_from_python")]
+pytestmark = pytest.mark.slow
 
 QUICK = OneStepConfig(k=2, max_answer_tokens=3)
 SHORT = ClosedBookConfig(max_answer_tokens=3)

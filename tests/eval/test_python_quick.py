@@ -35,8 +35,6 @@ from tests.fakes import ScriptedGenerator, chat_prompt
 from tests.generation.families import FAMILIES
 from tests.messages import raises_message
 
-pytestmark = pytest.mark.usefixtures("called_from_python")
-
 RECORDS = [{"id": str(n), "question": f"Who is {n}?", "answers": ["Ada"]} for n in range(4)]
 
 

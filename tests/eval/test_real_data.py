@@ -95,12 +95,12 @@ def test_an_official_file_without_its_name_is_recognised_as_questions_and_as_a_c
     path = str(data_folder() / file)
     report = QuestionReport(path)
     load_questions(path, limit=3, report=report)
-    assert f"this is the format of {dataset}: add --dataset {dataset}" in report.remarks
+    assert f"this is the format of {dataset}: add dataset={dataset}" in report.remarks
     named = QuestionReport(path)
     load_questions(path, dataset, limit=3, report=named)
     assert not named.remarks
     config = IndexConfig(corpus=[path], out=str(tmp_path / "index"))
-    with pytest.raises(ConfigError, match=f"add --format {dataset},"):
+    with pytest.raises(ConfigError, match=f"add format={dataset},"):
         build_index(config, lambda _: None)
     assert index_manifest(config.out) is None
 

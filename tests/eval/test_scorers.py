@@ -185,7 +185,7 @@ def test_official_rules_stay_as_they_are_and_say_what_they_are_not_made_for():
     assert scorer("hotpotqa").score("浙江", ["浙江省"]).f1 == 0
     assert script_note(scorer("hotpotqa"), questions) == (
         "1 of 2 gold answers are in a script without spaces between words, where 'HotpotQA v1' counts any "
-        "other spelling as wrong: choose --scorer squad, which compares characters."
+        "other spelling as wrong: choose scorer=squad, which compares characters."
     )
     assert script_note(scorer("squad"), questions) == script_note(scorer("hotpotqa"), questions[1:]) == ""
     assert scorer_title(scorer("squad"), questions) == "SQuAD-style, other scripts than Latin by MLQA's rule"

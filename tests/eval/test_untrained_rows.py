@@ -113,7 +113,7 @@ def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     assert main(["table", str(make_run(tmp_path / "poor", [asked, unasked])), "--json"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     said = (
-        "poor: the budget allowed no call of the model for 1 of 2 questions: give more tokens with --budget."
+        "poor: the budget allowed no call of the model for 1 of 2 questions: give more tokens with 'budget'."
     )
     assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
     assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0

@@ -144,7 +144,7 @@ async def test_what_a_server_offers_is_said_in_a_sentence() -> None:
         async with opened(server) as generator:
             (line,) = generator.about
             assert line.startswith(f"{server.url}/v1 (OpenAI's protocol) serves 'only': chat and completions")
-            assert "context 4096 tokens (a guess" in line and "--model.max_context" in line
+            assert "context 4096 tokens (a guess" in line and "model.max_context" in line
             assert generator.lacks == {Ability.SCORES, Ability.SPECIAL_TOKENS, Ability.SAMPLING}
             assert all(ability in line for ability in generator.lacks)
     with StandIn(HOSTED) as server:
@@ -241,7 +241,7 @@ async def test_the_context_length_is_that_of_the_list_of_models(name: str) -> No
         async with opened(server) as generator:
             assert "context 300 tokens (told by it)" in generator.about[0]
         async with opened(server, max_context=128) as generator:
-            assert "context 128 tokens (by --model.max_context)" in generator.about[0]
+            assert "context 128 tokens (by 'model.max_context')" in generator.about[0]
 
 
 async def test_settings_beyond_the_protocol_are_refused_before_they_are_sent() -> None:
@@ -479,9 +479,9 @@ async def test_scores_are_the_prompts_log_probabilities_without_the_plug_in() ->
 @pytest.mark.parametrize(
     ("config", "way_out"),
     [
-        (CoRAGConfig(strategy="best_of_n"), r"--corag.rank_by refusals or --corag.rank_by vote"),
-        (CoRAGConfig(strategy="tree"), r"--corag.rank_by refusals;"),
-        (CoRAGConfig(stop="learned"), r"--corag.stop check"),
+        (CoRAGConfig(strategy="best_of_n"), r"corag.rank_by=refusals or corag.rank_by=vote"),
+        (CoRAGConfig(strategy="tree"), r"corag.rank_by=refusals;"),
+        (CoRAGConfig(stop="learned"), r"corag.stop=check"),
         (FLAREConfig(), "log-probabilities of the tokens that it generates"),
         (IterDRAGConfig(), "log-probabilities of given texts"),
         (SelfRAGConfig(), "self_rag_prompted"),

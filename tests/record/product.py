@@ -127,7 +127,7 @@ def record_methods(out: Path, names: Sequence[str] = tuple(METHODS)) -> None:
 def presets(config: type[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each preset by its name, and the same with the shipped demonstrations where there are some."""
     names = {each.name for each in fields(config)}
-    for preset in getattr(config, "PRESETS", {}) or ("",):
+    for preset in config.PRESETS or ("",):
         options = {"preset": preset} if preset else {}
         yield preset or "defaults", options
         if "demonstrations" in names:

@@ -468,7 +468,7 @@ def test_vectors_do_not_depend_on_the_size_of_shards(
         (
             IndexConfig,
             {"shard_size": 0},
-            "option 'shard_size': expected a whole number of at least 1, but got '0'",
+            "option 'shard_size' is '0', but it should be greater than or equal to 1",
         ),
         (IndexConfig, {"ivf_lists": -1}, "of at least 0"),
         (IndexConfig, {"passage_words": 0}, "a whole number of at least 1"),
@@ -476,10 +476,14 @@ def test_vectors_do_not_depend_on_the_size_of_shards(
         (
             RetrieverConfig,
             {"k1": -1},
-            "option 'retriever.k1': expected a number of at least 0 or null, but got '-1'",
+            "option 'retriever.k1' is '-1', but it should be greater than or equal to 0",
         ),
-        (RetrieverConfig, {"b": 1.5}, "option 'retriever.b': expected a number from 0 to 1 or null"),
-        (RetrieverConfig, {"timeout_s": 0}, "a number above 0"),
+        (
+            RetrieverConfig,
+            {"b": 1.5},
+            "'retriever.b' is '1.5', but it should be",
+        ),
+        (RetrieverConfig, {"timeout_s": 0}, "greater than 0"),
         (RetrieverConfig, {"nprobe": 0}, "option 'retriever.nprobe'"),
         (RetrieverConfig, {"cache_size": -5}, "option 'retriever.cache_size'"),
     ],

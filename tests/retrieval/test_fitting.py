@@ -60,7 +60,7 @@ def test_with_auto_the_encoder_reads_every_passage_whole(
 ) -> None:
     lines, _ = build(folder, tmp_path / "usual", short_encoder)
     (cut,) = [line for line in lines if "longer than the 64 tokens" in line]
-    assert cut.endswith("Add --passage_words auto, and passages are cut to what it reads.")
+    assert cut.endswith("Add passage_words=auto, and passages are cut to what it reads.")
     encoder = Encoder(short_encoder)
     lines, passages = build(folder, tmp_path / "auto", short_encoder, passage_words="auto")
     tokens = encoder.count_tokens(f"passage: {passage.contents}" for passage in passages)

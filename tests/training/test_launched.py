@@ -203,7 +203,7 @@ def test_machines_that_share_no_folder_are_told_so(options: Options, tmp_path: P
     said = machines[1].communicate(timeout=300)[1]
     machines[0].kill()
     machines[0].communicate()
-    assert machines[1].returncode == 2 and "several machines need a --out that they share" in said
+    assert machines[1].returncode == 2 and "several machines need a folder 'out' that they share" in said
 
 
 def test_what_checkpoints_of_a_whole_model_take_is_said(

@@ -143,7 +143,7 @@ def test_what_cannot_work_is_refused_before_hours_go_into_it(config: Callable[..
         ("training refuses more than", {"sft": TuningOptions(max_length=512)}),
         ("of which thought gives no rows", {"rows": RowsConfig(tasks=("thought",))}),
         (
-            "nothing teaches it: add stop to --rows.tasks",
+            "nothing teaches it: add stop to 'rows.tasks'",
             {"test": HeldOut(questions="test.jsonl"), "corag": CoRAGConfig(stop="learned")},
         ),
     ):

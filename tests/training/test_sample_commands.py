@@ -111,7 +111,7 @@ def test_questions_that_are_not_there(capsys, questions, tmp_path):
     ]:
         argv = ["sample", "--questions", str(questions), *map(str, options), "--out", str(tmp_path / "out")]
         assert said in refused(capsys, argv)
-    assert "name a file with --questions" in refused(capsys, ["sample"])
+    assert "name a file with 'questions'" in refused(capsys, ["sample"])
     assert not (tmp_path / "out").exists()
 
 

@@ -161,7 +161,9 @@ def test_a_shared_run_of_a_local_model_is_not_run_with_another_one_by_mistake(tm
     words += ["--corag.sub_query_prompt", "sub_query", "--retriever.encoder", "intfloat/e5-base-v2"]
     with raises_message(ConfigError):
         parse(RunConfig, words, "run", "a run")
-    config = parse(RunConfig, [*words, "--model.name", "Qwen/Qwen3-8B"], "run", "a run")
+    config = parse(
+        RunConfig, [*words, "--model.name", "Qwen/Qwen3-8B", "--model.adapter", ""], "run", "a run"
+    )
     assert config.model.name == "Qwen/Qwen3-8B" and not config.model.adapter, "which was for the other model"
 
 

@@ -161,7 +161,7 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
     assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
     assert "--corag.max_hops 4" in card, "as the chains that it was taught were"
-    assert "No license was given" in done.stderr and "--license" in done.stderr
+    assert "No license was given" in done.stderr and "'license'" in done.stderr
     assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
 
 
@@ -272,7 +272,7 @@ def test_a_whole_model_is_shared_with_its_base_its_rows_and_the_command_that_ask
         here = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_secret"}
         dry = corag("push", folder, "me/whole", "--dry_run", **here)
         assert dry.returncode == 0 and not hub.repositories, dry.stderr
-        assert "Without --dry_run: the model me/whole." in dry.stdout and "model.safetensors: " in dry.stdout
+        assert "Without 'dry_run': the model me/whole." in dry.stdout and "model.safetensors: " in dry.stdout
         done = corag("push", folder, "me/whole", "--license", "mit", **here)
         assert done.returncode == 0, done.stderr
         read = "from corag.generation.models import model_folder; print(model_folder('me/whole'))"

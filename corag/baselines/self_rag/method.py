@@ -326,7 +326,7 @@ async def reflection_probabilities(
         if not logprobs and len(score.token_ids) != 1:
             raise ConfigError(
                 f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. "
-                "Name a model that was trained for Self-RAG, such as --model.name "
+                "Name a model that was trained for Self-RAG, such as model.name="
                 "selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
             )
         logprobs.append(score.sum)

@@ -87,7 +87,7 @@ def sooner_backend(config: AskOptions) -> Backend:
         return "vllm"
     print(
         "corag: transformers answers a single question sooner than vLLM here, which takes longer to start "
-        "(--model.backend vllm overrules).",
+        "(model.backend=vllm overrules).",
         file=sys.stderr,
     )
     return "transformers"
@@ -115,7 +115,7 @@ async def _ask(config: AskOptions) -> CommandResult:
             sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
         )
         if len(config.method) == 1:  # of several each has a heading
-            print(f"corag: answering by {config.method[0]} (--method takes another).", file=sys.stderr)
+            print(f"corag: answering by {config.method[0]} ('method' takes another).", file=sys.stderr)
         for question in questions(config.question, first_line, console):
             for name in config.method:
                 result = await answer_and_show(name, question, config, console, generator, retriever, send)

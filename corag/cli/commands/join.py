@@ -53,7 +53,7 @@ class JoinOptions(Runs):
             check_answers_file(self.answers_to)
         if self.out != "auto" and len(self.runs) > 1:
             raise ConfigError(
-                f"--out names the folder of one joined run, but {len(self.runs)} runs were given: join them "
+                f"'out' names the folder of one joined run, but {len(self.runs)} runs were given: join them "
                 "one by one."
             )
 

@@ -40,7 +40,7 @@ def _report(results: Mapping[str, JudgedRun], runs: Sequence[Run], config: Judgi
             print(
                 f"corag: {name}: no verdict of the judge can be read ({one.unreadable} are neither yes nor "
                 f"no), so nothing is counted: look at its replies in {one.folder}, then take another "
-                "model or another prompt (--judge.prompt FILE).",
+                "model or another prompt (judge.prompt=FILE).",
                 file=sys.stderr,
             )
     has_empty = any(one.judged_nothing for one in results.values())

@@ -67,7 +67,7 @@ def methods_table(methods: Mapping[str, Method]) -> Table:
     """Return the methods in a line each, with their presets."""
     table = Table("method", "what", "presets", box=None, padding=(0, 2, 0, 0))
     for name, method in methods.items():
-        table.add_row(name, method.summary, ", ".join(getattr(method.config, "PRESETS", {})))
+        table.add_row(name, method.summary, ", ".join(method.config.PRESETS))
     return table
 
 
@@ -85,17 +85,17 @@ def show_dataset(console: Console, name: str) -> None:
     console.print(f"Scorer: {default_scorer(name).title}")
     if DATASETS[name].task:
         # A run states this for --corag.task unless the user does.
-        console.print(f"Task, for --corag.task: {DATASETS[name].task}", soft_wrap=True)
+        console.print(f"Task, for 'corag.task': {DATASETS[name].task}", soft_wrap=True)
 
 
 def show_method(console: Console, name: str, method: Method) -> None:
     """Print a method's options, one a line, then its presets and other names as a command line has them."""
     console.print(f"{name}: {method.summary}")
     console.print(options_table(name, method.config))
-    for preset, values in getattr(method.config, "PRESETS", {}).items():
+    for preset, values in method.config.PRESETS.items():
         options = " ".join(f"--{name}.{option} {value}" for option, value in values.items())
         console.print(f"--{name}.preset {preset} stands for {options or 'the defaults'}", soft_wrap=True)
-    for alias, option in getattr(method.config, "ALIASES", {}).items():
+    for alias, option in method.config.ALIASES.items():
         console.print(f"--{name}.{alias} is --{name}.{option}")
     if not method.searches:
         console.print("It needs no index.")

@@ -47,7 +47,7 @@ class MergeOptions(Options):
                 "name the adapter and the folder of the merged model: corag merge ADAPTER --out MODEL."
             )
         if Path(self.out).exists() and (not Path(self.out).is_dir() or any(Path(self.out).iterdir())):
-            raise ConfigError(f"'{self.out}' is in the way: choose another --out, or remove it.")
+            raise ConfigError(f"'{self.out}' is in the way: choose another 'out', or remove it.")
 
 
 def main(config: MergeOptions) -> CommandResult:
@@ -57,7 +57,7 @@ def main(config: MergeOptions) -> CommandResult:
     if config.model == "auto" and manifest is None:
         raise ConfigError(
             f"the adapter '{config.adapter}' does not say what it was trained for: name its base with "
-            "--model."
+            "'model'."
         )
     name = (
         config.model
@@ -69,6 +69,6 @@ def main(config: MergeOptions) -> CommandResult:
         merge_adapter(folder, adapter, Path(config.out), config.dtype)
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / MERGED_TRAINING)
-    print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: --model.name {config.out}")
+    print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: model.name={config.out}")
     record = {"folder": config.out, "base": name, "adapter": config.adapter}
     return CommandResult(0, [record | {"digest": folder_digest(config.out)}])

@@ -109,8 +109,8 @@ def bound_lines(rests: Sequence[RunEstimate]) -> Iterator[str]:
         f"Estimate from above: {short(tokens)} tokens and {searches:,} searches, by {rests[0].judged_by} "
         "questions each: no model was run. Every reply has its longest length, no chain ends early and no "
         "cache helps. A run takes more only if the other questions are longer, or if a model repeats "
-        "sub-queries, which CoRAG asks again (up to --corag.tries times as many). For seconds run a pilot "
-        "(without --dry)."
+        "sub-queries, which CoRAG asks again (up to 'corag.tries' times as many). For seconds run a pilot "
+        "(without 'dry')."
     )
 
 

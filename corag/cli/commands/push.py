@@ -32,7 +32,7 @@ def main(config: PushConfig) -> CommandResult:
             source = upload.files[name]
             origin = source if isinstance(source, Path) else "written for it"
             print(f"{name}: {file_size(size)}, {origin}")
-        print(f"Nothing was uploaded. Without --dry_run: the {upload.repository} {config.name}.")
+        print(f"Nothing was uploaded. Without 'dry_run': the {upload.repository} {config.name}.")
         address = ""
     else:
         address = push(config, upload, lambda line: print(line, file=sys.stderr))

@@ -135,7 +135,7 @@ def open_small_model(options: ModelConfig, adapter: str) -> Model:
             raise
         print(
             f"corag: {error} The quickstart goes on with transformers, which needs less memory "
-            "(--model.backend vllm does not).",
+            "(model.backend=vllm does not).",
             file=sys.stderr,
         )
     return open_small_model(replace(options, backend="transformers"), adapter)

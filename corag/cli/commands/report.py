@@ -56,8 +56,7 @@ class ReportOptions(Runs):
         super().__post_init__()
         if Path(self.out).is_dir():
             raise ConfigError(
-                f"'{self.out}' is a folder: name the HTML file to write, such as --out "
-                f"{self.out}/report.html."
+                f"'{self.out}' is a folder: name the HTML file to write, such as out={self.out}/report.html."
             )
 
 

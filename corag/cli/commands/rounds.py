@@ -27,7 +27,7 @@ def main(config: RoundsConfig) -> CommandResult:
     names = perform_rounds(config)
     adapter = root / names[-1] / "adapter"
     record = {"adapter": str(adapter), "rounds": names}
-    ending = f"Decode with what was trained: --model.adapter {adapter}"
+    ending = f"Decode with what was trained: model.adapter={adapter}"
     if not tests:
         print(ending)
         return CommandResult(0, [record])

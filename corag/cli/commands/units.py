@@ -17,5 +17,5 @@ from retrieval.index.long_units import UnitsConfig, build_units
 def main(config: UnitsConfig) -> CommandResult:
     """Write the units and say how many they are."""
     summary = build_units(config, lambda line: print(line, file=sys.stderr))
-    print(f"{config.out}: {summary.units:,} units. Read them: --longrag.units {config.out}")
+    print(f"{config.out}: {summary.units:,} units. Read them: longrag.units={config.out}")
     return CommandResult(0, [asdict(summary)])

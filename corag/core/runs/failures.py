@@ -72,7 +72,7 @@ class Failures:
         yield f"corag: {self.failed:,} of {self.questions:,} questions failed:"
         yield from (f"  {line}" for line in self.commonest())
         too_many = self.failed > max_failed
-        way_out = "" if not too_many else f"; --max_failed {self.failed} accepts as many"
+        way_out = "" if not too_many else f"; max_failed={self.failed} accepts as many"
         yield f"{advice}{way_out}."
 
 

@@ -29,9 +29,9 @@ from corag.core.runs.provenance import GO_ON, Provenance
 from corag.core.runs.rows import Row, SavedRow
 
 TRACES = "traces.jsonl"
-ANOTHER_OUT = "choose another --out"
+ANOTHER_OUT = "choose another 'out'"
 GO_ON_OR_OVERWRITE = (
-    "Give the same settings to resume it, choose another --out, or replace its answers with --overwrite true."
+    "Give the same settings to resume it, choose another 'out', or replace its answers with overwrite=true."
 )
 _SYNC_EVERY_S = 0.1
 
@@ -230,7 +230,7 @@ def writable_folder(path: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise DataError(
-            f"cannot write the run folder '{path}': {error.strerror}. Choose another with --out."
+            f"cannot write the run folder '{path}': {error.strerror}. Choose another with 'out'."
         ) from error
 
 

@@ -49,7 +49,7 @@ class Shard:
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ConfigError(
                 f"there is no shard '{text}': give its number, counted from 1, and the number of shards, "
-                "such as --shard 2/8."
+                "such as shard=2/8."
             )
         return cls(int(match[1]), int(match[2]))
 
@@ -131,7 +131,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     if missing:
         raise DataError(
             f"the run '{run}' lacks shard {_series(missing)} of {count}: answer it with the same 'corag run' "
-            f"and --shard {missing[0]}/{count}, then join again."
+            f"and shard={missing[0]}/{count}, then join again."
         )
     return run, shards
 
@@ -147,7 +147,7 @@ def _common_settings(shards: Mapping[Shard, Path]) -> Mapping[str, Any]:
 def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) -> None:
     advice = (
         "Shards of one run have the same settings: answer them with the same options, or join them into "
-        "another --out."
+        "another 'out'."
     )
     Provenance(others).refuse_other(f"'{folder}'", Provenance(settings), than=other, advice=advice)
 
@@ -167,7 +167,7 @@ def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:
         sizes = _series([len(ids) for ids in ids_by_shard.values()])
         raise ConfigError(
             f"the shards of '{run}' were asked {sizes} questions, which are not the shares of one list: "
-            "answer them with the same --limit of the same question file."
+            "answer them with the same 'limit' of the same question file."
         )
     return order
 
@@ -184,7 +184,7 @@ def _check_finished(shards: Mapping[Shard, Path], lines: Mapping[str, RowLine]) 
         ids = read_questions(folder)
         missing = sum(question not in lines for question in ids)
         if missing:
-            lacking.append(f"'{folder}' lacks {missing} of {len(ids)} questions (--shard {shard})")
+            lacking.append(f"'{folder}' lacks {missing} of {len(ids)} questions (shard={shard})")
     if lacking:
         raise DataError(
             f"{'; '.join(lacking)}: run each again with the options that it was begun with, then join again."
@@ -206,7 +206,7 @@ def _add_target_lines(target: Path, shard_lines: Mapping[str, RowLine]) -> dict[
     if differing:
         raise ConfigError(
             f"the run '{target}' has answers of its own to {differing} of the shards' {len(shard_lines)} "
-            "questions, so it is not theirs: join them into another folder with --out, or remove that run."
+            "questions, so it is not theirs: join them into another folder with 'out', or remove that run."
         )
     return merged_lines | present
 

@@ -20,14 +20,14 @@ async def _open(config: ModelConfig) -> Generator:
                 f"model.{name} is '{value}', but '{config.name}' is a function or object of yours, which is "
                 "not given it: set it there, and leave it out here."
             )
-    target, identity = find_user_object(config.name, "--model.name"), identify(config.name)
+    target, identity = find_user_object(config.name, "model.name"), identify(config.name)
     return own_model(target, identity.text if identity else "", config.max_context)
 
 
 def _count_gpus(config: ModelConfig) -> int:
     from corag.core.own_objects import find_user_object
 
-    return int(getattr(find_user_object(config.name, "--model.name"), "gpus", 0))
+    return int(getattr(find_user_object(config.name, "model.name"), "gpus", 0))
 
 
 ENGINE = Engine(

@@ -111,7 +111,7 @@ class HttpGenerator(ThinkingEngine):
         renders_chat = renderer is not None and renderer.chat
         self._chat = config.chat != "no" and (self._served.chat or renders_chat)
         if not self._chat and not self._served.completions:
-            raise ConfigError(f"{client.urls[0]} offers chat only: leave --model.chat at 'auto' or 'yes'.")
+            raise ConfigError(f"{client.urls[0]} offers chat only: leave 'model.chat' at 'auto' or 'yes'.")
         self.lacks: frozenset[Ability] = self._served.lacks
         self.about = tuple(
             served.describe(url)
@@ -207,7 +207,7 @@ class HttpGenerator(ThinkingEngine):
         if self._renderer is None or not self._served.scores:
             raise RequestRefusedError(
                 f"{self._client.urls[0]} cannot score given texts: choose options that do without, or a vLLM "
-                "server with --model.backend server."
+                "server with model.backend=server."
             )
         target = self._renderer.target_ids(request)
         # Where the target is sent as prompt, one token more is generated.
@@ -339,12 +339,12 @@ def connect(config: ModelConfig) -> JsonClient:
     if variable != ModelConfig.api_key_variable and variable not in os.environ:
         raise ConfigError(
             f"the environment variable {variable} is not set: put the server's API key there, or correct "
-            "--model.api_key_variable, which is its name."
+            "'model.api_key_variable', which is its name."
         )
     return JsonClient(
         [base_address(url) for url in config.urls],
         what="the server",
-        option="--model.urls",
+        option="model.urls",
         timeout_s=config.timeout_s,
         retries=config.retries,
         # As many as there can be: the run bounds what is in flight, and the server's queue knows priorities,

@@ -54,7 +54,7 @@ async def open_servers(
         if server.model != servers[0].model:
             raise ConfigError(
                 f"the server {client.urls[0]} serves '{servers[0].model}' and {url} serves '{server.model}', "
-                "but a run asks one model by one name: leave one of them out of --model.urls, or start both "
+                "but a run asks one model by one name: leave one of them out of 'model.urls', or start both "
                 "with the same --served-model-name."
             )
     return servers
@@ -100,7 +100,7 @@ class _Opening:
         except RefusedError as refusal:
             if refusal.status in _NO_SUCH_ROUTE and self._profile is None:
                 return ()  # as some proxies
-            raise BackendError(f"{refusal}. Is this a server of models? See --model.urls.") from None
+            raise BackendError(f"{refusal}. Is this a server of models? See 'model.urls'.") from None
 
     def _choose_model(self, models: Sequence[Mapping[str, Any]]) -> str:
         """Return the served name of the model that is configured, or of the only one."""
@@ -117,14 +117,14 @@ class _Opening:
             return str(models[0]["id"])
         if not models:
             raise ConfigError(
-                f"the server {self._url} does not list its models: correct --model.urls, or name the model "
-                "with --model.name."
+                f"the server {self._url} does not list its models: correct 'model.urls', or name the model "
+                "with 'model.name'."
             )
         names = [str(model["id"]) for model in models]
         listing = ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")
         raise ConfigError(
             f"the server {self._url} serves {listing}, but not '{name}': name one of its models with "
-            f"--model.{'adapter' if config.adapter else 'name'}."
+            f"'model.{'adapter' if config.adapter else 'name'}'."
         )
 
     def _window(self, card: Mapping[str, Any]) -> tuple[int, str]:
@@ -133,15 +133,15 @@ class _Opening:
         told = next((card[name] for name in names if isinstance(card.get(name), int) and card[name] > 0), 0)
         limit = self._config.max_context
         if limit and (not told or limit <= told):
-            return limit, "by --model.max_context"
+            return limit, "by 'model.max_context'"
         if told:
             return told, "told by it"
         if self._profile is VLLM:
             raise BackendError(
                 f"{self._url} does not tell its context length, as vLLM servers do: for servers of other "
-                "kinds write --model.backend openai."
+                "kinds write model.backend=openai."
             )
-        return DEFAULT_WINDOW, "a guess, it does not tell: set --model.max_context"
+        return DEFAULT_WINDOW, "a guess, it does not tell: set 'model.max_context'"
 
     # First replies
 
@@ -192,7 +192,7 @@ class _Opening:
             name = self._config.tokenizer_name
             raise ConfigError(
                 f"the server {self._url} serves '{model}', whose tokenizer is not that of '{name}': name "
-                f"the model that it serves with --model.{'tokenizer' if self._config.tokenizer else 'name'}."
+                f"the model that it serves with 'model.{'tokenizer' if self._config.tokenizer else 'name'}'."
             )
 
     async def _ask_routes(self, served: Served) -> Served:
@@ -209,7 +209,7 @@ class _Opening:
         replies = [each for each in (chat, text) if isinstance(each, FirstReply)]
         if not replies and not served.completions:
             refusal = chat if isinstance(chat, RefusedError) else text
-            raise BackendError(f"{refusal}. So '{served.model}' cannot be asked: see --model.name.")
+            raise BackendError(f"{refusal}. So '{served.model}' cannot be asked: see 'model.name'.")
         return replace(
             served,
             chat=isinstance(chat, FirstReply),
@@ -222,12 +222,12 @@ class _Opening:
         """Find out what completions are like of a server whose prompts are rendered here."""
         reply = await self._first_reply(COMPLETIONS, served, {"prompt": _TEXT})
         if not isinstance(reply, FirstReply):
-            raise BackendError(f"{reply}. With --model.tokenizer prompts are completions: leave it out.")
+            raise BackendError(f"{reply}. With 'model.tokenizer' prompts are completions: leave it out.")
         if reply.prompt_tokens > (expected := len(renderer.text_ids(_TEXT))) + _MAX_SPECIAL:
             raise ConfigError(
                 f"the server {self._url} read {reply.prompt_tokens} tokens where the tokenizer "
                 f"'{self._config.tokenizer}' makes {expected}: it puts a chat template around completions, "
-                "or its model has another tokenizer. Leave --model.tokenizer out."
+                "or its model has another tokenizer. Leave model.tokenizer=out."
             )
         return replace(served, completions=True, logprobs=reply.logprobs)
 

@@ -233,7 +233,7 @@ class Gate:
 
     def _check_host(self, headers: Headers) -> None:
         if self._doors.hosts and _split_host(f"//{headers.get('host', '')}")[0] not in self._doors.hosts:
-            raise CallError(421, "this service is not asked under that name: see --hosts.", "unknown_host")
+            raise CallError(421, "this service is not asked under that name: see 'hosts'.", "unknown_host")
 
     def _check_origin(self, scope: Scope, headers: Headers) -> Response | None:
         """Refuse pages from elsewhere. Return the reply to a browser that asks beforehand, if it does."""

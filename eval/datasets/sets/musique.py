@@ -71,7 +71,7 @@ def numbered_paragraphs(record: Record, where: str) -> list[tuple[int, Paragraph
     if not record.get("paragraphs"):
         raise DataError(
             f"{record_name}: the question comes without paragraphs, which MuSiQue's predicted_support_idxs "
-            "number: name the official file with --questions."
+            "number: name the official file with 'questions'."
         )
     paragraphs = listed_paragraphs(record, where)
     numbers = [row.get("idx") for row in paragraph_rows(record, record_name)]

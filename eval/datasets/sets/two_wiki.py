@@ -95,7 +95,7 @@ def add_aliases(question: Question, record: Record, aliases: Aliases) -> Questio
 DATASETS = (
     Dataset(
         "2wikimultihopqa",
-        "2WikiMultihopQA, official files (and --aliases)",
+        "2WikiMultihopQA, official files (and 'aliases')",
         parse,
         marks=frozenset(("question", "supporting_facts", "evidences")),
         scorer="2wikimultihopqa",

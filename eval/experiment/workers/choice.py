@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from corag.core.callers import is_shell
 from corag.core.installation import how_to_install, missing
 from corag.core.machine import gpu_memory, visible_gpus
 from corag.core.own_objects import is_object_name
@@ -64,8 +63,7 @@ def choose_workers(
         count = "one engine on each"
     elif gpus_per_engine == 1:
         count = f"one engine on each of {engines}, for {questions} questions"
-    option = "--workers none" if is_shell() else 'workers="none"'
-    print_once(f"corag: {gpus} GPUs: {count}; {option} keeps one.")
+    print_once(f"corag: {gpus} GPUs: {count}; workers=none keeps one.")
     # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
     return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
 

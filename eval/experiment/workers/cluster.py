@@ -41,7 +41,7 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
     if address == "local" and config.address != "local" and (clusters := _find_clusters()):
         print_once(
             f"corag: a cluster of Ray's runs on this machine ({', '.join(sorted(clusters))}), but the "
-            "workers start one of their own, of this machine alone: --workers.address auto takes that one."
+            "workers start one of their own, of this machine alone: 'workers.address' auto takes that one."
         )
     with _keep_signal_handlers(), keep_fault_handlers():
         _start(ray, address)
@@ -67,7 +67,7 @@ def _start(ray: Any, address: str) -> None:
             if attempt == 2 or address != "local":
                 where = "did not start" if address == "local" else f"does not answer at '{address}'"
                 raise BackendError(
-                    f"Ray {where}: {reason(error)} Check --workers.address, or what else this machine does."
+                    f"Ray {where}: {reason(error)} Check 'workers.address', or what else this machine does."
                 ) from None
 
 

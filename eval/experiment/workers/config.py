@@ -14,7 +14,7 @@ WORKERS_ALIASES = {"workers": "workers.kind"}
 
 
 @dataclass(frozen=True)
-class WorkersConfig(Options, call="ray_workers"):
+class WorkersConfig(Options):
     """Who answers the questions.
 
     Raises:
@@ -43,7 +43,7 @@ class WorkersConfig(Options, call="ray_workers"):
 
     def __post_init__(self) -> None:
         if self.kind == "ray":
-            require("--workers ray", "ray", otherwise="leave it out")
+            require("workers=ray", "ray", otherwise="leave it out")
         if min(self.count, self.gpus_per_worker, self.cpus_per_worker, self.restarts) < 0:
             raise ConfigError("the workers' count, GPUs, cores and restarts cannot be negative.")
         if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
@@ -54,7 +54,7 @@ class WorkersConfig(Options, call="ray_workers"):
         changed_fields = [each.name for each in fields(self)[1:] if getattr(self, each.name) != each.default]
         if changed_fields and not self.enabled:
             raise ConfigError(
-                f"workers.{changed_fields[0]} is given, but no workers are wanted: add --workers ray."
+                f"workers.{changed_fields[0]} is given, but no workers are wanted: add workers=ray."
             )
 
     @property

@@ -182,7 +182,7 @@ class RayPool:
                 f"only {len(places)} of {len(self.workers)} workers found a place within {_PLACEMENT_S:g} "
                 f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
                 f"machines have {describe_machines(list_machines(self._ray))}. Ask for fewer "
-                "(--workers.count) or smaller ones (--workers.gpus_per_worker, --workers.cpus_per_worker), "
+                "('workers.count') or smaller ones ('workers.gpus_per_worker', 'workers.cpus_per_worker'), "
                 "or end what else uses the cluster."
             ) from None
 
@@ -255,7 +255,7 @@ class RayPool:
                 if worker is None:
                     raise BackendError(
                         f"no worker is left ({self.workers[-1].why}): each of {len(self.workers)} died more "
-                        f"often than it is started again (--workers.restarts {self._config.restarts}), or "
+                        f"often than it is started again (workers.restarts={self._config.restarts}), or "
                         "its machine is gone. What was finished is kept: the same command goes on from there."
                     )
                 worker.load += 1
@@ -428,7 +428,7 @@ def _pickle(cloudpickle: Any, task: QuestionTask) -> bytes:
         return payload
     except (TypeError, AttributeError) as error:  # a lock, a file, a generator
         raise ConfigError(
-            f"the method cannot be sent to other processes: {reason(error)}. Give --workers none, or let it "
+            f"the method cannot be sent to other processes: {reason(error)}. Give workers=none, or let it "
             "open what it needs when it is called."
         ) from None
     finally:

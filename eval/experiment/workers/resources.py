@@ -42,7 +42,7 @@ def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
         raise ConfigError(
             f"there is no room for {config.count or 'any'} workers with {gpus_per_worker:g} GPUs each: "
             f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
-            "fewer (--workers.count, --workers.gpus_per_worker), or wait until all machines have joined."
+            "fewer ('workers.count', 'workers.gpus_per_worker'), or wait until all machines have joined."
         )
     if cores:
         fitting = [int(each.get("CPU", 0) // cores) for each in machines]
