@@ -153,7 +153,7 @@ def test_presets_and_other_names_work_in_python() -> None:
     few_shot = IRCoTConfig(preset="paper", demonstrations="default")
     assert (few_shot.stop_rule, few_shot.reader, few_shot.max_thought_tokens) == ("strict", "cot", 300)
     assert IRCoTConfig(top_k=4) == IRCoTConfig(k_per_step=4)
-    assert CoRAGConfig(L=3, n=2, strategy="tree-search") == CoRAGConfig(max_hops=3, chains=2, strategy="tree")
+    assert CoRAGConfig(L=3, n=2, strategy="tree") == CoRAGConfig(max_hops=3, chains=2, strategy="tree")
     assert IRCoTConfig(k_per_step="4").k_per_step == 4, "text means what it means in a shell"
 
 
