@@ -80,9 +80,7 @@ def test_a_shard_that_cannot_be(text, capsys, tmp_path):
     questions.write_text('{"id": "1", "question": "Who?", "answers": ["X"]}\n')
     assert main(["run", "--questions", str(questions), "--method", "closed_book", f"--shard={text}"]) == 2
     printed = capsys.readouterr().err
-    assert (
-        f"there is no shard '{text}'" in printed and "--shard 2/8" in printed and "Traceback" not in printed
-    )
+    assert f"there is no shard '{text}'" in printed and "shard=2/8" in printed and "Traceback" not in printed
 
 
 def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
@@ -168,7 +166,7 @@ def test_missing_shards_are_refused(tmp_path, capsys):
         Shard(number, 4).folder(run).rename(tmp_path / f"away-{number}")
     assert main(["join", str(run)]) == 2
     printed = capsys.readouterr().err
-    assert "lacks shard 2 and 4 of 4" in printed and "--shard 2/4" in printed
+    assert "lacks shard 2 and 4 of 4" in printed and "shard=2/4" in printed
     with raises_message(DataError):
         join(tmp_path / "nowhere/run")
 

@@ -504,7 +504,7 @@ def test_a_table_says_which_runs_would_differ_if_they_were_made_again(tmp_path, 
     runs = [run_of(tmp_path / name, range(6), {"model": model}) for name, model in models.items()]
     printed, record = table(capsys, *runs)
     note = next(each for each in record["notes"] if each.startswith("Not deterministic (plain): "))
-    assert note in printed and "--model.deterministic true" in note
+    assert note in printed and "model.deterministic=true" in note
 
 
 def test_means_stand_in_every_form_and_disagreements_are_refused_where_they_do_not(tmp_path, capsys):

@@ -110,4 +110,4 @@ def test_a_cluster_that_runs_here_is_named_where_a_private_one_is_started() -> N
             head.terminate()
             head.communicate(timeout=60)
     assert done.returncode == 0, done.stderr
-    assert f":{port}" in done.stderr and "--workers.address auto" in done.stderr
+    assert f":{port}" in done.stderr and "workers.address" in done.stderr

@@ -156,7 +156,8 @@ def test_a_manifest_that_finds_no_space_leaves_the_one_before(disk: SmallDisk) -
 
 
 @pytest.mark.parametrize(
-    ("words", "unbuffered"), [("table RUN", ""), ("ledger RUN", "1"), ("run --help", ""), ("--help", "")]
+    ("words", "unbuffered"),
+    [("table RUN", ""), ("table RUN --ledger", "1"), ("run --help", ""), ("--help", "")],
 )
 def test_what_is_printed_to_a_full_disk_ends_in_a_sentence(
     words: str, unbuffered: str, tmp_path: Path
@@ -207,7 +208,7 @@ def test_a_second_writer_is_refused_and_the_first_finishes_and_a_dead_one_leaves
         assert first.poll() is None
         time.sleep(0.01)
     status, said = ended(started(tmp_path))
-    assert status == 2 and f"(process {first.pid}) is at work in" in said and "--out" in said
+    assert status == 2 and f"(process {first.pid}) is at work in" in said and "'out'" in said
     first.kill()
     first.communicate()
     second = ended(started(tmp_path))

@@ -224,7 +224,7 @@ def test_runs_that_keep_one_answer_are_refused_with_what_to_do(runs, tmp_path, c
     greedy = [row(each, "Rome") for each in ASKED]
     chain = make_run(tmp_path / "chain", greedy, {"method": "corag", "options": {"strategy": "greedy"}})
     said = refused(capsys, ["table", str(chain), "--ceiling"])
-    assert "keeps no more than one answer" in said and "--corag.measure refusal" in said
+    assert "keeps no more than one answer" in said and "corag.measure=refusal" in said
     assert "give two runs or more" in refused(capsys, ["table", str(mine), "--baseline", "mine", "--ceiling"])
     blank = make_run(tmp_path / "blank", [row(Question("q", "?"), "Rome")])
     assert "no question has gold answers" in refused(capsys, ["table", str(blank), "--ceiling"])

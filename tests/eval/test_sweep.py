@@ -462,7 +462,7 @@ def test_a_cell_of_other_settings_is_refused_before_anything_opens(
     opened = len(backends.opened)
     assert main(command) == 2 and len(backends.opened) == opened
     said = capsys.readouterr().err
-    assert "corag.max_sub_answer_tokens: 3 -> " in said and "--overwrite true" in said
+    assert "corag.max_sub_answer_tokens: 3 -> " in said and "overwrite=true" in said
     assert list(Path("runs/test").glob("sweep-*")) == [folder]
     again = [*COMMAND[:5], "--grid", "{corag.L: 2}", "--out", str(folder)]
     assert main([*again, "--corag.max_sub_answer_tokens", "3"]) == 0, "as it was advised"

@@ -128,7 +128,7 @@ async def test_chat_prompts_are_read_as_text(engine):
 
 async def test_a_window_that_nobody_chose_is_told(folder, engine):
     assert engine.window == 512
-    assert any("--model.max_context" in line for line in engine.about)
+    assert any("model.max_context" in line for line in engine.about)
     wide = TransformersGenerator.open(ModelConfig(backend="transformers", name=folder, max_context=6000))
     assert wide.window == 6000 and not wide.about
     await wide.close()

@@ -24,7 +24,7 @@ def started(fitting: int, asked: int = -1, whole: int = 131_072) -> SimpleNamesp
 def test_the_same_context_is_taken_whatever_little_else_is_in_memory() -> None:
     assert {_window(started(fitting))[0] for fitting in (65_536, 98_432, 98_400, 131_056)} == {65_536}
     assert "reads 131,072 tokens at once" in _window(started(98_432))[1][0]
-    assert "--model.max_context 65536" in _window(started(98_432))[1][0]
+    assert "model.max_context=65536" in _window(started(98_432))[1][0]
 
 
 @pytest.mark.parametrize("model", [started(131_072), started(3_000, asked=3_000)])

@@ -233,7 +233,7 @@ def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
     short = options(max_length=longest - 1)
     with pytest.raises(DataError, match=f"{where} has {longest} tokens, more than max_length {longest - 1}"):
         load_rows(short, short.model)
-    with pytest.raises(DataError, match=f"has {longest} tokens, .* Give --max_length {longest}"):
+    with pytest.raises(DataError, match=f"has {longest} tokens, .* Give max_length={longest}"):
         main(short)
     assert main(options(max_length=longest, max_steps=1))["result"]["steps"] == 1
 

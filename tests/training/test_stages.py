@@ -105,7 +105,7 @@ def test_chains_are_finished_when_every_question_is_answered(tmp_path):
     for _ in range(2):
         with raises_message(BackendError) as stopped:
             performed(stage)
-        assert "asks them again, before it trains" in str(stopped.value) and "--max_failed 1" in str(
+        assert "asks them again, before it trains" in str(stopped.value) and "max_failed=1" in str(
             stopped.value
         )
     assert performed(stage, max_failed=1) and not performed(stage)

@@ -41,7 +41,7 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
     if address == "local" and config.address != "local" and (clusters := _find_clusters()):
         print_once(
             f"corag: a cluster of Ray's runs on this machine ({', '.join(sorted(clusters))}), but the "
-            "workers start one of their own, of this machine alone: 'workers.address' auto takes that one."
+            "workers start one of their own, of this machine alone: workers.address=auto takes that one."
         )
     with _keep_signal_handlers(), keep_fault_handlers():
         _start(ray, address)
