@@ -213,7 +213,7 @@ def test_options_of_an_own_method_are_checked_as_any(method: str, tmp_path: Path
     for argv, complaint in [
         (["--my_method.kk", "1"], "unknown option 'my_method.kk': did you mean 'my_method.k'"),
         (["--my_method.k", "x"], "'my_method.k' is 'x', but it should be a valid integer"),
-        (["--my_method.k", "0"], "whole number of at least 1, but got '0'"),
+        (["--my_method.k", "0"], "'my_method.k' is '0', but it should be greater than or equal to 1"),
     ]:
         with pytest.raises(ConfigError, match=complaint):
             configured("--method", method, *argv)
