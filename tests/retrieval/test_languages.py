@@ -74,7 +74,7 @@ async def test_what_the_english_analyser_does_not_fit_is_said(tmp_path: Path) ->
     index, manifest, reports = build(tmp_path, list(TEXTS["ja"][:2]))
     note = (
         "100% of the letters are Hiragana, Chinese characters, but the analyser is for English: index with "
-        "--language ja (Japanese)."
+        "language=ja (Japanese)."
     )
     assert reports[1:] == [note] and manifest.notes[1:] == (note,)
     assert manifest.settings.details == (("format", "jsonl"),), "an English index is what it was"
