@@ -277,7 +277,7 @@ def save_plan(root: Path, turns: Sequence[TrainingTurn]) -> None:
     file, plan = root / "turns.json", [asdict(turn) for turn in turns]
     if file.is_file():
         earlier = Provenance({"turns": json.loads(file.read_text(encoding="utf-8"))})
-        advice = "Give the same rounds, warm_start, per_round and questions, or choose another --out."
+        advice = "Give the same rounds, warm_start, per_round and questions, or choose another 'out'."
         Provenance({"turns": plan}).refuse_other(f"'{root}'", earlier, advice=advice)
     write_atomically(file, json.dumps(plan, indent=1) + "\n")
 

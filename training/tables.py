@@ -68,7 +68,7 @@ def read_report(file: Path, kind: type[Report], lengths: type[Any]) -> Report | 
 
 def refuse_others(out: Path, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise :class:`ConfigError` if what is in a folder was made with settings other than these."""
-    advice = "Give the same chains and options, choose another --out, or remove it."
+    advice = "Give the same chains and options, choose another 'out', or remove it."
     Provenance(settings).refuse_other(f"'{out}'", Provenance(earlier), advice=advice)
 
 

@@ -78,7 +78,7 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
         work: what is done there, such as "corag train"; by default this process's command.
         beside: put the lock file beside the folder, whose own files are going to be replaced as a whole. The
             folder is then not created.
-        advice: what else a second process can do, such as "choose another --out".
+        advice: what else a second process can do, such as "choose another 'out'".
 
     Raises:
         ConfigError: if another process holds the lock, naming it.

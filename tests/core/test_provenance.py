@@ -50,7 +50,7 @@ def test_the_message_shows_every_difference_and_what_to_do() -> None:
         "  model: model (ab12) -> new (cd34)",
         "  seed: 0 -> 1",
         '  more: null -> {"k": 5}',
-        "Give the same settings to resume it, or choose another --out.",
+        "Give the same settings to resume it, or choose another 'out'.",
     ]
     turns = [Provenance({"turns": [{"name": "one"}, {"name": "two", "skip": skip}]}) for skip in (3, 4)]
     assert turns[0].differences(turns[1]) == ["turns[1].skip: 3 -> 4"]

@@ -21,7 +21,7 @@ from corag.core.seeds import stable_hash
 
 PROVENANCE = "provenance.json"
 _MOST_INPUTS = 5  # that a message names
-GO_ON = "Give the same settings to resume it, or choose another --out."
+GO_ON = "Give the same settings to resume it, or choose another 'out'."
 
 
 def settings_of(config: Any) -> dict[str, Any]:
