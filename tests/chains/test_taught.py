@@ -10,7 +10,6 @@ import pytest
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.taught import Teaching
-from corag.cli.main import main
 from corag.core.command_line import parse
 from corag.core.prompting.template import load_template
 from corag.generation.adapters import read_training
@@ -95,15 +94,3 @@ def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() ->
 def test_a_training_of_something_else_says_nothing() -> None:
     for settings in ({}, {"rows": []}, {"rows": [{"chains": [{"options": {"ircot": {}}}]}]}):
         assert not CoRAGConfig().training_difference(settings)
-
-
-def test_it_is_told_in_one_line_before_anything_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("q.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
-    words = "run --questions q.jsonl --method corag --index nowhere --model.adapter default --out made"
-    assert main(words.split()) == 2
-    first = capsys.readouterr().err.splitlines()[0]
-    assert first.startswith("corag: 'default' was trained for corag with passages_per_hop 3,")
-    assert first.endswith("asks as trained.")

@@ -89,7 +89,7 @@ def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
     monkeypatch.setattr(corag.cli.commands.ask, "check_setup", lambda setup: None)
     monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
     single = ["ask", QUESTION.text, *ASK[1:]]
-    assert main(single) == 0 and "--model.backend vllm overrules" in capsys.readouterr().err
+    assert main(single) == 0 and "model.backend=vllm overrules" in capsys.readouterr().err
     assert main([*single, "--model.backend", "vllm"]) == 0
     assert "overrules" not in capsys.readouterr().err
     assert main([*single, "--model.urls", "http://localhost:1"]) == 0

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from corag.cli.commands import doctor
 from corag.cli.commands.judge import _report, print_verdicts
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
@@ -135,10 +134,6 @@ def test_verdicts_are_kept_and_only_what_is_new_is_asked(tmp_path):
     assert (folder / TRACES).read_bytes().count(b"\n") == 4
     judged(run, again, prompt="Is {prediction} right for {query}, given {answers}?")
     assert len(list(run.glob("judge-*"))) == 2 and len(again.requests) == 4, "another prompt is another judge"
-    (tmp_path / "world").mkdir()
-    (tmp_path / "world/manifest.json").write_text('{"version": 1}')
-    *_, counted = doctor.folders(doctor.DoctorOptions(indexes=(), runs=str(tmp_path)))
-    assert counted.sentence == f"1 run(s) in {tmp_path}."
 
 
 def test_what_cannot_be_judged_is_refused(tmp_path, capsys):

@@ -23,7 +23,6 @@ from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from eval.api import Model, Results, sweep_results
 from eval.api.arguments import with_keywords
-from eval.api.ask import entry_of
 from eval.api.background import background
 from eval.api.results import base_of
 from eval.datasets import DATASETS
@@ -103,7 +102,7 @@ async def method(question, tools):
     ("old", "new", "same"),
     [
         ("LIMIT = 3", "# a line more\nimport sys\nLIMIT = 3", True),
-        ("LIMIT = 3", "LIMIT = 4", False),  # a constant that it reads
+        ("LIMIT = 3", "LIMIT = 4", True),  # what it reads is not looked at
         ('"x"', '"y"', False),
         (":LIMIT", ":LIMIT + 1", False),
     ],
@@ -117,17 +116,6 @@ def test_a_method_is_known_by_its_own_source(tmp_path: Path, old: str, new: str,
         return entry.code
 
     assert old in MODULE and (digest(MODULE) == digest(MODULE.replace(old, new))) == same
-
-
-def test_a_method_typed_in_again_is_the_same() -> None:
-    def typed(source: str) -> str:
-        names: dict[str, Any] = {"__name__": "__main__"}
-        exec(compile(source, "<stdin>", "exec"), names)
-        return entry_of(names["mine"])[1].code
-
-    source = "async def mine(question, tools):\n    return [n for n in range(3)]\n"
-    assert typed(source) == typed("\n\n" + source)
-    assert typed(source) != typed(source.replace("3", "4")) != typed(source.replace("range", "iter"))
 
 
 async def leaving(question: Question, tools: Tools) -> Answer:

@@ -612,9 +612,9 @@ def test_the_shipped_comparison_of_react_searches_with_one_k_everywhere(
     depths: set[int] = set()
     search = WordRetriever.search
 
-    async def noting(retriever: WordRetriever, query: str, k: int) -> list[Any]:
+    async def noting(retriever: WordRetriever, query: str, k: int, hop: bool = False) -> list[Any]:
         depths.add(k)
-        return await search(retriever, query, k)
+        return await search(retriever, query, k, hop)
 
     def acting(request: GenerateRequest) -> str:
         step = request.prompt.text.rpartition("Thought ")[2].partition(":")[0]
