@@ -184,7 +184,7 @@ def test_gold_answers_are_those_of_the_first_run_in_figures_and_tests_alike(tmp_
 def test_a_run_that_went_on_with_another_file_of_aliases_says_so(tmp_path, capsys):
     for number, aliases in enumerate(("", "0123456789abcdef")):
         run = make_run(tmp_path / "run", [row(QUESTIONS[number], "x")], aliases=aliases)
-    assert "differ: the starts of 'run' had different 'aliases'." in table(capsys, run)[0]
+    assert "differ: the starts of 'run' had different aliases." in table(capsys, run)[0]
     same = [make_run(tmp_path / "same", [row(question, "x")], aliases="") for question in QUESTIONS[:2]]
     assert "gold answers differ" not in table(capsys, same[0])[0]
 
