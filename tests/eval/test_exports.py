@@ -182,7 +182,7 @@ def test_musique_files_follow_the_order_of_the_question_file(tmp_path, capsys):
     ]
     file.write_text(json.dumps(gold[0]) + "\n")
     assert export(run, "musique", out) == 2
-    assert "has changed: name it with 'questions'" in capsys.readouterr().err
+    assert "has changed: name it with questions=" in capsys.readouterr().err
 
 
 def test_kilt_lines_name_pages_in_the_order_of_the_passages(tmp_path, capsys):
@@ -324,7 +324,7 @@ def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
         (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export to: did you mean 'hotpotqa'"),
         (["--out", "x"], "say what to write: to=answers, hotpotqa, "),
         (["--to", "trec", "--out", "x", "--top_k", "-1"], "top_k must be 0"),
-        (["--to", "musique", "--out", "x"], "name it with 'questions'"),
+        (["--to", "musique", "--out", "x"], "name it with questions="),
         (["--to", "musique", "--out", "x", "--questions", "gone.jsonl"], "no file 'gone.jsonl'"),
     ],
 )
