@@ -67,11 +67,11 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("weights", "cards", "card", "wanted"),
     [
-        (131, 1, 80, "needs 2 such cards: --model.tensor_parallel 2"),  # Llama-3.3-70B
-        (131, 1, 48, "needs 4 such cards: --model.tensor_parallel 4"),
-        (131, 2, 48, "needs 4 such cards: --model.tensor_parallel 4"),
-        (61, 1, 48, "needs 2 such cards: --model.tensor_parallel 2"),  # Qwen3-32B
-        (15, 1, 16, "needs 2 such cards: --model.tensor_parallel 2"),
+        (131, 1, 80, "needs 2 such cards: model.tensor_parallel=2"),  # Llama-3.3-70B
+        (131, 1, 48, "needs 4 such cards: model.tensor_parallel=4"),
+        (131, 2, 48, "needs 4 such cards: model.tensor_parallel=4"),
+        (61, 1, 48, "needs 2 such cards: model.tensor_parallel=2"),  # Qwen3-32B
+        (15, 1, 16, "needs 2 such cards: model.tensor_parallel=2"),
         (1300, 1, 24, "choose a smaller model"),
         (15, 1, 24, ""),
         (131, 2, 80, ""),

@@ -485,7 +485,7 @@ async def test_scores_are_the_prompts_log_probabilities_without_the_plug_in() ->
         (FLAREConfig(), "log-probabilities of the tokens that it generates"),
         (IterDRAGConfig(), "log-probabilities of given texts"),
         (SelfRAGConfig(), "self_rag_prompted"),
-        (SearchO1Config(temperature=0.7, sampling_top_k=20), r"--search_o1.sampling_top_k 0"),
+        (SearchO1Config(temperature=0.7, sampling_top_k=20), r"search_o1.sampling_top_k=0"),
     ],
 )
 async def test_what_a_method_needs_and_a_server_lacks_is_said_before_the_first_question(

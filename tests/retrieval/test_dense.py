@@ -470,9 +470,9 @@ def test_vectors_do_not_depend_on_the_size_of_shards(
             {"shard_size": 0},
             "option 'shard_size' is '0', but it should be greater than or equal to 1",
         ),
-        (IndexConfig, {"ivf_lists": -1}, "of at least 0"),
-        (IndexConfig, {"passage_words": 0}, "a whole number of at least 1"),
-        (IndexConfig, {"passage_words": "fit"}, "or one of auto, but got 'fit'"),
+        (IndexConfig, {"ivf_lists": -1}, "greater than or equal to 0"),
+        (IndexConfig, {"passage_words": 0}, "greater than or equal to 1"),
+        (IndexConfig, {"passage_words": "fit"}, "should be a valid integer"),
         (
             RetrieverConfig,
             {"k1": -1},
