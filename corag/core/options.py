@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 Config = TypeVar("Config")
-Arguments = list[tuple[str, str]]
 _NOTHING: Mapping[str, Any] = {}
 
 

@@ -53,22 +53,14 @@ def reporting(line: Callable[[float], str], report: Callable[[str], None], every
 
     ``line``: makes it, from the seconds since the beginning; of an empty one nothing is reported.
     """
-    began = time.monotonic()
+    began, stop = time.monotonic(), threading.Event()
 
-    def report_lines(stop: threading.Event) -> None:
+    def report_lines() -> None:
         while not stop.wait(every):
             if text := line(time.monotonic() - began):
                 report(text)
 
-    with in_thread(report_lines):
-        yield
-
-
-@contextmanager
-def in_thread(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run a function in another thread for the length of a block; it returns when its event is set."""
-    stop = threading.Event()
-    thread = threading.Thread(target=work, args=(stop,), daemon=True)
+    thread = threading.Thread(target=report_lines, daemon=True)
     thread.start()
     try:
         yield

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.core.errors import ConfigError, DataError, reason
+from corag.core.errors import ConfigError, DataError
 from corag.core.files import cache_folder
-from corag.core.hugging_face import download, reading_weights
+from corag.core.hugging_face import download
 from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
@@ -167,13 +167,11 @@ class Encoder(TextEncoder):
             )
         self.name = name
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
-        try:
-            with reading_weights(f"the encoder '{name}'"):
-                placed_model = placement.load(
-                    lambda device: SentenceTransformer(str(source), device=device), "the encoder's device"
-                )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"the encoder '{name}' cannot be loaded: {reason(error)}") from None
+        placed_model = placement.load(
+            lambda device: SentenceTransformer(str(source), device=device),
+            f"the encoder '{name}'",
+            "the encoder's device",
+        )
         self._model: Any = placed_model.model
         self._normalized = placed_model.is_float32
         self.batch_size, self.rounding, self.fingerprint = (

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.core.devices import choose_device
+from corag.core.errors import ConfigError, reason
+from corag.core.hugging_face import reading_weights
 from corag.core.lazy import importing
 from retrieval.dense.fingerprint import model_fingerprint
 
@@ -48,16 +50,24 @@ class Placement:
             return "bfloat16"
         return self.dtype
 
-    def load(self, open_model: Callable[[str], Any], option: str) -> PlacedModel:
+    def load(self, open_model: Callable[[str], Any], what: str, option: str) -> PlacedModel:
         """Load a model and place it.
 
         Args:
             open_model: loads it on a device.
-            option: the name of the option ``device``, for an error's sentence.
+            what: the model, such as "the encoder 'x'", for an error's sentence.
+            option: the name of the option ``device``, for another.
 
         Raises:
-            ConfigError: if there is no such device here.
+            ConfigError: if it cannot be loaded, or there is no such device here.
         """
+        try:
+            with reading_weights(what):
+                return self._load(open_model, option)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{what} cannot be loaded: {reason(error)}") from None
+
+    def _load(self, open_model: Callable[[str], Any], option: str) -> PlacedModel:
         device = choose_device(self.device, option)
         # To the GPU in the precision that it will have: in float32 it may not fit.
         with importing:

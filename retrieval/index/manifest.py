@@ -10,17 +10,17 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.errors import DataError, IndexMismatchError
 from corag.core.files import write_atomically
 from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
 from corag.core.runs.provenance import Input, Provenance
+from corag.core.runs.shards import read_share
 from corag.core.seeds import stable_hash
 
 IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
@@ -56,17 +56,8 @@ class IndexPart:
 
     @classmethod
     def parse(cls, text: str, whole: str = "") -> IndexPart:
-        """Read "2/4".
-
-        Raises :class:`ConfigError` for anything else than a number from 1 to the number of parts.
-        """
-        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise ConfigError(
-                f"there is no part '{text}': give its number, counted from 1, and the number of parts, such "
-                "as part=2/4."
-            )
-        return cls(int(match[1]), int(match[2]), whole)
+        """Read "2/4". Raises :class:`ConfigError` as :func:`read_share` does."""
+        return cls(*read_share(text, "part", "2/4"), whole)
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"

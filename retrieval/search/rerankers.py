@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from corag.core.errors import ConfigError, SearchFailedError, reason
-from corag.core.hugging_face import download, reading_weights
+from corag.core.errors import ConfigError, SearchFailedError
+from corag.core.hugging_face import download
 from corag.core.lazy import importing
 from corag.core.tokenizer import require_words
 from retrieval.dense.placement import Placement
@@ -46,13 +46,11 @@ class CrossEncoderReranker:
         with importing:
             from sentence_transformers import CrossEncoder
 
-        try:
-            with reading_weights(f"the reranker '{name}'"):
-                placed_model = placement.load(
-                    lambda device: CrossEncoder(str(folder), device=device), "the re-ranker's device"
-                )
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"the reranker '{name}' cannot be loaded: {reason(error)}") from None
+        placed_model = placement.load(
+            lambda device: CrossEncoder(str(folder), device=device),
+            f"the reranker '{name}'",
+            "the re-ranker's device",
+        )
         self._model: Any = placed_model.model
         self._batch_size = placed_model.batch_size
         require_words(self._model.tokenizer, f"the reranker '{name}'")

@@ -26,6 +26,20 @@ _NAME = re.compile(r"(?P<run>.+)\.shard-(?P<number>[0-9]+)-of-(?P<count>[0-9]+)"
 Item = TypeVar("Item")
 
 
+def read_share(text: str, option: str, example: str) -> tuple[int, int]:
+    """Return the number of a share, counted from 1, and how many there are: 2 and 8 of "2/8".
+
+    ``option``: what such a share is called. Raises :class:`ConfigError` for anything else.
+    """
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ConfigError(
+            f"there is no {option} '{text}': give its number, counted from 1, and the number of {option}s, "
+            f"such as {option}={example}."
+        )
+    return int(match[1]), int(match[2])
+
+
 @dataclass(frozen=True, slots=True)
 class Shard:
     """Shard ``number`` (from 1) of ``count``.
@@ -41,17 +55,8 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read "2/8".
-
-        Raises :class:`ConfigError` for anything else than a number from 1 to the number of shards.
-        """
-        match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise ConfigError(
-                f"there is no shard '{text}': give its number, counted from 1, and the number of shards, "
-                "such as shard=2/8."
-            )
-        return cls(int(match[1]), int(match[2]))
+        """Read "2/8". Raises :class:`ConfigError` as :func:`read_share` does."""
+        return cls(*read_share(text, "shard", "2/8"))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"

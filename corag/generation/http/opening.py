@@ -130,12 +130,12 @@ class _Opening:
     def _window(self, card: Mapping[str, Any]) -> tuple[int, str]:
         """Return the context length, and where it is from."""
         names = ("max_model_len", "context_length", "max_context_length")
-        told = next((card[name] for name in names if isinstance(card.get(name), int) and card[name] > 0), 0)
+        stated = next((card[name] for name in names if isinstance(card.get(name), int) and card[name] > 0), 0)
         limit = self._config.max_context
-        if limit and (not told or limit <= told):
+        if limit and (not stated or limit <= stated):
             return limit, "by 'model.max_context'"
-        if told:
-            return told, "told by it"
+        if stated:
+            return stated, "told by it"
         if self._profile is VLLM:
             raise BackendError(
                 f"{self._url} does not tell its context length, as vLLM servers do: for servers of other "
