@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,6 @@ from corag.generation.rendering import Renderer
 TRAINING = "training.json"
 # The same beside a model into which an adapter was folded.
 MERGED_TRAINING = "merged_training.json"
-# How copies of a model in fewer bits are called after it (unsloth, RedHat, Qwen): an adapter of one fits
-# the model, and the other way round.
-_BITS = re.compile(
-    r"(?:[-_.](?:unsloth|bnb|[348]-?bit|int[48]|w[48]a(?:16|8)|fp8|nvfp4|mxfp4|fp4|nf4|awq|gptq|gguf|dynamic|quantized|"
-    r"block|kv|autoround|g\d+|hf|bf16|fp16))+$"
-)
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED_ADAPTERS = {
@@ -82,32 +75,24 @@ def _base_agreement(
 ) -> str:
     """Return the line of :func:`check_adapter`.
 
-    Weights in other bits have other digests, so there the name counts, and then the shapes alone, which
+    Quantised weights have other digests, so there the shapes alone count, which
     :func:`corag.generation.adapter_weights.check_weights` compares.
     """
-    kind = quantisation(folder)
     if manifest is None:
         name = str(settings.get("base_model_name_or_path") or "")
-        if not name or (Path(name).is_dir() and _same_weights(name, folder)):
-            return ""
+        fits = _same_weights(name, folder) if name and Path(name).is_dir() else _is_called(name, folder)
         wrong = f"is for the model '{name}', says its {CONFIG}"
         instead = f" If it is the same, write '{folder}' there."
     else:
-        base, here = manifest["settings"]["base"], folder_digest(folder, weights_only=True)
-        if base["digest"] == here:
-            return ""
-        name, instead = str(base["name"]), ""
+        base, instead = manifest["settings"]["base"], ""
+        name, fits = str(base["name"]), base["digest"] == folder_digest(folder, weights_only=True)
         wrong = f"was trained for the model '{name}' ({base['digest']})"
-    in_other_bits = bool(kind or _BITS.search(name.casefold()))
-    # Of two folders here the weights were compared: what they are called says nothing, unless bits differ.
-    if _is_called(name, folder) and (in_other_bits or not Path(name).is_dir()):
-        if manifest is None and not in_other_bits:
-            return ""
-        return f"the adapter '{adapter}' was trained for '{name}': by its name '{folder}' is a copy of that."
-    if in_other_bits:
+    if fits or not name:
+        return ""
+    if kind := quantisation(folder):
         return (
-            f"the adapter '{adapter}' was trained for '{name}'. Nothing but its shapes says that '{folder}'"
-            f"{f' ({kind})' if kind else ''} is a copy of that: use it if you know that it is."
+            f"the adapter '{adapter}' was trained for '{name}'. Nothing but its shapes says that '{folder}' "
+            f"({kind}) is a copy of that: use it if you know that it is."
         )
     raise ConfigError(
         f"the adapter '{adapter}' {wrong}, but '{folder}' is another: choose that model, or another adapter."
@@ -130,14 +115,10 @@ def _same_weights(name: str, folder: str) -> bool:
 
 
 def _is_called(name: str, folder: str) -> bool:
-    """Whether a folder is called as a model is, apart from what says in how many bits."""
+    """Whether a folder is called as a model is."""
     # What Hugging Face keeps lies in models--ORGANISATION--NAME/snapshots/REVISION.
-    here = {_plain_name(part.rpartition("--")[2]) for part in Path(folder).absolute().parts}
-    return _plain_name(DEFAULT_MODEL if name == "default" else Path(name).name) in here
-
-
-def _plain_name(name: str) -> str:
-    return _BITS.sub("", name.casefold()).removeprefix("meta-")
+    here = {part.rpartition("--")[2].casefold() for part in Path(folder).absolute().parts}
+    return (DEFAULT_MODEL if name == "default" else Path(name).name).casefold() in here
 
 
 def _read(path: Path) -> dict[str, Any]:

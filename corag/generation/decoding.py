@@ -21,25 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GenerateJob:
-    """Continue a prompt, unless ``given_up``: then nobody waits for the reply any more.
-
-    ``apart``: the prompt is an encoder's, so the reply begins a text of its own.
-    """
+    """Continue a prompt, unless ``given_up``: then nothing waits for the reply any more."""
 
     ids: tuple[int, ...]
     sampling: Sampling
-    apart: bool = False
     given_up: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @property
     def length(self) -> int:
         """Tokens that the first forward pass reads."""
         return len(self.ids)
-
-    @property
-    def before(self) -> tuple[int, ...]:
-        """The tokens that the reply goes on from: the prompt's, none where the reply is a text apart."""
-        return () if self.apart else self.ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class ScoreJob:
 
 
 @dataclass(slots=True)
-class Sample:
+class _Sample:
     """One sequence that is being decoded."""
 
     job: GenerateJob
@@ -71,7 +62,7 @@ def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, .
     import torch
 
     with torch.inference_mode():
-        ids, mask = _pad_left([job.ids + job.target for job in jobs], pad, model.device)
+        ids, mask = pad_left([job.ids + job.target for job in jobs], pad, model.device)
         longest = max(len(job.target) for job in jobs)
         # No more than that: a row of the vocabulary per prompt token would be most of the memory.
         last = longest + 1
@@ -84,16 +75,10 @@ def score(model: Any, jobs: Sequence[ScoreJob], pad: int) -> list[tuple[float, .
         ).logits
         scores = []
         for row, job in enumerate(jobs):
-            scores.append(target_logprobs(logits[row, -len(job.target) - 1 : -1], job.target))
+            targets = torch.tensor(job.target, device=logits.device)
+            logprobs = logits[row, -len(job.target) - 1 : -1].float().log_softmax(-1)
+            scores.append(tuple(logprobs.gather(1, targets[:, None])[:, 0].tolist()))
         return scores
-
-
-def target_logprobs(logits: torch.Tensor, target: Sequence[int]) -> tuple[float, ...]:
-    """Return log P of each target token, from logits [target, vocabulary]."""
-    import torch
-
-    ids = torch.tensor(target, device=logits.device)
-    return tuple(logits.float().log_softmax(-1).gather(1, ids[:, None])[:, 0].tolist())
 
 
 def generate(
@@ -106,9 +91,9 @@ def generate(
     import torch
     from transformers import DynamicCache
 
-    samples = samples_of(jobs)
+    samples = [_Sample(job, _chance(job.sampling, n)) for job in jobs for n in range(job.sampling.n)]
     with torch.inference_mode():
-        ids, mask = _pad_left([job.ids for job in jobs], pad, model.device)
+        ids, mask = pad_left([job.ids for job in jobs], pad, model.device)
         cache = DynamicCache(config=model.config)
         out = model(
             input_ids=ids,
@@ -124,7 +109,7 @@ def generate(
             cache.reorder_cache(owners)
         mask, logits, active = mask[owners], out.logits[owners, -1], samples
         while True:
-            tokens = extend(active, logits.float(), renderer, stop_ids)
+            tokens = _extend(active, logits.float(), renderer, stop_ids)
             alive = [row for row, sample in enumerate(active) if not sample.finish]
             if not alive:
                 break
@@ -137,18 +122,6 @@ def generate(
             logits = model(
                 input_ids=tokens[:, None], attention_mask=mask, position_ids=position, past_key_values=cache
             ).logits[:, -1]
-    return completions_of(samples, renderer, stop_ids)
-
-
-def samples_of(jobs: Sequence[GenerateJob]) -> list[Sample]:
-    """Return the sequences to be decoded, those of a job together."""
-    return [Sample(job, _chance(job.sampling, n)) for job in jobs for n in range(job.sampling.n)]
-
-
-def completions_of(
-    samples: Sequence[Sample], renderer: Renderer, stop_ids: frozenset[int]
-) -> list[tuple[Completion, ...]]:
-    """Return the finished sequences of :func:`samples_of` as replies, a tuple for each job."""
     by_job: dict[int, list[Completion]] = {}
     for sample in samples:
         by_job.setdefault(id(sample.job), []).append(_completion(sample, renderer, stop_ids))
@@ -159,7 +132,7 @@ def _chance(sampling: Sampling, n: int) -> random.Random:
     return random.Random() if sampling.seed is None else random.Random(f"{sampling.seed}/{n}")
 
 
-def _pad_left(
+def pad_left(
     sequences: Sequence[tuple[int, ...]], pad: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids and mask, int64 [sequences, longest], so that all sequences end in the last column.
@@ -179,8 +152,8 @@ def _positions(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def extend(
-    samples: Sequence[Sample], logits: torch.Tensor, renderer: Renderer, stop_ids: frozenset[int]
+def _extend(
+    samples: Sequence[_Sample], logits: torch.Tensor, renderer: Renderer, stop_ids: frozenset[int]
 ) -> torch.Tensor:
     """Append each sample's next token, from float32 logits [samples, vocabulary]; mark who has finished."""
     tokens = _choose(samples, logits)
@@ -196,7 +169,7 @@ def extend(
     return tokens
 
 
-def _choose(samples: Sequence[Sample], logits: torch.Tensor) -> torch.Tensor:
+def _choose(samples: Sequence[_Sample], logits: torch.Tensor) -> torch.Tensor:
     """Return one token id per sample: the best at temperature 0, else drawn as its sampling says."""
     import torch
 
@@ -230,7 +203,7 @@ def _choose(samples: Sequence[Sample], logits: torch.Tensor) -> torch.Tensor:
     return best
 
 
-def _penalise(row: torch.Tensor, sample: Sample) -> None:
+def _penalise(row: torch.Tensor, sample: _Sample) -> None:
     """Apply logit biases, then the repetition penalty over prompt and completion, to one row in place.
 
     In vLLM's order, since that engine is checked against this one.
@@ -241,14 +214,14 @@ def _penalise(row: torch.Tensor, sample: Sample) -> None:
     for token, bias in setting.logit_bias:
         row[token] += bias
     if setting.repetition_penalty != 1:
-        earlier = torch.tensor(sorted({*sample.job.before, *sample.token_ids}), device=row.device)
+        earlier = torch.tensor(sorted({*sample.job.ids, *sample.token_ids}), device=row.device)
         values = row[earlier]
         row[earlier] = torch.where(
             values > 0, values / setting.repetition_penalty, values * setting.repetition_penalty
         )
 
 
-def _stops(sample: Sample, renderer: Renderer) -> bool:
+def _stops(sample: _Sample, renderer: Renderer) -> bool:
     """Whether the newest token has completed a stop string."""
     stop = sample.job.sampling.stop
     if not stop:
@@ -256,17 +229,17 @@ def _stops(sample: Sample, renderer: Renderer) -> bool:
     # A token spells at least a byte, so a stop string reaches back so many tokens at most: decoding the whole
     # text for every token would take quadratic time.
     reach = max(len(text.encode()) for text in stop) + 1
-    earlier = (*sample.job.before[-4:], *sample.token_ids[:-reach])
+    earlier = (*sample.job.ids[-4:], *sample.token_ids[:-reach])
     special = sample.job.sampling.special_tokens
     tail = renderer.continuation(earlier, sample.token_ids[-reach:], special=special)
     return any(text in tail for text in stop)
 
 
-def _completion(sample: Sample, renderer: Renderer, stop_ids: frozenset[int]) -> Completion:
+def _completion(sample: _Sample, renderer: Renderer, stop_ids: frozenset[int]) -> Completion:
     sampling = sample.job.sampling
     has_end_token = sample.token_ids[-1] in stop_ids  # by a token that is no part of the text
     ids = sample.token_ids[:-1] if has_end_token else sample.token_ids
-    text = renderer.continuation(sample.job.before, ids, special=sampling.special_tokens)
+    text = renderer.continuation(sample.job.ids, ids, special=sampling.special_tokens)
     stops = [at for stop in sampling.stop if (at := text.find(stop)) >= 0]
     completion = Completion(
         text=text[: min(stops)] if stops else text,
@@ -274,4 +247,4 @@ def _completion(sample: Sample, renderer: Renderer, stop_ids: frozenset[int]) ->
         finish_reason=sample.finish,
         logprobs=tuple(sample.logprobs) if sampling.logprobs else None,
     )
-    return renderer.with_token_texts(completion, sample.job.before, sampling)
+    return renderer.with_token_texts(completion, sample.job.ids, sampling)

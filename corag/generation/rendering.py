@@ -138,10 +138,9 @@ class Renderer:
             else self._ids(text, special=special)
         )
 
-    def target_ids(self, request: ScoreRequest, *, apart: bool = False) -> list[int]:
+    def target_ids(self, request: ScoreRequest) -> list[int]:
         """Return the token ids to score: those of a text are as they follow the prompt's.
 
-        ``apart``: as they begin a text of their own, as an encoder-decoder's reply does.
         A target that is the name of a special token is that token; within a longer one the name is text.
         Raises :class:`RequestRefusedError` if there are none or one is not in the vocabulary.
         """
@@ -149,7 +148,7 @@ class Renderer:
         if not target:
             ids = []
         elif isinstance(target, str):
-            ids = self._ids_apart(target) if apart else self._text_ids_after(request.prompt, target)
+            ids = self._text_ids_after(request.prompt, target)
         else:
             ids = list(target)
         if request.end_of_turn:
@@ -290,9 +289,6 @@ class Renderer:
         except RequestRefusedError as error:
             raise ConfigError(str(error)) from None
         return self._append_reply(text + self.thinking.lead(text, thought), prefix)
-
-    def _ids_apart(self, text: str) -> list[int]:
-        return self._ids(text) if self._names.fullmatch(text) else self._literal_ids(text)
 
     def _text_ids_after(self, prompt: Prompt, text: str) -> list[int]:
         """Return the token ids of a text as a model would write it after a prompt."""

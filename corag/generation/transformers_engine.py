@@ -24,11 +24,13 @@ from corag.generation.adapters import adapter_folder, check_adapter, with_adapte
 from corag.generation.config import ModelConfig
 from corag.generation.decoding import GenerateJob, ScoreJob, generate, score
 from corag.generation.encoder_decoder import (
-    Windows,
+    ABOUT,
+    LACKS,
+    WINDOW,
+    check_greedy,
     generate_apart,
     is_encoder_decoder,
     refuse_encoder_decoder,
-    score_apart,
 )
 from corag.generation.models import folder_digest, model_folder, native_dtype
 from corag.generation.rendering import Renderer, RenderingEngine
@@ -50,10 +52,14 @@ class TransformersGenerator(RenderingEngine):
     def __init__(
         self, model: Any, renderer: Renderer, window: int, batch_size: int, fingerprint: str
     ) -> None:
-        """``window``: longest prompt plus completion, in tokens. ``batch_size``: most sequences at once."""
+        """``window``: longest prompt plus completion, in tokens; of an encoder's model, longest prompt.
+
+        ``batch_size``: most sequences at once.
+        """
         self._model = model
-        self._windows = Windows.of(model.config, window)
-        super().__init__(renderer, self._windows.prompt)
+        super().__init__(renderer, window)
+        self._apart = bool(model.config.is_encoder_decoder)
+        self.lacks = LACKS if self._apart else ()
         self.fingerprint, self.about = fingerprint, renderer.about
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
@@ -102,21 +108,26 @@ class TransformersGenerator(RenderingEngine):
         if adapter:
             model = with_adapter(model, adapter)
             identity += f":{folder_digest(adapter)}"
-        windows = Windows.of(model.config, config.max_context)
-        identity += f":{windows.prompt}:chat={renderer.way}{DETERMINISTIC * config.deterministic}"
+        window = config.max_context or WINDOW
+        if not apart:
+            longest = int(model.config.get_text_config().max_position_embeddings)
+            window = min(config.max_context or longest, longest)
+        identity += f":{window}:chat={renderer.way}{DETERMINISTIC * config.deterministic}"
         # What is computed together differs in a last digit from what is computed alone.
         batch_size = 1 if config.deterministic else config.batch_size
-        engine = cls(model, renderer, windows.prompt, batch_size, identity)
-        engine.about = (*renderer.about, *filter(None, (about, windows.about)))
+        engine = cls(model, renderer, window, batch_size, identity)
+        narrow = ABOUT if apart and not config.max_context else ""
+        engine.about = (*renderer.about, *filter(None, (about, narrow)))
         return engine
 
     async def generate(self, request: GenerateRequest) -> Generation:
         """Continue a prompt."""
-        ids, shortening = self._renderer.encode_within(
-            request.prompt, self._windows.room(request.sampling.max_tokens)
-        )
+        if self._apart:  # the reply has the decoder's window
+            check_greedy(request.sampling)
+        room = self.window - (0 if self._apart else request.sampling.max_tokens)
+        ids, shortening = self._renderer.encode_within(request.prompt, room)
         sampling = self._renderer.ending(request.prompt, request.sampling)
-        result = await self._submit(GenerateJob(tuple(ids), sampling, self._windows.apart), request.priority)
+        result = await self._submit(GenerateJob(tuple(ids), sampling), request.priority)
         completions = cast("tuple[Completion, ...]", result)
         generated_tokens = sum(len(completion.token_ids) for completion in completions)
         usage = TokenUsage(1, len(ids), generated_tokens, len(ids), generated_tokens)
@@ -124,8 +135,10 @@ class TransformersGenerator(RenderingEngine):
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, whose tokens count as generated."""
-        target = tuple(self._renderer.target_ids(request, apart=self._windows.apart))
-        ids, shortening = self._renderer.encode_within(request.prompt, self._windows.room(len(target)))
+        if self._apart:
+            return await super().score(request)
+        target = tuple(self._renderer.target_ids(request))
+        ids, shortening = self._renderer.encode_within(request.prompt, self.window - len(target))
         result = await self._submit(ScoreJob(tuple(ids), target), request.priority)
         usage = TokenUsage(1, len(ids), len(target), len(ids), len(target))
         return Score(target, cast("tuple[float, ...]", result), usage, shortening)
@@ -152,17 +165,16 @@ class TransformersGenerator(RenderingEngine):
     def _work(self, jobs: Sequence[_Job]) -> list[_Result]:
         """Serve a batch in the worker thread: jobs of one kind and similar length share a forward pass."""
         results: dict[int, _Result] = {}
-        apart = self._windows.apart
-        to_scores, to_replies = (score_apart, generate_apart) if apart else (score, generate)
+        reply = generate_apart if self._apart else generate
         for rows in _alike(jobs, self._batch_size):
             to_score = [job for row in rows if isinstance(job := jobs[row], ScoreJob)]
             to_generate = [job for row in rows if isinstance(job := jobs[row], GenerateJob)]
             batch: Sequence[_Result]
             try:
                 if to_score:
-                    batch = to_scores(self._model, to_score, self._pad)
+                    batch = score(self._model, to_score, self._pad)
                 else:
-                    batch = to_replies(self._model, self._renderer, to_generate, self._stop_ids, self._pad)
+                    batch = reply(self._model, self._renderer, to_generate, self._stop_ids, self._pad)
             except RuntimeError as error:
                 raise BackendError(
                     f"transformers failed on a batch of {len(rows)} sequences of up to "
