@@ -65,7 +65,7 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
     }
     fixed = {*arguments, "peft_type", "inference_mode", "base_model_name_or_path"} - {"exclude_modules"}
     if taken := fixed & config.lora.more.keys():
-        raise ConfigError(f"--lora.more has '{min(taken)}', which is not free: corag sets it.")
+        raise ConfigError(f"lora.more has '{min(taken)}', which is not free: corag sets it.")
     try:
         return model, LoraConfig(**arguments | config.lora.more)
     except (ValueError, TypeError) as error:

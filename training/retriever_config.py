@@ -83,8 +83,8 @@ class EncoderTraining(RetrieverTraining):
         super().__post_init__()
         if self.mini_batch and self.passages == "frozen":
             raise ConfigError(
-                f"mini_batch is {self.mini_batch}, which is for `--passages trained`: frozen passages need "
-                "no activations. Leave it out."
+                f"mini_batch is {self.mini_batch}, which is for passages=trained: frozen passages need no "
+                "activations. Leave it out."
             )
 
 

@@ -71,7 +71,7 @@ def build_arguments(kind: type[Any], config: LoopOptions, values: Mapping[str, A
     for name in config.trainer:
         if name in values or name in _FIXED:
             reason = _FIXED.get(name, "an option of corag sets it, see --help")
-            raise ConfigError(f"--trainer has '{name}', which is not free: {reason}.")
+            raise ConfigError(f"trainer has '{name}', which is not free: {reason}.")
     try:
         arguments = kind(**{**values, **config.trainer})
     except (ValueError, TypeError, ImportError) as error:

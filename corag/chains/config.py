@@ -15,7 +15,6 @@ from corag.chains.released_code import RELEASED_CODE
 from corag.chains.search_text import SearchText
 from corag.chains.signals import SIGNALS
 from corag.chains.stopping import STOP_RULES
-from corag.chains.taught import training_difference
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
@@ -336,10 +335,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
         if self._need_scores(self.measure):
             ways.append("corag.measure=refusals")
         return abilities | ({Ability.SCORES: f"choose {' and '.join(ways)}"} if ways else {})
-
-    def training_difference(self, training: Mapping[str, Any]) -> str:
-        """Compare prompts, passages and stop rule with those of the chains that a model was taught."""
-        return training_difference(training, self)
 
     @staticmethod
     def _need_scores(names: tuple[str, ...]) -> bool:

@@ -20,6 +20,7 @@ from corag.chains.final_answer import Context, final_answer, retrieve_context
 from corag.chains.measure import Measurement, measure_all
 from corag.chains.rank import Candidate, Outcome
 from corag.chains.strategies import best_of_n, greedy
+from corag.chains.taught import training_difference
 from corag.chains.tree import tree_search
 from corag.core.method import Method
 from corag.core.tools import Tools
@@ -139,4 +140,5 @@ METHOD = Method(
     published="2025-01",
     grouped_by=("strategy",),
     candidates=ChainCandidates(),
+    training_difference=training_difference,
 )

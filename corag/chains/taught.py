@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import PromptName
-
-if TYPE_CHECKING:
-    from corag.chains.config import CoRAGConfig
 
 # What a prompt shows. How many hops there are, and how chains are chosen, is free.
 _PROMPT_OPTIONS = (
@@ -88,8 +86,6 @@ class Teaching:
 
     def arguments(self) -> list[str]:
         """Return the options of the command line that ask as it was taught."""
-        from corag.chains.config import CoRAGConfig
-
         names = (*_PROMPT_OPTIONS, *_LIMITS, *(f"{each}_prompt" for each in _PROMPTS))
         record = self.options[-1]
         arguments = option_arguments("corag", CoRAGConfig, record, names)
@@ -122,7 +118,7 @@ def option_arguments(
     return arguments
 
 
-def training_difference(settings: Mapping[str, Any], config: CoRAGConfig) -> str:
+def training_difference(config: CoRAGConfig, settings: Mapping[str, Any]) -> str:
     """Return the second half of a sentence on how what was taught differs from what is asked, or ""."""
     teaching = Teaching.read(settings)
     different = list(teaching.differences(config)) if teaching else []

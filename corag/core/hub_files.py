@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Literal, Self
 
-from corag.core.errors import ConfigError, reason
+from corag.core.errors import ConfigError, nearest, reason
 from corag.core.installation import require
 from corag.core.pace import bytes_pace
 
@@ -93,8 +92,7 @@ class HubFiles:
             if name == self.pattern or name.startswith(below) or fnmatchcase(name, self.pattern)
         ]
         if not matches:
-            close = get_close_matches(self.pattern, names, n=1, cutoff=0.5)
-            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names[:_MOST_NAMES])}"
+            hint = nearest(self.pattern, names, otherwise=f"it has {', '.join(names[:_MOST_NAMES])}.")
             raise ConfigError(f"{self} has no files '{self.pattern}': {hint}")
         return matches
 

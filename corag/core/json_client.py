@@ -217,8 +217,8 @@ class JsonClient:
                 headers = {"Content-Type": "application/json"}
                 response = await self._client.post(url, content=orjson.dumps(body), headers=headers)
         except (httpx.TransportError, httpx.DecodingError, httpx.InvalidURL) as error:
-            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise _FaultError(said, _fault_of(error)) from None
+            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise _FaultError(text, _fault_of(error)) from None
         on_reply()
         status = response.status_code
         if status in _BUSY | _FAILED:
@@ -241,11 +241,11 @@ class JsonClient:
         proxy = describe_proxy(url)
         through = f" through the proxy {proxy}" if proxy else ""
         if fault.fault == "unreachable":
-            said, advice = "cannot be reached", f"start it, or correct '{self._option}'"
+            problem, advice = "cannot be reached", f"start it, or correct '{self._option}'"
         else:
-            said = f"gave no usable reply in {attempts} attempt{'s' * (attempts > 1)}"
+            problem = f"gave no usable reply in {attempts} attempt{'s' * (attempts > 1)}"
             advice = f"look at its log or correct '{self._option}'; raise timeout_s or retries if it is slow"
-        return NoReplyError(f"{self._what} {url} {said}{through} ({fault}): {advice}.", fault.fault)
+        return NoReplyError(f"{self._what} {url} {problem}{through} ({fault}): {advice}.", fault.fault)
 
     def _key_advice(self, status: int) -> str:
         if status not in DENIED or not self._key_variable:

@@ -44,13 +44,6 @@ class MethodConfig(Options):
         """How many chains of a question are with the engine at the same time."""
         return 1
 
-    def training_difference(self, training: Mapping[str, Any]) -> str:
-        """Return how what a model was taught differs from what these options ask; "" if it does not.
-
-        ``training``: the settings in the model's training.json. What is returned goes on after its name.
-        """
-        return ""
-
 
 @dataclass(frozen=True)
 class Candidates:
@@ -102,6 +95,8 @@ class Method:
         candidates: how its runs keep the answers among which it chose.
         code: of a method of the user's own a digest of its source, so that a run is not resumed with other
             code; else "".
+        training_difference: returns how what options ask differs from what a model was taught, by the
+            settings in its training.json; "" if it does not. The words go on after the model's name.
     """
 
     function: Callable[..., Awaitable[Answer]]
@@ -113,6 +108,7 @@ class Method:
     grouped_by: tuple[str, ...] = ()
     candidates: Candidates = field(default_factory=Candidates)
     code: str = ""
+    training_difference: Callable[[Any, Mapping[str, Any]], str] = lambda options, training: ""
 
     @property
     def needs_index(self) -> bool:

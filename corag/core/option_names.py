@@ -142,7 +142,7 @@ def meaning(name: str, config: type[Any], prefix: str = "") -> str:
     own = [each for each in spellings if "." not in each]
     for names in (alike, own, spellings):
         # Among hundreds of names some look alike by chance.
-        cutoff = 0.6 if section else 0.7
+        cutoff = 0.6 if prefix or section else 0.7
         if hint := nearest(last, names, prefix=prefix + section, otherwise="", cutoff=cutoff):
             return hint
     path, options = (prefix + section).removesuffix("."), _direct_options(sections[section])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, nearest
 
 _OPTIONS = {
     "model": "name",
@@ -82,8 +81,7 @@ def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None
         if name in names and not name.startswith("_"):
             continue
         free = [each for each in names if not each.startswith("_") and each not in _RESERVED_ARGUMENTS]
-        near = get_close_matches(name, free, n=1)
-        advice = f"did you mean '{near[0]}'?" if near else "`vllm serve --help` lists them, with hyphens."
+        advice = nearest(name, free, otherwise="`vllm serve --help` lists them, with hyphens.")
         raise ConfigError(f"'model.engine' has '{name}', but vLLM's engine has no such argument: {advice}")
 
 

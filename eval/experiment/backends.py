@@ -25,7 +25,7 @@ from eval.experiment.collector import check_trace
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
-from eval.experiment.registry import MethodOptions, canonical_name, check_names, methods_of
+from eval.experiment.registry import METHODS, MethodOptions, canonical_name, check_names, methods_of
 from retrieval.config import RetrieverConfig
 from retrieval.index.manifest import INDEX_FILE
 
@@ -143,7 +143,8 @@ def check_model(
     training = None
     with suppress(DataError):  # a file of that name that is not ours
         training = read_training(config.adapter, config.name)
-    if training is not None and (difference := options.training_difference(training)):
+    method = METHODS.get(options.SECTION)
+    if training and method and (difference := method.training_difference(options, training)):
         print_once(f"corag: '{config.adapter or config.name}' {difference}.")
 
 
@@ -161,9 +162,8 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Genera
         if name:
             elsewhere = "take a model that corag opens itself"
         else:
-            elsewhere = (
-                f"ask a vLLM server{'' if ways else ' (--model.backend server)'}, or a model in this process"
-            )
+            server = "a vLLM server" if ways else "a vLLM server (model.backend=server)"
+            elsewhere = f"ask {server}, or a model in this process"
         last = f"or {elsewhere}" if ways else elsewhere
         raise ConfigError(
             f"{what} needs {' and '.join(lacking)}, which {name or 'this server'} does not offer: "

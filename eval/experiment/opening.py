@@ -194,8 +194,8 @@ class _Output:
             return ""
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
             lines.seek(self._start)
-            said = (line.rstrip() for line in lines if line.strip() and _ALWAYS_LOGGED not in line)
-            last = deque(said, _LAST_LINES)
+            shown = (line.rstrip() for line in lines if line.strip() and _ALWAYS_LOGGED not in line)
+            last = deque(shown, _LAST_LINES)
         return "\n".join(
             [f"The last lines of {self.path}:", *(f"  | {line}" for line in last)] if last else []
         )

@@ -36,9 +36,6 @@ class UntrainedRuns:
         return {"trained_for_others": runs, "training_note": self.note} if runs else {}
 
 
-ALL_TRAINED = UntrainedRuns()
-
-
 def find_untrained(manifests: Mapping[str, Manifest]) -> UntrainedRuns:
     """Return the runs whose model was fine-tuned, but not for all of the prompts that their method asks.
 

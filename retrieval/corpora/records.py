@@ -154,7 +154,7 @@ def _text_field(record: Mapping[str, Any], where: str, columns: Columns) -> str:
             where,
             "without a field of text",
             f"expected {expectation}, but found: {', '.join(map(str, record))[:200] or 'nothing'}. If one of "
-            "them is the text, name it: columns text=NAME.",
+            "them is the text, name it: columns=text=NAME.",
         )
     return next((name for name in present if _at(record, name) not in (None, "", [])), present[0])
 

@@ -224,9 +224,9 @@ def _refuse_unknown_header(path: Path, rows: Sequence[Sequence[str]], columns: C
         expectation = f"'{columns.text}'" if columns.text else "a column of text among them"
         raise DataError(
             f"{path}: the first row, {_quoted_cells(first)}, seems to have the names of the columns: "
-            f"expected {expectation}. Name it, such as columns text={first[-1].strip()},id={first[0].strip()}"
-            ", or by numbers (columns id=1,text=2) if the first row is a passage"
-            f"{'' if columns.names else '; with --format documents each row is one that names its columns'}."
+            f"expected {expectation}. Name it, such as columns=text={first[-1].strip()},id={first[0].strip()}"
+            ", or by numbers (columns=id=1,text=2) if the first row is a passage"
+            f"{'' if columns.names else '; with format=documents each row is one that names its columns'}."
         )
 
 

@@ -86,13 +86,6 @@ class TorchVectors:
                 part.blocks.append((start, stop, block if room >= 0 else None))
             self._parts.append(part)
 
-    @property
-    def resident_rows(self) -> int:
-        """How many vectors stay on their devices."""
-        return sum(
-            stop - start for part in self._parts for start, stop, block in part.blocks if block is not None
-        )
-
     def _load(self, start: int, stop: int, device: Any, measure: bool = False) -> Any:
         """Return rows in bfloat16 on a device, and remember how far off they are."""
         full = self._torch.from_numpy(np.array(self._vectors[start:stop])).to(device)

@@ -17,7 +17,6 @@ _ABBREVIATIONS = frozenset(
 _SYMBOLS = {"TM": "™", "SM": "℠", "(R)": "®", "(TM)": "™"}
 _NOTE_SIGNS = re.compile(r"[*∗†‡§¶#]+")
 _BRACKETS = re.compile(r"[\[(]\s*(.+?)\s*[\])]", re.DOTALL)
-_FIGURES = re.compile(r"[+−-]?\d+(?:[.,]\d+)*")
 _SEVERAL = re.compile(r"\d+(?:\s*[,–-]\s*\d+)+")  # notes: 1,2 or 3–5
 _SIMPLE = re.compile(r"[+−-]?(?:\d+(?:[.,]\d+)*|\w|\d*[+−-])")
 _LAST_WORD = re.compile(r"[^\W\d_]+$")

@@ -175,7 +175,7 @@ def _fill(
     passages = scripts.watch(passages)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
-    said, vector_notes = list[str](), list[str]()
+    before_encoding, vector_notes = list[str](), list[str]()
     if vectors is None:
         threads = config.threads or count_threads()
         build_lucene(passages, folder, threads, report, config.language)
@@ -185,18 +185,18 @@ def _fill(
         total = choice.corpus.passages if choice else len(store)
         rows = choice.rows if choice else range(total)
         vectors = replace(vectors, config=config)
-        said, vector_notes = vectors.write(store, rows, total, place, report)
+        before_encoding, vector_notes = vectors.write(store, rows, total, place, report)
         store.close()
         misfit = scripts.encoder_note() if config.encoder == "default" else ""
     if documents and place.earlier:
         refuse_lost_passages(place.folder, place.earlier, corpus.passages)
     notes = choice.notes if choice else corpus.sentences()
-    notes += [note for note in (*said, *vector_notes, misfit) if note]
+    notes += [note for note in (*before_encoding, *vector_notes, misfit) if note]
     if documents:
         write_reports(folder, corpus.files)
         notes += documents.notes(corpus)
     for note in notes:
-        if note not in said:  # before encoding
+        if note not in before_encoding:  # those are reported already
             report(note)
     if earlier:
         earlier.store.close()

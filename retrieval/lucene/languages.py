@@ -104,10 +104,6 @@ _NO_LETTER = re.compile(r"[\W\d_]+")
 def check_language(code: str) -> None:
     """Raise :class:`ConfigError` for a code without an analyser."""
     if code not in LANGUAGES:
-        by_name = {language.name.lower(): other_code for other_code, language in LANGUAGES.items()}
-        base = re.split("[-_]", code.lower())[0]
-        if close := by_name.get(code.lower(), base if base in LANGUAGES else ""):
-            raise ConfigError(f"there is no analyser for the language '{code}': did you mean '{close}'?")
         codes = ", ".join(f"{each} ({language.name})" for each, language in LANGUAGES.items())
         raise ConfigError(f"there is no analyser for the language '{code}'. Known: {codes}.")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from corag.core.errors import IndexMismatchError
+from corag.core.errors import IndexMismatchError, nearest
 from corag.core.installation import require
 from corag.core.own_objects import is_user_object
 from retrieval.config import BM25_PRESETS
@@ -55,8 +54,7 @@ def find_index_folder(name: str) -> Path:
 
     names = [*prebuilt.TF_INDEX_INFO, *prebuilt.FAISS_INDEX_INFO]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f"did you mean '{close[0]}'?" if close else "build it with `corag index`, or check the path."
+        hint = nearest(name, names, otherwise="build it with `corag index`, or check the path.")
         raise IndexMismatchError(
             f"'{name}' is neither a folder here nor one of Pyserini's prebuilt indexes: {hint}"
         )

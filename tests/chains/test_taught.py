@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.chains.taught import Teaching
+from corag.chains.taught import Teaching, training_difference
 from corag.core.command_line import parse
 from corag.core.prompting.template import load_template
 from corag.generation.adapters import read_training
@@ -35,12 +35,12 @@ def as_trained(settings: dict[str, Any]) -> CoRAGConfig:
 def test_the_shipped_adapter_is_told_from_what_the_paper_asks() -> None:
     settings = read_training("default", "default")
     assert settings is not None
-    assert CoRAGConfig().training_difference(settings) == (
+    assert training_difference(CoRAGConfig(), settings) == (
         "was trained for corag with passages_per_hop 3, context fused, context_passages 5, stop learned, but "
         "is asked with passages_per_hop 5, context question, context_passages 20, stop length: --corag."
         "preset small_model --corag.stop learned asks as trained"
     )
-    assert not TUNED.training_difference(settings)
+    assert not training_difference(TUNED, settings)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_shipped_adapter_is_told_from_what_the_paper_asks() -> None:
 def test_the_words_that_are_advised_ask_as_was_trained(config: CoRAGConfig) -> None:
     settings = training(config, "sub_query", "stop")
     asked = as_trained(settings)
-    assert asked == config and not asked.training_difference(settings)
+    assert asked == config and not training_difference(asked, settings)
 
 
 def test_a_prompt_of_ones_own_counts_by_its_words(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_a_prompt_of_ones_own_counts_by_its_words(tmp_path: Path) -> None:
     mine.write_text("version: 1\n--- user\n{query} {task} {hops}\n")
     config = replace(TUNED, sub_query_prompt=str(mine))
     settings = training(config, "sub_query", "stop")
-    assert "sub_query_prompt" in TUNED.training_difference(settings)
-    assert f"--corag.sub_query_prompt {mine}" in TUNED.training_difference(settings)
+    assert "sub_query_prompt" in training_difference(TUNED, settings)
+    assert f"--corag.sub_query_prompt {mine}" in training_difference(TUNED, settings)
     mine.write_text("version: 1\n--- user\n{query} {task} {hops}?\n")
     load_template.cache_clear()  # as in another process
-    assert "sub_query_prompt" in config.training_difference(settings), "it was changed since"
+    assert "sub_query_prompt" in training_difference(config, settings), "it was changed since"
 
 
 def test_how_chains_are_chosen_and_how_long_they_are_is_free() -> None:
@@ -76,21 +76,21 @@ def test_how_chains_are_chosen_and_how_long_they_are_is_free() -> None:
         {"strategy": "best_of_n", "chains": 8}, {"max_hops": 2}, {"stop": "check"}, {"task": "other"},
         {"max_hops": 0, "context_passages": 9},
     ):  # fmt: skip
-        assert not replace(TUNED, **free).training_difference(settings), free
+        assert not training_difference(replace(TUNED, **free), settings), free
 
 
 def test_a_stop_that_nothing_taught_is_told_unless_an_earlier_training_may_have() -> None:
-    assert "stop learned" in TUNED.training_difference(training(TUNED, "sub_query"))
-    assert not TUNED.training_difference(training(TUNED, "draft", adapter={"name": "before"}))
+    assert "stop learned" in training_difference(TUNED, training(TUNED, "sub_query"))
+    assert not training_difference(TUNED, training(TUNED, "draft", adapter={"name": "before"}))
 
 
 def test_a_preset_that_stops_as_nothing_taught_is_advised_with_another_stop() -> None:
     settings = training(CoRAGConfig(preset="lean", stop="length"), "sub_query")
-    assert "stop learned" in CoRAGConfig(preset="lean").training_difference(settings)
+    assert "stop learned" in training_difference(CoRAGConfig(preset="lean"), settings)
     asked = as_trained(settings)
-    assert (asked.preset, asked.stop) == ("lean", "length") and not asked.training_difference(settings)
+    assert (asked.preset, asked.stop) == ("lean", "length") and not training_difference(asked, settings)
 
 
 def test_a_training_of_something_else_says_nothing() -> None:
     for settings in ({}, {"rows": []}, {"rows": [{"chains": [{"options": {"ircot": {}}}]}]}):
-        assert not CoRAGConfig().training_difference(settings)
+        assert not training_difference(CoRAGConfig(), settings)

@@ -232,14 +232,14 @@ async def test_an_adapter_has_the_window_of_its_base_model() -> None:
         server.further = {"/models": {"data": cards}}
         async with opened(server, adapter="mine") as generator:
             assert "serves 'mine'" in generator.about[0]
-            assert "context 512 tokens (told by it)" in generator.about[0]
+            assert "context 512 tokens (by its list of models)" in generator.about[0]
 
 
 @pytest.mark.parametrize("name", ["max_model_len", "context_length", "max_context_length"])
 async def test_the_context_length_is_that_of_the_list_of_models(name: str) -> None:
     with StandIn(EVERYTHING, **{name: 300}) as server:
         async with opened(server) as generator:
-            assert "context 300 tokens (told by it)" in generator.about[0]
+            assert "context 300 tokens (by its list of models)" in generator.about[0]
         async with opened(server, max_context=128) as generator:
             assert "context 128 tokens (by 'model.max_context')" in generator.about[0]
 

@@ -398,7 +398,7 @@ def test_an_odd_record_is_left_out_with_its_reason_and_the_others_are_read(tmp_p
         "id, 1 not an object, 1 not valid JSON.",
         "6 odd record(s) are left out (strict refuses them):"
         f"\n  {path}, line 2: expected a text under 'text' or another name, but found: id. If one of "
-        "them is the text, name it: columns text=NAME."
+        "them is the text, name it: columns=text=NAME."
         f"\n  {path}, line 3: expected 'text' to be a text, a number or a list of texts, but it is an object."
         f"\n  {path}, line 4: expected 'id' to be a text or a number, but it is [4]."
         f"\n  {path}, line 5: expected a JSON object, found int: 5."

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -75,12 +74,8 @@ class Template:
         if missing := sorted(set(fields) - self.fields):
             lacks = ", ".join(f"{{{field}}}" for field in missing)
             has = ", ".join(f"{{{field}}}" for field in sorted(self.fields)) or "none"
-            near_names = {field: get_close_matches(field, sorted(self.fields), 1) for field in missing}
-            hints = "".join(
-                f" Is {{{near[0]}}} meant to be {{{field}}}?" for field, near in near_names.items() if near
-            )
             raise ConfigError(
-                f"{self._title} lacks {lacks} (its fields: {has}).{hints} What a field stands for reaches "
+                f"{self._title} lacks {lacks} (its fields: {has}). What a field stands for reaches "
                 "the model nowhere else: write it where it belongs."
             )
 

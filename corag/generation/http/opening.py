@@ -1,6 +1,6 @@
 """Opening servers: the model that each serves, its context length and profile, what its first replies show.
 
-A server's profile is that of the owner which its list of models names; with --model.backend server it is
+A server's profile is that of the owner which its list of models names; with model.backend=server it is
 vLLM's. Beyond that a few replies of some tokens tell: of vLLM, how it was started; of others, which routes
 there are and whether they return log-probabilities.
 """
@@ -135,7 +135,7 @@ class _Opening:
         if limit and (not stated or limit <= stated):
             return limit, "by 'model.max_context'"
         if stated:
-            return stated, "told by it"
+            return stated, "by its list of models"
         if self._profile is VLLM:
             raise BackendError(
                 f"{self._url} does not tell its context length, as vLLM servers do: for servers of other "
