@@ -5,7 +5,7 @@
 
 Tokens are questions times what a method does (``StrategySteps`` of corag.chains) times tokens of each;
 hours are the operations on these tokens over a share of a GPU's peak. Nothing of it was run: on the machine
-itself a pilot ('corag plan') replaces it.
+itself a pilot ('corag run --pilot') replaces it.
 """
 
 from __future__ import annotations

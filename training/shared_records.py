@@ -176,7 +176,7 @@ def count_unanswered(folder: Path) -> int:
     refuse_if_locked(folder, advice="wait until it ends")
     if (folder / SHARD).is_file():
         raise ConfigError(
-            f"'{folder}' is one shard of a run: join all of them with 'corag join' and share that."
+            f"'{folder}' is one shard of a run: join all of them with 'corag table --join' and share that."
         )
     # Of a joined run the starts are those of its shards, which joining found whole.
     if Manifest.read(folder).last.record.get("shard"):

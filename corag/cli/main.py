@@ -39,9 +39,7 @@ COMMANDS = {
     "quickstart": Command("build a small demo corpus and answer its first questions"),
     "run": Command("run one or more methods on a dataset and print the results"),
     "sweep": Command("run many settings on a dataset with one engine and print one table"),
-    "plan": Command("estimate tokens, time and disk of a run or a sweep from a pilot"),
     "ask": Command("answer a question; without one, interactively", "question"),
-    "join": Command("join the shards of a run (--shard) and print its table", "runs"),
     "sample": Command("sample chains for training and keep the best one per question"),
     "rows": Command("convert sampled chains to training rows", "chains"),
     "pairs": Command(
@@ -52,7 +50,7 @@ COMMANDS = {
     "train reranker": Command("train a re-ranker (cross-encoder) on retriever pairs"),
     "rounds": Command("sample, make rows, fine-tune and decode, in one or several rounds"),
     "merge": Command("merge a LoRA adapter into its base model", "adapter"),
-    "table": Command("compare finished runs on the same questions in one table", "runs"),
+    "table": Command("compare finished runs on the same questions in one table; join shards", "runs"),
     "show": Command("show a question of a run, of sampled chains or of training rows", "folder id"),
     "judge": Command("grade answers of finished runs with a language model", "runs"),
     "export": Command("write a run's answers as CSV, prediction file, TREC run or dataset", "run"),

@@ -255,7 +255,7 @@ async def run(
     if base.answers_to and base.shard:
         raise ConfigError(
             f"a shard has its share of the answers only: leave answers_to out, and write {base.answers_to} "
-            "when the shards are joined ('corag join RUN --answers_to FILE')."
+            "when the shards are joined ('corag table RUN --join --answers_to FILE')."
         )
     configs: dict[str, RunConfig] = {}
     for name, (method, config) in name_methods(methods).items():  # all are checked before the first answers

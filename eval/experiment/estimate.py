@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from corag.core.pace import clock
 from corag.core.runs.folder import TRACES, read_attempts
-from corag.core.runs.rows import Row, SavedRow
+from corag.core.runs.rows import SavedRow
 from corag.core.types import TokenUsage
 
 MIN_QUESTIONS = 10
@@ -45,36 +43,6 @@ class RunEstimate:
     seconds: float | None
     bytes: int
     error: float
-
-    def __str__(self) -> str:
-        """Write it in a line."""
-        time_ = "" if self.seconds is None else f"{clock(self.seconds)}, "
-        return (
-            f"{time_}{short(self.computed)} computed tokens (±{self.error:.0%}) of "
-            f"{short(self.tokens)}, {self.searches:,} searches, {self.bytes / 1e6:,.1f} MB of traces"
-        )
-
-
-@dataclass(slots=True)
-class RunCost:
-    """What a start of a run has taken so far, from its making on."""
-
-    computed_tokens: int = 0
-    start: float = field(default_factory=time.monotonic)
-
-    def add(self, row: Row) -> None:
-        """Count a finished question."""
-        self.computed_tokens += sum(each.computed for each in row.usage.values())
-
-    def compare(self, forecast: RunEstimate) -> str:
-        """Return a sentence that compares it with what was expected."""
-        seconds = time.monotonic() - self.start
-        ratios = [f"{self.computed_tokens / forecast.computed:.2f}"] if forecast.computed else []
-        ratios = [f"{seconds / forecast.seconds:.2f}", *ratios] if forecast.seconds else ratios
-        return (
-            f"it took {clock(seconds)} and {short(self.computed_tokens)} computed tokens, "
-            f"{' and '.join(ratios)} times what was expected"
-        )
 
 
 def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate | None:

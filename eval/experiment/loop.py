@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from corag.core.errors import BackendError
@@ -14,9 +13,8 @@ from corag.core.runs.folder import RunFolder
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
-from eval.experiment.estimate import MIN_QUESTIONS, RunCost, RunEstimate, estimate
 from eval.experiment.executor import Executor, QuestionTask
-from eval.experiment.progress import Rate, RunProgress, Work, print_progress
+from eval.experiment.progress import Rate, RunProgress, Work
 
 T = TypeVar("T")
 
@@ -95,7 +93,6 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
-    foresight = _Foresight(run, title, len(waiting), max(2 * MIN_QUESTIONS, in_flight))
     with RunProgress(
         title,
         total=len(questions),
@@ -110,51 +107,7 @@ async def answer_into(
             # Written before it is counted: what a person is shown as finished survives a kill.
             run.append(row)
             progress.advance(row)
-            foresight.add(row)
             if send is not None:
                 send(row)
 
         await answer_all(waiting, answer, record, in_flight=in_flight, turn=turn)
-    foresight.compare()
-
-
-@dataclass
-class _Foresight:
-    """Says what a start's questions will take, and at its end how far off that was.
-
-    That is before the first of them if the folder has answers to judge by, else once ``fewest`` are answered.
-    """
-
-    run: RunFolder
-    title: str
-    questions_left: int
-    fewest: int
-    forecast: RunEstimate | None = None
-    cost: RunCost = field(default_factory=RunCost)
-
-    def __post_init__(self) -> None:
-        if len(self.run.answered_ids) >= MIN_QUESTIONS:  # a folder may hold further questions
-            self._judge()
-
-    def add(self, row: Row) -> None:
-        """Count a finished question, which is in the folder already."""
-        self.cost.add(row)
-        self.questions_left -= 1
-        if self.forecast is None and len(self.run.answered_ids) == self.fewest:
-            self._judge()
-
-    def compare(self) -> None:
-        """Print what it took, if something was expected."""
-        if self.forecast:
-            print_progress(f"{self.title}: {self.cost.compare(self.forecast)}")
-
-    def _judge(self) -> None:
-        if self.questions_left < MIN_QUESTIONS or not (
-            forecast := estimate(self.run.path, self.questions_left, len(self.run.answered_ids))
-        ):
-            return
-        self.forecast, self.cost = forecast, RunCost()
-        print_progress(
-            f"{self.title}: about {forecast} for {self.questions_left:,} questions, judged by "
-            f"{forecast.judged_by:,} that are answered"
-        )

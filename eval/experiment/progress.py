@@ -163,8 +163,3 @@ def _bar(console: Console) -> progress.Progress:
     text = progress.TextColumn("{task.fields[text]}", table_column=Column())
     columns = "{task.description}", progress.BarColumn(24), text
     return progress.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
-
-
-def print_progress(line: str) -> None:
-    """Print a line where progress is shown: on standard error."""
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)

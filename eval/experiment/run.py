@@ -74,7 +74,7 @@ class RunConfig(Setup, QuestionFile):
 
     answers_to: LocalPath = ""
     """also write the answers to this file, .jsonl or .csv: id, question, answer, sources, tokens, stopped. Of
-    shards 'corag join' writes it."""
+    shards 'corag table --join' writes it."""
 
     keep_prompts: bool = False
     """store every prompt in the traces."""

@@ -14,7 +14,7 @@
 # joining and the table:
 #   sbatch --array=1-8 --gpus=1 --cpus-per-task=12 --mem=96G --wrap 'export PATH="$PWD/.venv/bin:$PATH"
 #       corag run --config my.yaml --shard $SLURM_ARRAY_TASK_ID/8'
-#   corag join runs/NAME/*.shard-1-of-8 --answers_to answers.csv
+#   corag table runs/NAME/*.shard-1-of-8 --join --answers_to answers.csv
 set -euo pipefail
 if [ $# = 0 ] || [ "$1" = --help ]; then
     sed -n '2,/^set/{/^#/p}' "${BASH_SOURCE[0]}"
@@ -119,4 +119,4 @@ options=(--max_failed "$(told max_failed)")
 answers=$(told answers_to)
 [ -z "$answers" ] || options+=(--answers_to "$answers")
 [[ " $* " != *" --json "* ]] || options+=(--json)
-corag join "${runs[@]}" "${options[@]}"
+corag table "${runs[@]}" --join "${options[@]}"

@@ -97,7 +97,7 @@ decode() {
             --retriever.index "$search")
         local sweep=(--config eval/configs/paper_corag.yaml "${decoding[@]}" "${options[@]}" "${with[@]}"
             --out "$out/table/$set")
-        corag plan "${sweep[@]}" >&2
+        corag sweep "${sweep[@]}" --pilot 20 >&2
         corag sweep "${sweep[@]}"
         corag run --method corag --corag.max_hops 0 "${options[@]}" "${without[@]}" --out "$out/no-chain/$set" >&2
     done

@@ -96,7 +96,7 @@ for stage in "${stages[@]}"; do
     run) need TEST test.jsonl
         job run $((12 * engine)) $((96 * engine))G 12 "$engine" "$shards" "corag run --questions $TEST $dataset --method corag \
 --retriever.index $index $decoding $parallel $options --out $out/run --shard \$SLURM_ARRAY_TASK_ID/$shards" ;;
-    table) job table 4 32G 1 0 0 "corag join $out/run/corag" ;;
+    table) job table 4 32G 1 0 0 "corag table $out/run/corag --join" ;;
     *) fail "there is no stage '$stage': give some of index sample rows train run table." ;;
     esac
 done

@@ -86,7 +86,7 @@ def test_a_shard_that_cannot_be(text, capsys, tmp_path):
 def test_joining_puts_the_questions_in_their_order_and_prints_the_table(tmp_path, capsys):
     run = tmp_path / "run"
     split(run, 2)
-    assert main(["join", str(run), "--json"]) == 0
+    assert main(["table", str(run), "--json", "--join"]) == 0
     printed = capsys.readouterr().out
     figures = json.loads(printed.splitlines()[-1])["runs"]["closed_book"]
     assert (figures["n"], figures["em"], figures["folder"]) == (5, 1.0, str(run))
@@ -124,28 +124,17 @@ def test_joining_again_takes_up_what_was_answered_since(tmp_path):
     assert rows["beta"].text == "the run itself was resumed"
 
 
-def test_joining_elsewhere_leaves_the_run_alone(tmp_path):
-    run, out = tmp_path / "run", tmp_path / "deep/out"
-    split(run, 2)
-    assert main(["join", str(run), "--out", str(out)]) == 0
-    assert list(read_rows(out)) == IDS and not run.exists()
-
-
 def test_two_methods_share_a_table(tmp_path, capsys):
     for name in ("closed_book", "one_step"):
         split(tmp_path / name, 2, settings=SETTINGS | {"method": name})
     runs = [str(tmp_path / "closed_book"), str(tmp_path / "one_step")]
-    assert main(["join", *runs, "--json"]) == 0
+    assert main(["table", *runs, "--json", "--join"]) == 0
     assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "one_step"]
     assert main(["table", *runs, "--baseline", "one_step"]) == 0
     split(tmp_path / "other", 2, settings=SETTINGS | {"seed": 1})
-    assert main(["join", runs[0], str(tmp_path / "other")]) == 2
-    assert "one row per method" in capsys.readouterr().err
-    for given, message in (
-        ([], "no run was given: write corag join RUN, where"),
-        (runs[:1] * 2, "given twice"),
-    ):
-        assert main(["join", *given]) == 2 and message in capsys.readouterr().err
+    assert main(["table", runs[0], str(tmp_path / "other"), "--join", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]) == ["closed_book", "other"]
+    assert main(["table", *runs[:1] * 2, "--join"]) == 2 and "given twice" in capsys.readouterr().err
 
 
 def test_shards_with_other_settings_are_refused(tmp_path):
@@ -164,7 +153,7 @@ def test_missing_shards_are_refused(tmp_path, capsys):
     split(run, 4)
     for number in (2, 4):
         Shard(number, 4).folder(run).rename(tmp_path / f"away-{number}")
-    assert main(["join", str(run)]) == 2
+    assert main(["table", str(run), "--join"]) == 2
     printed = capsys.readouterr().err
     assert "lacks shard 2 and 4 of 4" in printed and "shard=2/4" in printed
     with raises_message(DataError):
@@ -207,9 +196,6 @@ def test_another_run_in_the_way_is_refused(tmp_path):
     before = content(run)
     with raises_message(ConfigError):
         join(run)
-    answer(tmp_path / "other", IDS, settings=SETTINGS | {"seed": 1})
-    with raises_message(ConfigError):
-        join(run, tmp_path / "other")
     with lock_folder(run), raises_message(ConfigError):
         join(run)
     assert content(run) == before

@@ -116,11 +116,11 @@ def test_join_does_so_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         shard = Shard(number, 2)
         answer(shard.folder(run), shard.select("abcd"), failing=failing, shard=str(shard))
         write_questions(shard.folder(run), shard.select("abcd"))
-    assert main(["join", str(run)]) == 1
+    assert main(["table", str(run), "--join"]) == 1
     first, reason, advice = capsys.readouterr().err.splitlines()
     assert (first, reason) == ("corag: 1 of 4 questions failed:", "  1 x Broken: x")
     assert advice.startswith("The commands that answered the shards try them again; then join again; max_")
-    assert main(["join", str(run), "--max_failed", "1"]) == 0
+    assert main(["table", str(run), "--join", "--max_failed", "1"]) == 0
 
 
 def test_reasons_are_grouped_by_their_first_line_whatever_query_or_number_they_name() -> None:

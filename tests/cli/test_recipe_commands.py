@@ -124,7 +124,7 @@ RECIPES = [
     (
         "paper_corag",
         ["index", "chains", "rows", "train", "decode", "table"],
-        ["index", "sample", "rows", "train", "plan", "sweep", "run", "table"],
+        ["index", "sample", "rows", "train", "sweep", "sweep", "run", "table"],
     ),
     ("paper_ircot", ["musique", "dev.json", "train.json", "dev.json"], ["index", "sweep", "table"]),
     ("decoding_strategies", ["world", "40"], ["world", "sweep"]),

@@ -79,7 +79,7 @@ def test_there_is_a_shard_for_each_gpu_that_cuda_sees(
     assert {re.findall(r"--shard \d+/(\d+)", line)[0] for line in noted if " run " in line} == {
         str(len(taken))
     }
-    assert "join runs/m" in noted[-1]
+    assert "table runs/m --join" in noted[-1]
 
 
 @pytest.mark.parametrize("visible", ["NoDevFiles", "-1", ""])

@@ -218,7 +218,7 @@ def test_a_strangers_run_folder_executes_nothing(
         ["table", *runs], ["table", *runs, *against], ["table", *runs, "--ledger"],
         ["report", *runs, "--out", str(out)],
         ["export", runs[0], "--to", "trec", "--out", str(tmp_path / "x.trec")], ["table", *runs, "--json"],
-        ["export", runs[0], "--to", "kilt", "--out", str(tmp_path / "x.jsonl")], ["join", *runs],
+        ["export", runs[0], "--to", "kilt", "--out", str(tmp_path / "x.jsonl")], ["table", *runs, "--join"],
         ["table", *runs, "--scorer", harm], ["table", *runs, "--baseline", harm],
     ):  # fmt: skip
         assert main(command) in (0, 2)

@@ -1,26 +1,19 @@
 """What a run has still to do is judged by what it did: tokens, searches, seconds, bytes."""
 
-import asyncio
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from corag.cli.main import main
-from corag.core.protocols import GenerateRequest, Sampling
-from corag.core.runs.folder import TRACES, RunFolder, read_lines
-from corag.core.runs.rows import Row
-from corag.core.types import Answer, Question, TokenUsage
+from corag.core.runs.folder import TRACES, read_lines
+from corag.core.types import TokenUsage
 from eval.experiment.estimate import estimate, questions_per_second, short
-from eval.experiment.executor import LocalExecutor
-from eval.experiment.loop import answer_into
 from eval.sweeps.plan import _plan_run, draw_evenly
-from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, saved
+from tests.eval.runs import QUESTIONS, make_run, row, saved
 from tests.eval.test_sweep import SETTINGS as SWEEP
 from tests.eval.test_sweep import TOWNS, Backends, backends
-from tests.fakes import ScriptedGenerator, chat_prompt
 
 __all__ = ["backends"]
 
@@ -61,60 +54,24 @@ def test_large_numbers_are_short() -> None:
 
 
 def test_a_sorted_file_is_drawn_from_evenly() -> None:
-    assert [int(each.id) for each in draw_evenly(QUESTIONS, 4)] == [3, 9, 15, 21]
+    assert [int(each.id) for each in draw_evenly(QUESTIONS, 12)] == list(range(1, 24, 2))
+    assert len(draw_evenly(QUESTIONS, 4)) == 10, "of fewer nothing can be judged"
     assert list(draw_evenly(QUESTIONS, 99)) == QUESTIONS
-
-
-async def answer(question: Question, generator: ScriptedGenerator, retriever: object) -> Row:
-    reply = await generator.generate(GenerateRequest(chat_prompt(question.text), Sampling(4)))
-    usage = {"reader": reply.usage}
-    return Row(question, Answer("Town"), (), usage, 0.01, begun=100.0 + int(question.id) / 100)
-
-
-def test_a_run_that_goes_on_tells_what_is_left_and_then_how_far_off_that_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def start(count: int) -> str:
-        executor = LocalExecutor(ScriptedGenerator(lambda request: "Town"), None)
-        with RunFolder(tmp_path / "run", SETTINGS, START) as run:
-            asyncio.run(answer_into(run, QUESTIONS[:count], answer, executor, title="mine", batch_size=4))
-        return capsys.readouterr().err
-
-    assert "judged by" not in start(12)
-    told = start(24)
-    planned = r"^mine: about .* computed tokens .* for 12 questions, judged by 12 that are answered$"
-    assert re.search(planned, told, re.M)
-    assert re.search(
-        r"^mine: it took \d:\d\d and .* computed tokens, .* and [\d.]+ times what was exp", told, re.M
-    )
-    assert "judged by" not in start(24), "nothing is left"
-
-
-def test_a_new_run_tells_it_once_twenty_are_answered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    executor = LocalExecutor(ScriptedGenerator(lambda request: "Town"), None)
-    many = [Question(f"{number}", "Where?", ("Town",)) for number in range(50)]
-    with RunFolder(tmp_path / "run", SETTINGS, START) as run:
-        asyncio.run(answer_into(run, many, answer, executor, title="mine", batch_size=4))
-    told = capsys.readouterr().err
-    assert len(re.findall(r"^mine: about .* for 30 questions, judged by 20 that are", told, re.M)) == 1
-    assert len(re.findall(r"^mine: it took .* times what was expected$", told, re.M)) == 1
 
 
 def test_a_plan_answers_a_pilot_in_the_folders_of_the_sweep(
     backends: Backends, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("corag.cli.commands.plan.BACK_ENDS", backends.openers)
+    monkeypatch.setattr("corag.cli.commands.sweep.BACK_ENDS", backends.openers)
     lines = [
         {"id": f"{n}", "question": f"Where is {TOWNS[n % 7]}, in {n}?", "answers": ["x"]} for n in range(40)
     ]
     Path("many.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Path("plan.yaml").write_text(json.dumps(SWEEP | {"grid": [], "cells": {"a": {"corag.max_hops": 2}}}))
     words = "--config plan.yaml --questions many.jsonl --out out".split()
-    assert main(["plan", *words, "--pilot", "10", "--json"]) == 0
+    assert main(["sweep", *words, "--pilot", "10", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert "30 of 40" in printed and "'corag sweep' with the same options goes on" in printed
+    assert "30 of 40" in printed and "The same command without 'pilot' goes on" in printed
     (run,) = json.loads(printed.splitlines()[-1])["runs"]
     assert (run["name"], run["questions"], run["rest"]["judged_by"]) == ("a", 40, 10)
     assert sorted(map(int, read_lines(Path("out/a")))) == list(range(2, 40, 4))
@@ -134,7 +91,8 @@ def test_what_a_folder_answered_beyond_the_plan_is_neither_left_nor_forgotten(tm
     assert done.rest is not None and (done.rest.questions, done.rest.bytes) == (0, 0)
 
 
-def test_a_plan_without_cells_is_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_of_a_run_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a run would refuse, its plan refuses too, before anything is opened."""
-    assert main(["plan", "--questions", str(tmp_path / "none.jsonl"), "--method", "closed_book"]) == 2
+    words = ["--questions", str(tmp_path / "none.jsonl"), "--method", "closed_book"]
+    assert main(["run", *words, "--pilot", "20"]) == 2
     assert "none.jsonl" in capsys.readouterr().err

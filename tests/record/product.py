@@ -100,8 +100,8 @@ REQUIRED = {  # what a command wants before it prints its options
     "serve": ["indexes/a"],
     "world": ["world"],
     "bench": ["decode"],
-    **{name: ["--questions", "q.jsonl"] for name in ("run", "plan", "sample")},
-    **{name: ["runs/a"] for name in ("join", "table", "show", "judge", "report")},
+    **{name: ["--questions", "q.jsonl"] for name in ("run", "sample")},
+    **{name: ["runs/a"] for name in ("table", "show", "judge", "report")},
 }
 
 

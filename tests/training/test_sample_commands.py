@@ -212,8 +212,8 @@ def test_shards_lie_beside_each_other_and_are_read_as_one(scripted, capsys, ques
     shards, whole = read_chains(folders), read_chains([tmp_path / "whole"])
     assert {row.question.id: row for row in shards} == {row.question.id: row for row in whole}
     capsys.readouterr()
-    assert main(["join", str(tmp_path / "chains")]) == 0
-    assert "questions 10, failed 0, kept 10" in capsys.readouterr().out
+    assert main(["table", str(tmp_path / "chains"), "--join"]) == 0
+    assert "Joined: " in capsys.readouterr().out
     assert "holds sampled chains, which have no answers" in refused(
         capsys, ["table", str(tmp_path / "chains")]
     )

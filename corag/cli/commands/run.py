@@ -4,26 +4,36 @@
     corag run --config experiment.yaml --limit 100
 
 Each method gets a run folder of its own. The same command again resumes. With --shard 2/8 it answers every
-eighth question from the second on; 'corag join' joins the shards (scripts/recipes/batch_inference.sh
-of a clone does it all). Questions need no gold answers: --answers_to answers.csv writes what was answered,
-with its sources.
+eighth question from the second on; 'corag table --join' joins the shards (scripts/recipes/batch_inference.sh
+of a clone does it all). With --pilot 20 it says first what the run will take. Questions need no gold answers:
+--answers_to answers.csv writes what was answered, with its sources.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
+from corag.cli.plans import print_plan
 from corag.cli.result import CommandResult
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.scoring.scorers import choose_scorer
+from eval.sweeps.plan import PilotOptions, plan_run
 from eval.tables.means import Over
 from eval.tables.printing import print_results
 from eval.tables.results import table_of_new_runs
 from eval.tables.runs import write_run_answers
 
 
-def main(config: RunConfig) -> CommandResult:
+@dataclass(frozen=True)
+class RunOptions(PilotOptions, RunConfig):
+    """Options of 'corag run'."""
+
+
+def main(config: RunOptions) -> CommandResult:
     """Run the methods and print the table. The status is 1 if more questions failed than may."""
+    if config.pilot:
+        return print_plan(plan_run(config, config.pilot), config.folder)
     questions = config.load()
     scorer = choose_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
@@ -33,7 +43,7 @@ def main(config: RunConfig) -> CommandResult:
     print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
     if config.answers_to and config.shard:
         folders = " ".join(map(str, runs.values()))
-        print(f"When all shards are answered: corag join {folders} --answers_to {config.answers_to}")
+        print(f"When all shards are answered: corag table {folders} --join --answers_to {config.answers_to}")
     elif config.answers_to:
         count = write_run_answers(runs, config.answers_to, questions)
         print(f"{config.answers_to}: {count:,} answers.")

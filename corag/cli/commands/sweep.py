@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 
+from corag.cli.plans import print_plan
 from corag.cli.result import CommandResult
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.installation import how_to_install, missing
 from corag.core.runs.failures import Failures
 from corag.core.runs.folder import ANOTHER_OUT
 from eval.experiment.opening import prepare_output
+from eval.sweeps.plan import PilotOptions, plan_sweep
 from eval.sweeps.printing import print_findings, print_spending
 from eval.sweeps.record import read_sweep, sweep_table, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
@@ -31,8 +34,15 @@ from eval.tables.printing import print_results, wide_console
 BACK_ENDS = Openers()
 
 
-def main(config: SweepConfig) -> CommandResult:
+@dataclass(frozen=True)
+class SweepOptions(PilotOptions, SweepConfig):
+    """Options of 'corag sweep'."""
+
+
+def main(config: SweepOptions) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
+    if config.pilot:
+        return print_plan(plan_sweep(config, config.pilot, BACK_ENDS), config.folder)
     test_cells, dev_cells = plan_cells(config)
     for cell in (*test_cells, *dev_cells):
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)

@@ -10,6 +10,7 @@
     corag table runs/test/* --figure score.pdf                # F1 over tokens per question
     corag table runs/test/* --ledger                          # tokens and seconds by role and stage
     corag table runs/best-of-8/corag --ceiling                # what the best of all candidates would score
+    corag table runs/test/ircot-5e6f7a8b --join               # of shards (corag run --shard 1/8 ...)
 
 The rows are the questions that every run has answered or failed at; a run is called by what tells its path
 from the others'.
@@ -19,12 +20,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from corag.cli.ceilings import print_ceilings
 from corag.cli.ledgers import print_ledgers
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath
+from corag.core.runs.failures import Failures, check_max_failed
+from corag.core.runs.manifest import CHAINS, Manifest
+from corag.core.runs.shards import join
+from eval.datasets.answers import check_answers_file
 from eval.sweeps.figure import check_figure, draw_figure
 from eval.tables.candidates import Metric
 from eval.tables.ceiling import measure_ceilings
@@ -32,7 +38,9 @@ from eval.tables.formats import FORMS
 from eval.tables.printing import print_results
 from eval.tables.records import Form, check_form
 from eval.tables.results import TableView, find_baseline, table_of_runs
-from eval.tables.runs import Runs
+from eval.tables.runs import Runs, name_folders, write_run_answers
+
+JOIN_AGAIN = "The commands that answered the shards try them again; then join again"
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,21 @@ class TableOptions(Runs, TableView):
     """instead of the table: the oracle score of the runs' candidates, and how close their rankers come, by EM
     (pass@k) or with ``measures`` f1; gains are over the baseline, without one over one candidate."""
 
+    join: bool = False
+    """first join the shards of each run, which is named by its folder, beside which they lie, or by any of
+    them. Joining again is safe, and takes up what the shards answered since."""
+
+    answers_to: LocalPath = ""
+    """also write the answers to this file, .jsonl or .csv: id, question, answer, sources, tokens, stopped."""
+
+    max_failed: int = 0
+    """with join: questions that may have failed; if more did, the exit status is 1."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_max_failed(self.max_failed)
+        if self.answers_to:
+            check_answers_file(self.answers_to)
         if not (self.ledger or self.ceiling):
             return
         takes = {"ledger"} if self.ledger else {"ceiling", "baseline", "measures", "scorer"}
@@ -71,6 +92,16 @@ class TableOptions(Runs, TableView):
         """The command line to write."""
         return "corag table RUN RUN ..."
 
+    def by_name(self) -> dict[str, Path]:
+        """Return the folders by name; of shards the runs that they are joined into, called after methods."""
+        if not self.join:
+            return super().by_name()
+        joined = [join(Path(run)) for run in self.runs]
+        by_method = {Manifest.read(run).method: run for run in joined}
+        if len(by_method) == len(joined):
+            return by_method
+        return dict(zip(name_folders(joined), joined, strict=True))
+
 
 def main(config: TableOptions) -> CommandResult:
     """Print the table. The status is 1 if every question of some run failed."""
@@ -81,7 +112,11 @@ def main(config: TableOptions) -> CommandResult:
     check_form(config.to, config.disagreements)
     if config.figure:
         check_figure(config.figure)
-    table = table_of_runs(config.by_name(), config)
+    runs = config.by_name()
+    if config.join and all(Manifest.read(run).method == CHAINS for run in runs.values()):
+        print(f"Joined: {', '.join(map(str, runs.values()))}. Sampled chains have no table.")
+        return CommandResult(0, [])
+    table = table_of_runs(runs, config)
     if config.to == "text":
         print_results(table)
     else:
@@ -89,7 +124,11 @@ def main(config: TableOptions) -> CommandResult:
     if config.figure:
         title = draw_figure(table, config.figure)
         print(f"{config.figure}: {title} over tokens per question.", file=sys.stderr)
-    return CommandResult(table.status, [table.to_json()])
+    if config.answers_to:
+        count = write_run_answers(runs, config.answers_to)
+        print(f"{config.answers_to}: {count:,} answers.", file=sys.stderr)
+    failures = table.failures if config.join else Failures()
+    return CommandResult(table.status, [table.to_json()], failures, config.max_failed, JOIN_AGAIN)
 
 
 def _ceiling(config: TableOptions) -> CommandResult:

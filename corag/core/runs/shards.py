@@ -80,24 +80,22 @@ def write_questions(folder: Path, ids: Sequence[str]) -> None:
     write_atomically(folder / SHARD, json.dumps({"questions": ids}) + "\n")
 
 
-def join(path: Path, out: Path | None = None) -> Path:
+def join(path: Path) -> Path:
     """Join the shards of a run into the run, in the order of the question file, and return its folder.
 
-    ``path``: the run, whose shards lie beside it, or any one of them. ``out``: where to write, instead of the
-    run's own folder. Joining again changes nothing but for what the shards have answered since. Raises
-    :class:`ConfigError` or :class:`DataError` when a shard is missing, unfinished or was made with other
-    settings, or another run is in the way.
+    ``path``: the run, whose shards lie beside it, or any one of them. Joining again changes nothing but for
+    what the shards have answered since. Raises :class:`ConfigError` or :class:`DataError` when a shard is
+    missing, unfinished or was made with other settings, or another run is in the way.
     """
-    run, shards = find_shards(path)
+    target, shards = find_shards(path)
     settings = _common_settings(shards)
-    order = _question_order(run, shards)
+    order = _question_order(target, shards)
     lines: dict[str, RowLine] = {}
     for folder in shards.values():
         lines |= read_lines(folder)
     _check_finished(shards, lines)
     lines_by_id = {question: lines[question] for question in order}
     starts = [start for folder in shards.values() for start in Manifest.read(folder).starts]
-    target = out or run
     with lock_folder(target, advice=ANOTHER_OUT):
         if (target / MANIFEST).exists():
             earlier = Manifest.read(target)
@@ -151,8 +149,8 @@ def _common_settings(shards: Mapping[Shard, Path]) -> Mapping[str, Any]:
 
 def _refuse_differences(folder: Path, settings: Any, other: str, others: Any) -> None:
     advice = (
-        "Shards of one run have the same settings: answer them with the same options, or join them into "
-        "another 'out'."
+        "Shards of one run have the same settings: answer them with the same options, or move the other run "
+        "away."
     )
     Provenance(others).refuse_other(f"'{folder}'", Provenance(settings), than=other, advice=advice)
 
@@ -211,7 +209,7 @@ def _add_target_lines(target: Path, shard_lines: Mapping[str, RowLine]) -> dict[
     if differing:
         raise ConfigError(
             f"the run '{target}' has answers of its own to {differing} of the shards' {len(shard_lines)} "
-            "questions, so it is not theirs: join them into another folder with 'out', or remove that run."
+            "questions, so it is not theirs: move that run away."
         )
     return merged_lines | present
 
