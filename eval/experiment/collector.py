@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -53,21 +53,17 @@ def endpoint(trace: str) -> str:
         )
     parts = urlsplit(trace)
     try:
-        host, port = parts.hostname, parts.port
+        port = parts.port
     except ValueError:
-        host = port = None
-    if parts.scheme not in ("otlp", "http", "https") or not host:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in ("otlp", "http", "https") or not parts.hostname:
         raise ConfigError(
             f"'trace' is '{trace}', which is no address of a collector: write otlp://HOST:PORT (OTLP over "
             f"HTTP, usually port {_PORT}), or its whole address with http:// or https://."
         )
-    name = f"[{host}]" if ":" in host else host
     if parts.scheme == "otlp":
-        address = f"http://{name}:{port or _PORT}"
-    else:
-        address = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
-    path = parts.path.rstrip("/").removesuffix(_PATH)
-    return f"{address}{path}{_PATH}"
+        parts = parts._replace(scheme="http", netloc=parts.netloc if port else f"{parts.netloc}:{_PORT}")
+    return f"{parts.geturl().rstrip('/').removesuffix(_PATH)}{_PATH}"
 
 
 @contextmanager
@@ -100,18 +96,17 @@ def sending_spans(
     user_timeouts = {"OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"} & os.environ.keys()
     timeout = None if user_timeouts else _TIMEOUT_S
     provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
-    with _library_log() as messages:
-        exporter = _Exporter(OTLPSpanExporter(endpoint=address, timeout=timeout), address, messages)
-        # Not the process's provider: that is another library's to set, and its spans are not ours to send.
-        provider.add_span_processor(
-            BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=1_000)
-        )
-        spans = RowSpans(provider.get_tracer("corag"), model, fingerprint, retriever)
-        try:
-            yield spans.send
-        finally:
-            provider.shutdown()
-            exporter.report_lost(spans.span_count)
+    exporter = _Exporter(OTLPSpanExporter(endpoint=address, timeout=timeout), address)
+    # Not the process's provider: that is another library's to set, and its spans are not ours to send.
+    provider.add_span_processor(
+        BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=1_000)
+    )
+    spans = RowSpans(provider.get_tracer("corag"), model, fingerprint, retriever)
+    try:
+        yield spans.send
+    finally:
+        provider.shutdown()
+        exporter.report_lost(spans.span_count)
 
 
 def no_spans(workflow: str, row: Row, parent: str = "") -> None:
@@ -128,56 +123,31 @@ def _resource() -> Any:
     return resource.merge(Resource({SERVICE_NAME: "corag", SERVICE_VERSION: installed_version("corag")}))
 
 
-class _LastMessages(logging.Handler):
-    """Keeps what the library says of a failure, which it would print at every batch."""
+class _LastMessage(logging.Handler):
+    """Keeps what the library says first of a failure, which it would print at every batch."""
 
-    def __init__(self, propagates: bool) -> None:
-        """``propagates``: whether the library's logger did before."""
-        super().__init__(logging.WARNING)
-        self.reason, self.propagates = "", propagates
+    text = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what a message is about: the status with its reason, or the error."""
-        # Among the arguments are what was sent ("spans") and the pause in seconds, too.
-        about = [
-            each for each in record.args or () if isinstance(each, Exception | str | int) and each != "spans"
-        ]
-        self.reason = " ".join(map(_describe, about)) or self.reason or record.getMessage().rstrip(".")
+        """Keep a message."""
+        self.text = self.text or record.getMessage().rstrip(".")
 
 
-def _describe(value: Exception | str | int) -> str:
-    """Return the part of a connection's error that a reader wants: requests nests three of them."""
-    if not isinstance(value, Exception):
-        return str(value)
-    system = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(value))
-    return system[1] if system else type(value).__name__
-
-
-@contextmanager
-def _library_log() -> Iterator[_LastMessages]:
-    """Keep the library from printing for the length of a block."""
-    logger = logging.getLogger("opentelemetry")
-    others = _listening(logger)  # of runs that go on at the same time
-    messages = _LastMessages(others[0].propagates if others else logger.propagate)
-    logger.addHandler(messages)
+@cache
+def _library_log() -> _LastMessage:
+    """Turn the log of the library's exporters to what is returned, for this process."""
+    logger, message = logging.getLogger("opentelemetry.exporter"), _LastMessage(logging.WARNING)
+    logger.addHandler(message)
     logger.propagate = False
-    try:
-        yield messages
-    finally:
-        logger.removeHandler(messages)
-        if not _listening(logger):
-            logger.propagate = messages.propagates
-
-
-def _listening(logger: logging.Logger) -> list[_LastMessages]:
-    return [each for each in logger.handlers if isinstance(each, _LastMessages)]
+    return message
 
 
 class _Exporter:
     """OpenTelemetry's exporter, whose first failure is told in a line; it then gets nothing for a while."""
 
-    def __init__(self, exporter: Any, address: str, messages: _LastMessages) -> None:
-        self._exporter, self._address, self._messages = exporter, address, messages
+    def __init__(self, exporter: Any, address: str) -> None:
+        self._exporter, self._address, self._log = exporter, address, _library_log()
+        self._log.text = ""
         self._retry_time = 0.0
         self._has_warned = False
         self._sent_count = 0
@@ -191,7 +161,7 @@ class _Exporter:
         try:
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - the library would log it, and nobody sees its log
-            self._messages.reason = f"{type(error).__name__}, {reason(error)}"
+            self._log.text = f"{type(error).__name__}, {reason(error)}"
             result = SpanExportResult.FAILURE
         if result is SpanExportResult.SUCCESS:
             self._sent_count += len(spans)
@@ -214,7 +184,7 @@ class _Exporter:
         self._has_warned = True
         grpc = f" ({_GRPC_PORT} is usually gRPC's port, and {_PORT} that of OTLP over HTTP)"
         sys.stderr.write(
-            f"corag: the collector at {self._address} took no spans: {self._messages.reason}"
+            f"corag: the collector at {self._address} took no spans: {self._log.text}"
             f"{grpc if urlsplit(self._address).port == _GRPC_PORT else ''}. Answering goes on; spans that it "
             "does not take are lost.\n"
         )

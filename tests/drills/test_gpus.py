@@ -44,7 +44,7 @@ def elsewhere(prompt):
 """
 FOUR = f"{WHOLE}\nGPU 3: NVIDIA H100 (UUID: GPU-dd44)"
 TWO = "\n".join(WHOLE.splitlines()[:2])
-SENTENCE = "corag: 2 GPUs: one engine on each; --workers none keeps one."
+SENTENCE = "corag: 2 GPUs: 2 engines on 1 each; --workers none keeps one."
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def test_a_run_has_an_engine_on_each_gpu_by_itself_and_the_same_table(folder: Pa
 @pytest.mark.parametrize(
     ("listing", "visible", "model", "questions", "expected", "sentence"),
     [
-        (WHOLE, None, {}, 100, (3, 1), "3 GPUs: one engine on each"),
-        (WHOLE, "0,2", {}, 100, (2, 1), "2 GPUs: one engine on each"),
-        (WHOLE, None, {}, 2, (2, 1), "3 GPUs: one engine on each of 2, for 2 questions"),
-        (CUT, None, {}, 100, (3, 1), "3 GPUs: one engine on each"),
+        (WHOLE, None, {}, 100, (3, 1), "3 GPUs: 3 engines on 1 each"),
+        (WHOLE, "0,2", {}, 100, (2, 1), "2 GPUs: 2 engines on 1 each"),
+        (WHOLE, None, {}, 2, (2, 1), "3 GPUs: 2 engines on 1 each"),
+        (CUT, None, {}, 100, (3, 1), "3 GPUs: 3 engines on 1 each"),
         (WHOLE, None, {"gpus": 2}, 100, None, ""),
-        (FOUR, None, {"gpus": 2}, 100, (2, 2), "2 engines on 2 of them"),
+        (FOUR, None, {"gpus": 2}, 100, (2, 2), "2 engines on 2 each"),
         (WHOLE, "", {}, 100, None, ""),
         (WHOLE, None, {}, 1, None, ""),
         (WHOLE, None, {"name": "model.py:elsewhere"}, 100, None, ""),
@@ -200,7 +200,7 @@ async def test_from_python_options_are_opened_and_an_open_model_stays_alone(
         await arun("questions.jsonl", [closed_book], model, out="alone", limit=2, workers=workers)
     assert "GPU" not in capfd.readouterr().err and len(read_rows(folder / "alone/closed_book")) == 2
     choose_workers(WorkersConfig(), ModelConfig(name="model.py:reply"), [], 100)
-    assert "2 GPUs: one engine on each; workers=none keeps one" in capfd.readouterr().err
+    assert "2 GPUs: 2 engines on 1 each; workers=none keeps one" in capfd.readouterr().err
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     await arun("questions.jsonl", [closed_book], ModelConfig(name="model.py:reply"), out="options", limit=2)
     assert len(read_rows(folder / "options/closed_book")) == 2 and "GPU" not in capfd.readouterr().err

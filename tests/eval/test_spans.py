@@ -196,7 +196,7 @@ async def test_without_a_collector_a_run_goes_on_and_says_so_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "4")
     for folder, status, why in (
         ("refused", 503, "Service Unavailable"),
-        ("wrong", 404, "404 Not Found"),
+        ("wrong", 404, "404, reason: Not Found"),
         ("none", 0, "Connection refused"),
     ):
         with collecting(status) as collector:

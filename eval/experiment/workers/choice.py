@@ -28,22 +28,19 @@ def choose_workers(
         retrievers: what is searched.
         questions: how many there are: no more engines start than that.
     """
-    if workers.kind == "none":
-        return workers
     gpus_per_engine = engine_of(model).count_gpus(model)
-    if gpus_per_engine and not workers.enabled:
-        _leave_out_filled(gpus_per_engine)
-    gpus = len(visible_gpus()) if gpus_per_engine else 0
+    if workers.kind == "none" or (workers.enabled and (workers.gpus_per_worker or not gpus_per_engine)):
+        return workers
     if workers.enabled:
         # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
         # the first.
-        return (
-            replace(workers, gpus_per_worker=gpus_per_engine)
-            if gpus and not workers.gpus_per_worker
-            else workers
-        )
+        return replace(workers, gpus_per_worker=gpus_per_engine) if visible_gpus() else workers
     no_workers = replace(workers, kind="none")
-    engines = min(gpus // gpus_per_engine if gpus_per_engine else 0, questions)
+    if not gpus_per_engine:
+        return no_workers
+    _leave_out_filled(gpus_per_engine)
+    gpus = len(visible_gpus())
+    engines = min(gpus // gpus_per_engine, questions)
     if engines < 2:
         return no_workers
     names = [model.name, *(name for each in retrievers for name in each.index)]
@@ -57,13 +54,7 @@ def choose_workers(
             _unused_gpus_note(gpus, gpus_per_engine, f"for an engine on each, {how_to_install('ray')}")
         )
         return no_workers
-    each = "each" if gpus_per_engine == 1 else f"{gpus_per_engine} of them each"
-    count = f"{engines} engines on {each}"
-    if engines == gpus:
-        count = "one engine on each"
-    elif gpus_per_engine == 1:
-        count = f"one engine on each of {engines}, for {questions} questions"
-    print_once(f"corag: {gpus} GPUs: {count}; workers=none keeps one.")
+    print_once(f"corag: {gpus} GPUs: {engines} engines on {gpus_per_engine} each; workers=none keeps one.")
     # Of this machine alone, whatever cluster there may be: that is asked for with --workers ray.
     return replace(workers, kind="ray", count=engines, gpus_per_worker=gpus_per_engine, address="local")
 

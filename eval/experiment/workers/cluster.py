@@ -9,14 +9,13 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from corag.core.errors import BackendError, reason
 from corag.core.machine import count_cores, visible_gpus
 from corag.core.process import keep_fault_handlers
-from eval.experiment.backends import print_once
 from eval.experiment.workers.config import WorkersConfig
 
 # Ray's store for large objects, which ours are not: its default is a third of RAM.
@@ -38,11 +37,6 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
         yield ray
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
-    if address == "local" and config.address != "local" and (clusters := _find_clusters()):
-        print_once(
-            f"corag: a cluster of Ray's runs on this machine ({', '.join(sorted(clusters))}), but the "
-            "workers start one of their own, of this machine alone: workers.address=auto takes that one."
-        )
     with _keep_signal_handlers(), keep_fault_handlers():
         _start(ray, address)
     try:
@@ -87,16 +81,6 @@ def _local(address: str) -> dict[str, Any]:
         "num_cpus": count_cores(),
         "num_gpus": len(gpus),
     }
-
-
-def _find_clusters() -> Collection[str]:
-    """Return the addresses of clusters that run on this machine, as far as that can be seen."""
-    with suppress(Exception):  # not an interface that Ray promises to keep
-        from ray._private.services import find_gcs_addresses
-
-        clusters: Collection[str] = find_gcs_addresses()
-        return clusters
-    return ()
 
 
 @contextmanager
