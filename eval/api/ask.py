@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from textwrap import shorten
-from types import SimpleNamespace
 from typing import Any
 
 from rich.console import Console, Group
@@ -101,8 +99,7 @@ class Answered:
         """
         if self.answer is None:
             return {"error": self.error}
-        fields: dict[str, Any] = asdict(self.answer)
-        fields |= fields.pop("further", {})
+        fields = fields_of(self.answer)
         return fields | {"chunk_ids": fields.get("retrieved_ids", self.answer.passage_ids)}
 
     @property
@@ -185,6 +182,13 @@ class Answered:
         )
         console.print(self)
         return console
+
+
+def fields_of(answer: Answer | None) -> dict[str, Any]:
+    """Return the fields of a method's result, made just now or read back; none of a failure."""
+    fields: dict[str, Any] = {} if answer is None else asdict(answer)
+    fields |= fields.pop("further", {})
+    return fields
 
 
 def entry_of(method: AnyMethod) -> tuple[str, Method]:
@@ -282,7 +286,7 @@ async def ask(
     if method_options:
         options = with_keywords(options, method_options)
     question_object = one_question(question)
-    drawing = Drawing(question_object.text, getattr(options, "refusal", ""))
+    drawing = Drawing(question_object.text, asdict(options).get("refusal", ""))
 
     def see(step: Step) -> None:
         drawing.add(step)
@@ -313,7 +317,7 @@ async def answer_and_draw(
     """Answer a question, and finish a drawing whose steps ``tools`` tells it; ``send`` its spans."""
     row = await answer_question(question, method, tools)
     send(name, row)
-    drawing.finish(row.answer)
+    drawing.finish(fields_of(row.answer))
     passages = await _look_up(row, retriever)
     all_passages, read_passages = (
         [passages[key] for key in ids if key in passages]
@@ -330,9 +334,7 @@ def answer_again(method: str, row: SavedRow, refusal: str) -> Answered:
     drawing = Drawing(row.question.text, refusal)
     for step in row.steps:
         drawing.add(step)
-    if chains := row.further.get("chains"):
-        records = json.loads(json.dumps(chains), object_hook=lambda fields: SimpleNamespace(**fields))
-        drawing.finish(SimpleNamespace(chains=records, chosen=row.further.get("chosen")))
+    drawing.finish(fields_of(row.answer))
     hits = {
         hit.passage.id: hit.passage for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
     }

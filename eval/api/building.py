@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from retrieval.index.manifest import IndexManifest
 Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
 
 
+@dataclass(frozen=True, repr=False)
 class BuiltIndex:
     """An index on disk. It stands for its folder: ``open_index(build_index(...))``.
 
@@ -28,11 +30,10 @@ class BuiltIndex:
         manifest: all that decides what it finds.
     """
 
-    def __init__(self, folder: Path, manifest: IndexManifest) -> None:
-        self.folder = folder
-        self.passages = manifest.passages
-        self.notes = manifest.notes
-        self.manifest = manifest
+    folder: Path
+    passages: int
+    notes: Sequence[str]
+    manifest: IndexManifest
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -78,7 +79,7 @@ def build_index(
     config = with_keywords(config, {"kind": kind} | options)
     with quiet(f"building the index {config.out}") as print_line:
         manifest = build.build_index(config, report or print_line)
-    return BuiltIndex(Path(config.out), manifest)
+    return BuiltIndex(Path(config.out), manifest.passages, manifest.notes, manifest)
 
 
 async def abuild_index(

@@ -8,7 +8,7 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Node:
     scores: list[float] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     lines: list[Text] = field(default_factory=list)
-    record: Any = None
+    record: Mapping[str, Any] = field(default_factory=dict)
     on_chosen_way: bool = False
 
     @property
@@ -103,24 +103,24 @@ class Drawing:
         if step.shortening:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
-    def finish(self, answer: object) -> None:
-        """Take from the answer what steps do not say: values of states, why chains ended, the chosen one."""
-        chains, index = getattr(answer, "chains", ()), getattr(answer, "chosen", None)
+    def finish(self, answer: Mapping[str, Any]) -> None:
+        """Take from an answer's fields what steps do not say: values, why chains ended, the chosen one."""
+        chains, index = answer.get("chains"), answer.get("chosen")
         if not chains or index is None:  # a user's own method may choose something else
             return
         for record in chains:
-            node = self._at(record.path)
+            node = self._at(record["path"])
             node.record = record
-            if node.kind == "child" and node.passage_count is None and record.hops:
-                hop = record.hops[-1]
-                node.sub_query, node.sub_answer, node.refused = hop.sub_query, hop.sub_answer, hop.refused
-                node.passage_count = len(hop.passage_ids)
+            if node.kind == "child" and node.passage_count is None and record["hops"]:
+                hop = record["hops"][-1]
+                node.sub_query, node.sub_answer = hop["sub_query"], hop["sub_answer"]
+                node.refused, node.passage_count = hop["refused"], len(hop["passage_ids"])
                 node.notes.append((REUSED_NOTE, "dim"))
         for node in _descendants(self._root):
             if node.kind == "hop" and node.passage_count is None:
                 node.notes.append(("repeats or blank: no hop", "dim"))
         node = self._root
-        for part in chains[index].path.split("/"):
+        for part in chains[index]["path"].split("/"):
             node = node.children[part]
             node.on_chosen_way = True
         self._chosen_end = node
@@ -237,8 +237,8 @@ class Drawing:
         if node.proposals and not node.count("child"):
             parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
         parts += [Text(text, style=style) for text, style in node.notes]
-        if node.record is not None and node.record.stopped:
-            parts.append(Text(f"stopped: {node.record.stopped}", style="dim"))
+        if stopped := node.record.get("stopped"):
+            parts.append(Text(f"stopped: {stopped}", style="dim"))
         if node is self._chosen_end:
             parts.append(Text(CHOSEN_MARK, style="bold green"))
         return Text("  ").join(parts)
@@ -273,8 +273,7 @@ def _has_score(node: Node) -> bool:
 def _scores(node: Node) -> list[Text]:
     """Write a chain's score, or what a state is worth; before that is known, the scores that came in."""
     state = node.kind == "child"
-    final = None if node.record is None else node.record.value if state else node.record.score
-    if final is not None:
+    if (final := node.record.get("value" if state else "score")) is not None:
         return [Text(f"{'value' if state else 'score'} {final:.2f}", style="cyan")]
     measurements = ", ".join(f"{score:.2f}" for score in node.scores)
     return [Text(f"{'scored' if state else 'score'} {measurements}", style="cyan")] if measurements else []

@@ -118,7 +118,7 @@ def _has_failed(opening: asyncio.Task[Any]) -> bool:
     return opening.done() and (
         opening.cancelled()
         or opening.exception() is not None
-        or bool(getattr(opening.result(), "failed", False))
+        or (isinstance(engine := opening.result(), Generator) and engine.failed)
     )
 
 

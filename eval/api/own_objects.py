@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from corag.core.errors import ConfigError
 from corag.generation.config import ModelConfig
-from eval.api.opened import index_handle, model_handle, open_handle
+from eval.api.opened import Index, Model, index_handle, model_handle, open_handle
 from retrieval.config import RetrieverConfig
 
 Arguments = ParamSpec("Arguments")
@@ -40,13 +40,9 @@ def takes_own_objects(
     return opening
 
 
-def _is_open(value: Any) -> bool:
-    return hasattr(value, "engine") and hasattr(value, "options")
-
-
 @asynccontextmanager
 async def _using_model(value: Any) -> AsyncIterator[Any]:
-    if _is_open(value) or isinstance(value, ModelConfig):
+    if isinstance(value, Model | ModelConfig):
         yield value
         return
     if value is None or isinstance(value, str | os.PathLike):
@@ -61,7 +57,7 @@ async def _using_model(value: Any) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _using_index(value: Any) -> AsyncIterator[Any]:
-    if value is None or _is_open(value) or isinstance(value, RetrieverConfig):
+    if value is None or isinstance(value, Index | RetrieverConfig):
         yield value
         return
     if isinstance(value, str | os.PathLike):

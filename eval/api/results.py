@@ -20,7 +20,7 @@ from eval.api.background import waits
 from eval.api.executors import choose_executor, index_options, model_options
 from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
-from eval.api.run_folders import RunFolders, folders_by_name
+from eval.api.run_folders import FinishedRuns, RunFolders, folders_by_name
 from eval.api.table import Table, save_text
 from eval.experiment.backends import check_model
 from eval.experiment.gold import match_gold
@@ -40,7 +40,7 @@ Methods = WithOptions | Sequence[WithOptions] | Mapping[str, WithOptions]
 Config = TypeVar("Config", bound=RunConfig)
 
 
-class Results(Mapping[str, Mapping[str, SavedRow]]):
+class Results(FinishedRuns, Mapping[str, Mapping[str, SavedRow]]):
     """Finished runs on the same questions, read from their folders: those just made, or any that you name.
 
     It is a mapping: ``results["corag"]`` has the rows of a run by question id, ``len(results)`` is the number

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from corag.core.errors import ConfigError
 from corag.core.hub_files import local_folder
 from eval.tables.runs import Runs
 
-RunFolders = Mapping[str, str | Path] | Iterable[str | Path] | str | Path | Any
+
+class FinishedRuns:
+    """What holds finished runs. ``runs``: their folders by name."""
+
+    runs: dict[str, Path]
+
+
+RunFolders = Mapping[str, str | Path] | Iterable[str | Path] | str | Path | FinishedRuns
 """Run folders by name; or a list of them, or one, named by their paths as in 'corag table'; or what ``run``
 or ``sweep`` returned."""
 
@@ -22,7 +28,8 @@ def folders_by_name(runs: RunFolders, caller: str) -> dict[str, Path]:
     A folder may be a shared one (hub:OWNER/NAME). Raises :class:`ConfigError` for anything else, for none,
     and for one that is given twice.
     """
-    runs = getattr(runs, "runs", runs)  # of results
+    if isinstance(runs, FinishedRuns):
+        runs = runs.runs
     if isinstance(runs, str | os.PathLike):
         runs = [runs]
     if not isinstance(runs, Iterable):

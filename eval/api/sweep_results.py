@@ -20,6 +20,7 @@ from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
 from eval.api.results import Results, WithOptions, base_of, with_section
+from eval.api.run_folders import FinishedRuns
 from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import without_workers
@@ -36,13 +37,14 @@ GivenCell = WithOptions | Mapping[str, Any]
 GivenCells = Mapping[str, GivenCell]
 
 
-class SweepResults:
+class SweepResults(FinishedRuns):
     """What the cells of a sweep scored and spent, and what they say together.
 
     ``print`` shows the table, the Pareto set, the fitted curves and the best cell under each budget.
 
     Attributes:
         folder: the folder of the sweep, with sweep.json, sweep.csv, its pictures and a run folder per cell.
+        runs: the cells' run folders, by name.
         picture: sweep.png, scores against tokens; None if every cell failed.
         pareto: names of the cells than which no other is as good for as few tokens.
         fits: of each method with several cells the curve through its "pareto" set and through "all" its
@@ -56,6 +58,7 @@ class SweepResults:
         self.pareto: Sequence[str] = sweep.findings.pareto
         self.fits: Mapping[str, Mapping[str, Fit | str]] = sweep.findings.fits
         self.choices: Sequence[Choice] = sweep.findings.choices
+        self.runs = {each.name: each.cell.folder for each in sweep.test_cells}
         self._sweep = sweep
 
     def table(self) -> Table:
@@ -85,11 +88,6 @@ class SweepResults:
     @property
     def _results(self) -> Results:
         return Results(self.runs, self._sweep.test_cells[0].cell.questions)
-
-    @property
-    def runs(self) -> dict[str, Path]:
-        """The cells' run folders, by name."""
-        return {each.name: each.cell.folder for each in self._sweep.test_cells}
 
     def __str__(self) -> str:
         findings = render_text(lambda console: print_findings(console, self._sweep))

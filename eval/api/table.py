@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from eval.tables.records import table_records, to_csv
 from eval.tables.results import ResultsTable
 
 
+@dataclass(frozen=True, repr=False)
 class Table:
     """A results table.
 
@@ -25,8 +27,7 @@ class Table:
     :class:`ConfigError`, which have no place for them.
     """
 
-    def __init__(self, table: ResultsTable) -> None:
-        self.figures = table
+    figures: ResultsTable
 
     def __str__(self) -> str:
         return render_text(lambda console: print_results(self.figures, console))

@@ -95,7 +95,7 @@ async def open_backends(setup: Setup) -> AsyncIterator[tuple[Generator, Retrieve
             retriever = await stack.enter_async_context(open_index_or_client(setup.retriever))
         generator = await open_model_quietly(setup.model)
         stack.push_async_callback(generator.close)
-        stack.callback(lambda: _print_retries(getattr(generator, "retried", 0), "the model's servers"))
+        stack.callback(lambda: _print_retries(generator.retried, "the model's servers"))
         yield generator, retriever
 
 

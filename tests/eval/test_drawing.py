@@ -7,7 +7,7 @@ import asyncio
 import io
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pytest
 from rich.console import Console
@@ -320,7 +320,7 @@ def test_what_another_method_calls_chosen_is_not_taken_for_a_chain():
         chosen: str = "the shorter one"
 
     drawing = Drawing("Who?", "")
-    drawing.finish(Own("x"))
+    drawing.finish(asdict(Own("x")))
     assert str(drawing.tree().label) == "Who?" and not drawing.tree().children
 
 

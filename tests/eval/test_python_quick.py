@@ -24,6 +24,7 @@ from corag.generation.transformers_engine import TransformersGenerator
 from eval.api import Model, Results, sweep_results
 from eval.api.arguments import with_keywords
 from eval.api.background import background
+from eval.api.opened import _models
 from eval.api.results import base_of
 from eval.datasets import DATASETS
 from eval.experiment.own_methods import load_method, make_method
@@ -39,7 +40,9 @@ RECORDS = [{"id": str(n), "question": f"Who is {n}?", "answers": ["Ada"]} for n 
 
 @pytest.fixture
 def model() -> Model:
-    return cast("Model", SimpleNamespace(engine=ScriptedGenerator(lambda _: "Ada"), options=ModelConfig()))
+    model = Model(_models, ModelConfig())
+    model._engine = ScriptedGenerator(lambda _: "Ada")
+    return model
 
 
 async def plain(question: Question, tools: Tools) -> Answer:

@@ -175,7 +175,7 @@ async def answer_and_show(
 ) -> Answered:
     """Answer with one method, and show what led to the answer, the answer, its sources and its cost."""
     options, asked_question = config.of(name), Question("asked", question)
-    drawing = Drawing(question, getattr(options, "refusal", ""))
+    drawing = Drawing(question, asdict(options).get("refusal", ""))
     if len(config.method) > 1:
         console.print(f"── {name}", style="bold")
 
