@@ -25,7 +25,7 @@ from corag.core.tokenizer import load_tokenizer
 from corag.generation.chat_template import USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
-from corag.generation.special_names import BREAK, break_at_names, space_out_names
+from corag.generation.special_names import BREAK, break_at_names
 from corag.generation.thinking import AS_SUITS, Thinking, ThinkingEngine, ThinkingOptions, resolve_thinking
 
 # Tokens of the prompt that are decoded with a continuation. Some tokenizers drop a space at the beginning of
@@ -248,21 +248,6 @@ class Renderer:
         """Return a text without its first tokens."""
         # A cut may fall inside a character of several tokens: its remains are dropped too.
         return self.decode(self._literal_ids(text)[tokens:]).lstrip("\ufffd")
-
-    def text(self, prompt: Prompt) -> str:
-        """Return a prompt as text, within its chat template if it has one; a reader takes names as tokens.
-
-        Without the token that the tokenizer puts before each text: its reader has put it there already.
-        """
-        if prompt.plain or not self.chat:
-            return prompt.text
-        turns = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        thought = prompt.thought and dataclasses.replace(
-            prompt.thought, text=space_out_names(prompt.thought.text, self._names)
-        )
-        whole, first = self._asking(turns, thought, prompt.prefix), self._tokenizer.bos_token
-        adds_first = first and self._ids("", special=True)[:1] == [self._tokenizer.bos_token_id]
-        return whole.removeprefix(first) if adds_first else whole
 
     def _safe_text(self, prompt: Prompt) -> tuple[str, bool]:
         """Return all that a model reads of a prompt, and whether names of special tokens are broken in it."""

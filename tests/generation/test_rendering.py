@@ -52,22 +52,18 @@ def test_a_base_model_reads_the_messages_separated_by_blank_lines(base_renderer:
     assert decoded(base_renderer, base_renderer.encode(prompt)) == "Be brief.\n\nWho wrote it?\n\nA:"
 
 
-def test_a_prompt_as_text_leaves_the_token_to_its_reader_that_begins_every_text() -> None:
+def test_a_prompt_begins_once_with_the_token_that_begins_every_text() -> None:
     from tokenizers import processors
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model_folder("default"))
-    assert tokenizer.bos_token == "<|im_start|>"
     tokenizer.chat_template = "{{ bos_token }}{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
-    prompt = chat_prompt("Who wrote it?", prefix="A:")
-    whole = "<|im_start|>[Who wrote it?]A:"
-    assert Renderer(tokenizer, chat=True).text(prompt) == whole  # none is put before a text
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<|im_start|> $A", special_tokens=[("<|im_start|>", tokenizer.bos_token_id)]
     )
     adding = Renderer(tokenizer, chat=True)
-    assert tokenizer.encode(adding.text(prompt)) == adding.encode(prompt)
-    assert decoded(adding, adding.encode(prompt)) == whole
+    ids = adding.encode(chat_prompt("Who wrote it?", prefix="A:"))
+    assert decoded(adding, ids) == "<|im_start|>[Who wrote it?]A:"
 
 
 def test_the_end_of_turn_is_what_the_template_puts_behind_a_reply(renderer: Renderer) -> None:

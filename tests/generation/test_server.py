@@ -251,13 +251,12 @@ async def test_a_server_of_other_models_is_refused_with_their_names() -> None:
             assert a.bodies[0]["model"] == "qwen"
 
 
-async def test_servers_of_different_models_are_refused_with_both_names() -> None:
+async def test_servers_that_differ_are_refused_with_what_each_is() -> None:
     def options(*servers: StandIn) -> ModelConfig:
         return ModelConfig(backend="server", urls=tuple(server.url for server in servers))
 
     with StandIn(models=("llama",)) as a, StandIn(models=("qwen",)) as b, StandIn(models=("llama",)) as again:
-        said = f"{a.url}/v1 serves 'llama' and {b.url}/v1 serves 'qwen'"
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=f"{a.url}/v1 .* serves 'llama'.*{b.url}/v1 .* serves 'qwen'"):
             await open_server(options(a, b))
         async with opened(a, again):
             pass

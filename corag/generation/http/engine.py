@@ -1,8 +1,8 @@
 r"""The engine for running servers: vLLM's, and others that speak OpenAI's protocol.
 
-Where a tokenizer is known, prompts are rendered here: vLLM gets them as token ids, as the engine in process
-does, others as texts. Elsewhere a conversation is sent as messages, since the server knows its model's chat
-template, and a plain prompt as a text.
+Where vLLM's tokenizer is known, prompts are rendered here and go as token ids, as those of the engine in
+process do. Elsewhere a conversation is sent as messages, since the server knows its model's chat template,
+and a plain prompt as a text.
 
 OpenAI's chats cannot begin a reply for the model (``prefix``): the last message tells it to begin its reply
 so.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,7 +31,6 @@ from corag.core.machine import raise_file_limit
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.protocols import (
     Ability,
-    Completion,
     GenerateRequest,
     Generation,
     Sampling,
@@ -45,7 +44,7 @@ from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
 from corag.generation.http.opening import open_servers
 from corag.generation.http.profiles import Served, ServerProfile, share
-from corag.generation.http.thoughts import ServerThoughts
+from corag.generation.http.thoughts import limit_tokens, thought_settings
 from corag.generation.http.wire import (
     CHAT,
     COMPLETIONS,
@@ -62,6 +61,7 @@ from corag.generation.prefixes import request_prefix
 from corag.generation.rendering import Renderer
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import ThinkingEngine
+from corag.generation.thinking_generator import thinking_budget
 from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
@@ -102,33 +102,36 @@ class HttpGenerator(ThinkingEngine):
         tokenizer: str,
     ) -> None:
         """``servers``: one for each of the client's. ``tokenizer``: what identifies it, "" without one."""
-        self._client, self._renderer = client, renderer
+        self._client, self._config = client, config
+        self._served = served = share(servers, client.urls)
+        self._renderer = renderer if served.profile.token_ids else None
         self._counter: TokenCounter = renderer or EstimatedTokens()
         self._names = renderer.names if renderer else COMMON_NAMES
-        self._served = share(servers)
-        self.window = window = self._served.window
-        self._room = window if renderer else int(window * _WINDOW_SHARE)
-        renders_chat = renderer is not None and renderer.chat
-        self._chat = config.chat != "no" and (self._served.chat or renders_chat)
-        if not self._chat and not self._served.completions:
-            raise ConfigError(f"{client.urls[0]} offers chat only: leave 'model.chat' at 'auto' or 'yes'.")
-        self.lacks: frozenset[Ability] = self._served.lacks
+        self.window, self.lacks = served.window, served.lacks
+        self._is_estimated = renderer is None
+        self._room = int(served.window * _WINDOW_SHARE) if self._is_estimated else served.window
         self.about = tuple(
-            served.describe(url)
-            for url, served in zip(client.urls, servers, strict=True)
-            if served.lacks or not served.forced
+            each.describe(url)
+            for url, each in zip(client.urls, servers, strict=True)
+            if each.lacks or not each.forced
         )
-        self.about += renderer.about if renderer else ()
-        # Where prompts are rendered here, thoughts are generated apart (corag.generation.thinking_generator).
-        self.thinking = renderer.thinking if renderer is not None and renders_chat else None
-        self._thoughts = ServerThoughts.of(config, self._served)
-        self.thinking_tokens = self._thoughts.budget
-        way = renderer.way if renderer and renders_chat else self._chat
         self.fingerprint = (
-            f"{config.backend}:{stable_hash(self._served.model)}:{tokenizer or 'estimated'}:{window}"
-            f":chat={way}:prefix={'rendered' if renders_chat else 'asked'}"
+            f"{config.backend}:{stable_hash(served.model)}:{tokenizer or 'estimated'}:{self.window}"
         )
-        self.fingerprint += "" if renders_chat else self._thoughts.identity
+        self._thought_settings: dict[str, Any] = {}
+        if self._renderer:
+            self.about += self._renderer.about
+            # Thoughts are generated apart (corag.generation.thinking_generator).
+            self.thinking = self._renderer.thinking if self._renderer.chat else None
+            self.fingerprint += f":chat={self._renderer.way}"
+            return
+        self._thought_settings = thought_settings(config, served.profile)
+        if served.thinks and config.thinking != "keep":
+            self.thinking_tokens = thinking_budget(config.max_thinking_tokens, self.window)
+        parts = [f"{name}={value}" for name, value in sorted(self._thought_settings.items())]
+        parts += [f"budget={self.thinking_tokens}"] * (self.thinking_tokens > 0)
+        parts += ["kept"] * (config.thinking == "keep")
+        self.fingerprint += f":chat={served.chat}" + (f":thinking={','.join(parts)}" if parts else "")
 
     @classmethod
     async def open(
@@ -174,17 +177,17 @@ class HttpGenerator(ThinkingEngine):
         self._require(sampling)
         if self._renderer is not None:
             sampling = self._renderer.ending(request.prompt, sampling)
-        call = await self._prepare(request.prompt, self._room - self._thoughts.widen(sampling).max_tokens)
+        call = await self._prepare(request.prompt, self._room - sampling.max_tokens - self.thinking_tokens)
         chat, has_ids = call.route == CHAT, call.ids is not None
-        if chat:
-            sampling = self._thoughts.widen(sampling)
+        if chat:  # with room for thoughts
+            sampling = replace(sampling, max_tokens=sampling.max_tokens + self.thinking_tokens)
         body = call.body | ({"return_token_ids": True} if has_ids else {})
         # vLLM ends a reply by what the model's configuration names; its template may name another token.
-        if self._renderer is not None and profile.settings:
+        if self._renderer is not None:
             body["stop_token_ids"] = sorted(self._renderer.stop_ids)
         parse = partial(
             read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=has_ids,
-            keeps_thoughts=self._thoughts.keeps_thoughts,
+            keeps_thoughts=self._config.thinking == "keep",
         )  # fmt: skip
         # A request per sample, each with its seed, as the other engines have it: of n > 1, servers count the
         # cache hits of one sample only.
@@ -195,9 +198,7 @@ class HttpGenerator(ThinkingEngine):
         replies = await asyncio.gather(
             *(self._request(call.route, body | each, parse, request) for each in settings)
         )
-        completions = tuple(self._with_token_texts(reply.completion, call, sampling) for reply in replies)
-        generation = Generation(completions, self._usage(call, replies), call.shortening)
-        return self._thoughts.split(generation, replies, request.sampling, self._counter.count)
+        return self._generation(call, replies, request.sampling)
 
     async def score(self, request: ScoreRequest) -> Score:
         """Return the log-likelihood of a given continuation, whose tokens count as generated.
@@ -227,15 +228,13 @@ class HttpGenerator(ThinkingEngine):
     async def _prepare(self, prompt: Prompt, room: int) -> _Call:
         """Fit a prompt into ``room`` tokens, and return how it is sent."""
         renderer = self._renderer
-        if renderer is not None and self._served.profile.token_ids:
+        if renderer is not None:
             ids, shortening = await encode_beside(renderer, prompt, room)
             return _Call(COMPLETIONS, {"prompt": ids}, prompt, shortening, ids=ids)
         prompt, shortening = fit(prompt, room, self._counter)
         # As text: servers read the name of a special token as that token.
         spaced_out = spaced_prompt(prompt, self._names)
-        if renderer is not None:
-            return _Call(COMPLETIONS, {"prompt": renderer.text(spaced_out)}, prompt, shortening)
-        plain = prompt.plain or not self._chat
+        plain = prompt.plain or not self._served.chat
         if plain and self._served.completions:
             return _Call(COMPLETIONS, {"prompt": spaced_out.text}, prompt, shortening)
         if plain:  # and the server offers chat alone
@@ -243,7 +242,7 @@ class HttpGenerator(ThinkingEngine):
         else:
             prefix = spaced_out.prefix
             messages = request_prefix(messages_body(spaced_out), prefix)
-        return _Call(CHAT, {"messages": messages, **self._thoughts.settings}, prompt, shortening, prefix)
+        return _Call(CHAT, {"messages": messages, **self._thought_settings}, prompt, shortening, prefix)
 
     # Samples
 
@@ -274,11 +273,32 @@ class HttpGenerator(ThinkingEngine):
                     f"{self._client.urls[0]} does not offer {ability}: choose options that do without."
                 )
 
-    def _with_token_texts(self, completion: Completion, call: _Call, sampling: Sampling) -> Completion:
-        """Return a completion with what each token adds to its text, if only the tokens' ids are known."""
-        if self._renderer is None or call.ids is None or not completion.token_ids:
-            return completion
-        return self._renderer.with_token_texts(completion, call.ids, sampling)
+    def _generation(self, call: _Call, replies: Sequence[Reply], sampling: Sampling) -> Generation:
+        """Return the samples of one request; what their thoughts cost stands apart from what they did.
+
+        ``sampling``: as it was requested, without room for thoughts.
+        """
+        completions, usage = [reply.completion for reply in replies], self._usage(call, replies)
+        if self._renderer is not None and call.ids is not None:
+            texts = self._renderer.with_token_texts
+            completions = [texts(each, call.ids, sampling) for each in completions]
+        thoughts = tuple(reply.thought for reply in replies)
+        if not any(thoughts):
+            return Generation(tuple(completions), usage, call.shortening)
+        counts = (reply.thought_tokens or self._counter.count(reply.thought) for reply in replies)
+        tokens = min(sum(counts), usage.generated)
+        rest = usage.generated - tokens
+        return Generation(
+            tuple(
+                limit_tokens(each, sampling.max_tokens, self._counter.count) if thought else each
+                for each, thought in zip(completions, thoughts, strict=True)
+            ),
+            replace(usage, generated=rest, computed_generated=rest),
+            call.shortening,
+            TokenUsage(generated=tokens, computed_generated=tokens),
+            thoughts,
+            sum(reply.thought_cut for reply in replies),
+        )
 
     def _usage(self, call: _Call, replies: Sequence[Reply]) -> TokenUsage:
         """Count a request's tokens by what the servers report, else by the tokenizer, else by an estimate."""
@@ -296,8 +316,7 @@ class HttpGenerator(ThinkingEngine):
                 estimated_tokens += tokens
             generated_tokens += tokens
         cached_tokens = min(min(reply.cached_tokens for reply in replies), prompt)
-        if self._renderer is not None:
-            estimated_tokens = 0
+        estimated_tokens *= self._is_estimated
         return TokenUsage(
             1, prompt, generated_tokens, prompt - cached_tokens, generated_tokens, estimated_tokens
         )

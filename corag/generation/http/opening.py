@@ -23,7 +23,6 @@ from corag.generation.http.wire import (
     COMPLETIONS,
     MODELS,
     PLUGIN_TOKENS,
-    FirstReply,
     plugin_body,
     read_first_reply,
     read_plugin_reply,
@@ -32,7 +31,6 @@ from corag.generation.rendering import Renderer
 
 DEFAULT_WINDOW = 4096  # tokens, where neither server nor user says
 _FIRST_TOKENS = 16  # of a first reply: some models refuse to write fewer
-_MAX_SPECIAL = 3  # tokens that a tokenizer adds to a text: the shortest chat templates take seven
 _MAX_NAMES = 10  # models named in a message
 _NO_SUCH_ROUTE = frozenset({404, 405, 501})
 # Where tokenizers differ: letters beyond ASCII, digits, an apostrophe.
@@ -45,19 +43,11 @@ async def open_servers(
     """Ask all servers of a configuration at the same time.
 
     ``profile``: what they are known to understand, None to go by what they say. Raises :class:`BackendError`
-    if one cannot be reached or answers nothing useful, :class:`ConfigError` if it has no such model, another
-    than the others, or another tokenizer than was configured.
+    if one cannot be reached or answers nothing useful, :class:`ConfigError` if it has no such model, or
+    another tokenizer than was configured.
     """
     openings = [_Opening(client, url, config, renderer, profile) for url in client.urls]
-    servers = list(await asyncio.gather(*(opening.open() for opening in openings)))
-    for url, server in zip(client.urls[1:], servers[1:], strict=True):
-        if server.model != servers[0].model:
-            raise ConfigError(
-                f"the server {client.urls[0]} serves '{servers[0].model}' and {url} serves '{server.model}', "
-                "but a run asks one model by one name: leave one of them out of 'model.urls', or start both "
-                "with the same --served-model-name."
-            )
-    return servers
+    return list(await asyncio.gather(*(opening.open() for opening in openings)))
 
 
 class _Opening:
@@ -85,11 +75,11 @@ class _Opening:
         profile = self._profile or BY_OWNER.get(str(card.get("owned_by")), OPENAI)
         window, source = self._window(card)
         served = Served(profile, model, window, source)
-        if profile is VLLM:
+        if profile.token_ids:
             served = await self._ask_vllm(served)
-        if self._renderer is None:
-            return await self._ask_routes(served)
-        return served if profile is VLLM else await self._ask_completions(served, self._renderer)
+            if self._renderer is not None:
+                return served
+        return await self._ask_routes(served)
 
     # The model
 
@@ -197,43 +187,27 @@ class _Opening:
 
     async def _ask_routes(self, served: Served) -> Served:
         """Find out which routes a server has, for prompts that it renders itself."""
-        asks_chat = self._config.chat != "no"
-        messages = {
-            "messages": [{"role": "user", "content": _TEXT}],
-            **thought_settings(self._config, served),
-        }
+        settings = thought_settings(self._config, served.profile)
+        messages = {"messages": [{"role": "user", "content": _TEXT}], **settings}
         chat, text = await asyncio.gather(
-            self._first_reply(CHAT, served, messages if asks_chat else None),
+            self._first_reply(CHAT, served, None if self._config.chat == "no" else messages),
             self._first_reply(COMPLETIONS, served, None if served.completions else {"prompt": _TEXT}),
         )
-        replies = [each for each in (chat, text) if isinstance(each, FirstReply)]
+        replies = [each for each in (chat, text) if isinstance(each, tuple)]
         if not replies and not served.completions:
             refusal = chat if isinstance(chat, RefusedError) else text
             raise BackendError(f"{refusal}. So '{served.model}' cannot be asked: see 'model.name'.")
         return replace(
             served,
-            chat=isinstance(chat, FirstReply),
-            completions=served.completions or isinstance(text, FirstReply),
-            logprobs=all(reply.logprobs for reply in replies),
-            thinks=isinstance(chat, FirstReply) and chat.thinks,
+            chat=isinstance(chat, tuple),
+            completions=served.completions or isinstance(text, tuple),
+            logprobs=all(logprobs for logprobs, _ in replies),
+            thinks=any(thinks for _, thinks in replies),
         )
-
-    async def _ask_completions(self, served: Served, renderer: Renderer) -> Served:
-        """Find out what completions are like of a server whose prompts are rendered here."""
-        reply = await self._first_reply(COMPLETIONS, served, {"prompt": _TEXT})
-        if not isinstance(reply, FirstReply):
-            raise BackendError(f"{reply}. With 'model.tokenizer' prompts are completions: leave it out.")
-        if reply.prompt_tokens > (expected := len(renderer.text_ids(_TEXT))) + _MAX_SPECIAL:
-            raise ConfigError(
-                f"the server {self._url} read {reply.prompt_tokens} tokens where the tokenizer "
-                f"'{self._config.tokenizer}' makes {expected}: it puts a chat template around completions, "
-                "or its model has another tokenizer. Leave model.tokenizer=out."
-            )
-        return replace(served, completions=True, logprobs=reply.logprobs)
 
     async def _first_reply(
         self, route: str, served: Served, body: dict[str, Any] | None
-    ) -> FirstReply | RefusedError | None:
+    ) -> tuple[bool, bool] | RefusedError | None:
         """Return what a route's first reply shows, or why it refuses; None without a body.
 
         The request has log-probabilities unless it is refused, or failed at, with them.

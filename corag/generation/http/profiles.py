@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from corag.core.errors import ConfigError
 from corag.core.protocols import Ability
 
 
@@ -15,8 +16,9 @@ class ServerProfile:
 
     Attributes:
         name: of the kind.
-        token_ids: completions take token ids and return those that they generate. Given texts are scored by
-            that: as forced replies where our plug-in is, else as log-probabilities of the prompt.
+        token_ids: completions take token ids and return those that they generate, so with a known tokenizer
+            prompts are rendered here. Given texts are scored by that: as forced replies where our plug-in is,
+            else as log-probabilities of the prompt.
         settings: requests have top_k, min_p, penalties of repetition, tokens that end a reply, and special
             tokens spelled out. A server without has its own, unseen.
         template_args: arguments of the chat template may be sent unasked, to switch thoughts off.
@@ -91,16 +93,19 @@ class Served:
         return "; ".join(filter(None, parts)) + "."
 
 
-def share(servers: Sequence[Served]) -> Served:
-    """Return what all of several servers can do: a request may go to any of them."""
-    return replace(
-        min(servers, key=lambda server: server.window),
-        profile=next((each.profile for each in servers if each.profile is OPENAI), servers[0].profile),
-        chat=all(each.chat for each in servers),
-        completions=all(each.completions for each in servers),
-        logprobs=all(each.logprobs for each in servers),
-        scores=all(each.scores for each in servers),
-        forced=all(each.forced for each in servers),
-        priorities=all(each.priorities for each in servers),
-        thinks=any(each.thinks for each in servers),
-    )
+def share(servers: Sequence[Served], urls: Sequence[str]) -> Served:
+    """Return what servers are that serve one model alike, with the shortest of their windows.
+
+    Raises :class:`ConfigError` if they differ: a request may go to any of them.
+    """
+    least = min(servers, key=lambda server: server.window)
+    for url, server in zip(urls, servers, strict=True):
+        if replace(server, window=least.window, window_source=least.window_source) != replace(
+            servers[0], window=least.window, window_source=least.window_source
+        ):
+            raise ConfigError(
+                f"the servers of 'model.urls' differ: {servers[0].describe(urls[0])[:-1]}, but "
+                f"{server.describe(url)[:-1]}. Start them alike, under one --served-model-name, or leave one "
+                "of them out."
+            )
+    return least

@@ -139,28 +139,15 @@ def _reasoning(message: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstReply:
-    """What a server's first reply shows.
+def read_first_reply(reply: Any) -> tuple[bool, bool]:
+    """Read whether a first reply has log-probabilities, and begins with a thought.
 
-    ``logprobs``: it has log-probabilities; ``thinks``: it begins with a thought; ``prompt_tokens``: how long
-    the server says that its prompt was, 0 if it does not.
+    Raises :class:`MalformedReplyError`.
     """
-
-    logprobs: bool
-    thinks: bool
-    prompt_tokens: int
-
-
-def read_first_reply(reply: Any) -> FirstReply:
-    """Read what a first reply shows. Raises :class:`MalformedReplyError`."""
     choice = value_at(reply, "choices", 0, kind=dict)
     chat = "message" in choice
-    text = choice_text(choice, chat=chat)
-    thinks = chat and (bool(_reasoning(choice["message"])) or thought_in(text) > 0)
-    usage = reply.get("usage")
-    prompt_tokens = _count(usage.get("prompt_tokens")) if isinstance(usage, dict) else 0
-    return FirstReply(isinstance(choice.get("logprobs"), dict), thinks, prompt_tokens or 0)
+    choice_text(choice, chat=chat)
+    return isinstance(choice.get("logprobs"), dict), chat and bool(_thought(choice))
 
 
 def read_echo(reply: Any, start: int, length: int) -> tuple[float, ...]:
