@@ -8,18 +8,16 @@ prefix cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from corag.core.gather import gather
-from corag.core.prompting.prompt import Shortening, Thought
+from corag.core.prompting.prompt import Thought
 from corag.core.protocols import (
     Ability,
-    Completion,
     GenerateRequest,
     Generation,
     Generator,
     GeneratorStage,
-    Sampling,
 )
 from corag.core.types import TokenUsage
 from corag.generation.thinking import (
@@ -52,18 +50,6 @@ def thinking_budget(most: int, window: int) -> int:
     return max(1, min(most, window // _SHARE_OF_WINDOW))
 
 
-@dataclass(frozen=True, slots=True)
-class _ThoughtfulSample:
-    """One completion and what it cost. ``thought``: what was written before it."""
-
-    completion: Completion
-    usage: TokenUsage
-    shortening: Shortening
-    thinking: TokenUsage
-    thought: str
-    is_cut: bool
-
-
 class ThinkingGenerator(GeneratorStage):
     """A :class:`Generator` around an engine that renders prompts, whose model may think before it replies.
 
@@ -85,132 +71,93 @@ class ThinkingGenerator(GeneratorStage):
         if request.prompt.plain:
             return await self._inner.generate(request)
         if self._thinking.generates:
-            return _join_samples(
-                await gather(self._think(request, number) for number in range(request.sampling.n))
-            )
-        reply = await self._inner.generate(request)
-        if not any(thought_in(completion.text) for completion in reply.completions):
-            return reply
-        # Thoughts that nothing announced, so they were no longer than a reply may be. One that met the end of
-        # the reply's tokens, or a stop string, is closed and the reply asked for again.
-        samples = [self._without_thought(reply, number) for number in range(request.sampling.n)]
-        return _join_samples(
-            await gather(
-                self._reply(request, number, sample) if self._is_cut(reply, number) else _as_it_is(sample)
-                for number, sample in enumerate(samples)
-            )
-        )
+            samples = range(request.sampling.n)
+            return _join(await gather(self._think(request, number) for number in samples))
+        return self._without_thoughts(await self._inner.generate(request))
 
-    def _is_cut(self, reply: Generation, number: int) -> bool:
-        """Whether a sample has too little of a reply behind a thought that can be closed."""
-        completion = reply.completions[number]
-        is_short = completion.finish_reason == "length" or is_cut(completion.text)
-        return bool(thought_in(completion.text)) and is_short and self._thinking.mode != "off"
-
-    def _without_thought(self, reply: Generation, number: int) -> _ThoughtfulSample:
-        """Take a thought out of a completion, and its tokens out of what that cost."""
-        completion = reply.completions[number]
-        start = thought_in(completion.text)
-        thought = completion.text[:start]
-        usage = _share(reply.usage, 1, len(reply.completions))
-        tokens = min(usage.generated, self.count_tokens(thought)) if start else 0
-        computed_tokens = min(usage.computed_generated, tokens)
-        usage = replace(
-            reply.usage,
-            generated=usage.generated - tokens,
-            computed_generated=usage.computed_generated - computed_tokens,
-            estimated=usage.estimated,
-        )
-        thinking = TokenUsage(generated=tokens, computed_generated=computed_tokens)
-        rest, thought_cut = without_thought(completion, start), is_cut(completion.text)
-        return _ThoughtfulSample(rest, usage, reply.shortening, thinking, thought, thought_cut)
-
-    async def _think(self, request: GenerateRequest, number: int) -> _ThoughtfulSample:
-        """Generate sample ``number``: a thought, ended where its budget ends, then the reply."""
-        prompt = replace(request.prompt, thought=Thought("", closed=False), prefix="", prefix_wording=())
-        sampling = replace(
-            _sample(request.sampling, number),
-            max_tokens=self._budget,
-            stop=((self._thinking.form or THINK).end,),
-            logprobs=False,
-            logit_bias=(),
-            # Some families' marks are special tokens.
-            special_tokens=Ability.SPECIAL_TOKENS not in self.lacks,
-        )
-        thought = await self._inner.generate(replace(request, prompt=prompt, sampling=sampling))
-        usage = replace(thought.usage, generated=0, computed_generated=0, estimated=0)
-        tokens = thought.usage.generated
-        thinking = TokenUsage(0, 0, tokens, 0, tokens, min(tokens, thought.usage.estimated))
-        is_cut = thought.completions[0].finish_reason == "length"
-        sample = _ThoughtfulSample(
-            thought.completions[0], usage, thought.shortening, thinking, thought.text, is_cut
-        )
-        return await self._reply(request, number, sample)
-
-    async def _reply(
-        self, request: GenerateRequest, number: int, before: _ThoughtfulSample
-    ) -> _ThoughtfulSample:
-        """Generate sample ``number`` behind a thought. ``before``: what has been generated for it."""
-        text = inner_text(before.thought)
-        reply = await self._inner.generate(
+    async def _think(self, request: GenerateRequest, number: int) -> Generation:
+        """Generate sample ``number``: a thought, ended where its budget ends, then the reply behind it."""
+        seed = request.sampling.seed
+        sampling = replace(request.sampling, n=1, seed=None if seed is None else seed + number)
+        before = await self._inner.generate(
             replace(
                 request,
-                prompt=replace(request.prompt, thought=Thought(text)),
-                sampling=_sample(request.sampling, number),
+                prompt=replace(
+                    request.prompt, thought=Thought("", closed=False), prefix="", prefix_wording=()
+                ),
+                sampling=replace(
+                    sampling,
+                    max_tokens=self._budget,
+                    stop=((self._thinking.form or THINK).end,),
+                    logprobs=False,
+                    logit_bias=(),
+                    # Some families' marks are special tokens.
+                    special_tokens=Ability.SPECIAL_TOKENS not in self.lacks,
+                ),
             )
         )
+        thought = inner_text(before.text)
+        prompt = replace(request.prompt, thought=Thought(thought))
         # Some begin another thought: it is taken out, and a reply that is nothing else is empty.
-        last = self._without_thought(reply, 0)
+        reply = self._without_thoughts(
+            await self._inner.generate(replace(request, prompt=prompt, sampling=sampling))
+        )
         # The prompt is that of the request and the thought. What was read for it again is left out, as of
-        # further samples of one prompt; and what was written before the thought was closed is all thought.
-        tokens = before.thinking.generated
+        # further samples of one prompt.
+        tokens = before.usage.generated
         length = max(0, reply.usage.prompt - tokens)
-        usage = replace(
-            last.usage,
-            prompt=length,
-            computed_prompt=min(length, before.usage.computed_prompt + reply.usage.computed_prompt),
+        computed = min(length, before.usage.computed_prompt + reply.usage.computed_prompt)
+        spent = TokenUsage(0, 0, tokens, 0, tokens, min(tokens, before.usage.estimated))
+        met_budget = before.completions[0].finish_reason == "length"
+        return replace(
+            reply,
+            usage=replace(reply.usage, prompt=length, computed_prompt=computed),
+            thinking=spent + reply.thinking,
+            thoughts=(thought,),
+            thoughts_cut=max(int(met_budget), reply.thoughts_cut),
         )
-        given_up = TokenUsage(
-            generated=before.usage.generated, computed_generated=before.usage.computed_generated
+
+    def _without_thoughts(self, reply: Generation) -> Generation:
+        """Take thoughts that nothing announced out of completions, and their tokens out of what these cost.
+
+        They were no longer than a reply may be: of one that met its end, or a stop string, nothing is left.
+        """
+        starts = [thought_in(completion.text) for completion in reply.completions]
+        if not any(starts):
+            return reply
+        pairs = list(zip(reply.completions, starts, strict=True))
+        thoughts = tuple(completion.text[:start] for completion, start in pairs)
+        usage = reply.usage
+        tokens = min(usage.generated, sum(map(self.count_tokens, thoughts)))
+        computed_tokens = min(usage.computed_generated, tokens)
+        return replace(
+            reply,
+            completions=tuple(without_thought(completion, start) for completion, start in pairs),
+            usage=replace(
+                usage,
+                generated=usage.generated - tokens,
+                computed_generated=usage.computed_generated - computed_tokens,
+            ),
+            thinking=TokenUsage(generated=tokens, computed_generated=computed_tokens),
+            thoughts=tuple(map(inner_text, thoughts)),
+            thoughts_cut=sum(is_cut(completion.text) for completion in reply.completions),
         )
-        thinking = before.thinking + given_up + last.thinking
-        thought_cut = before.is_cut or last.is_cut
-        return _ThoughtfulSample(last.completion, usage, reply.shortening, thinking, text, thought_cut)
 
 
-async def _as_it_is(sample: _ThoughtfulSample) -> _ThoughtfulSample:
-    return sample
-
-
-def _sample(sampling: Sampling, number: int) -> Sampling:
-    """Return how one of several samples is drawn by itself: with its number added to the seed."""
-    seed = None if sampling.seed is None else sampling.seed + number
-    return replace(sampling, n=1, seed=seed)
-
-
-def _share(usage: TokenUsage, parts: int, of: int) -> TokenUsage:
-    """Return the generated tokens of some of a request's samples, about: only their sum is known."""
-    generated_tokens, computed_tokens, estimated_tokens = (
-        tokens * parts // of for tokens in (usage.generated, usage.computed_generated, usage.estimated)
-    )
-    return TokenUsage(0, 0, generated_tokens, 0, computed_tokens, estimated_tokens)
-
-
-def _join_samples(samples: Sequence[_ThoughtfulSample]) -> Generation:
+def _join(samples: Sequence[Generation]) -> Generation:
     """Return the samples of one request: its prompt counts once."""
     usages = [sample.usage for sample in samples]
-    usage = replace(
-        usages[0],
-        computed_prompt=min(usage.computed_prompt for usage in usages),
-        generated=sum(usage.generated for usage in usages),
-        computed_generated=sum(usage.computed_generated for usage in usages),
-        estimated=sum(usage.estimated for usage in usages),
-    )
     return Generation(
-        tuple(sample.completion for sample in samples),
-        usage,
+        tuple(sample.completions[0] for sample in samples),
+        replace(
+            usages[0],
+            computed_prompt=min(usage.computed_prompt for usage in usages),
+            generated=sum(usage.generated for usage in usages),
+            computed_generated=sum(usage.computed_generated for usage in usages),
+            estimated=sum(usage.estimated for usage in usages),
+        ),
         samples[0].shortening,
         sum((sample.thinking for sample in samples), TokenUsage()),
-        tuple(sample.thought for sample in samples),
-        sum(sample.is_cut for sample in samples),
+        tuple(thought for sample in samples for thought in sample.thoughts),
+        sum(sample.thoughts_cut for sample in samples),
     )

@@ -116,16 +116,13 @@ async def test_with_thinking_off_the_reply_comes_at_once(tmp_path: Path, templat
     await generator.close()
 
 
-async def test_a_thought_that_nothing_announced_is_closed_and_the_reply_asked_for_again(
-    tmp_path: Path,
-) -> None:
+async def test_a_thought_that_nothing_announced_is_no_part_of_the_reply(tmp_path: Path) -> None:
     generator = await open_scripted(tmp_path / "model", SILENT)
     reply = await ask(generator)
-    assert (reply.text, reply.thoughts_cut) == (REPLY, 1)
-    assert reply.thinking.generated == reply.usage.generated == 2  # a stop string ended it
-    # With room for all of it, the reply stands behind the thought.
+    assert (reply.text, reply.thoughts_cut) == ("", 1)  # a stop string ended the thought
     whole = await ask(generator, sampling=Sampling(20, logprobs=True))
-    assert (whole.text, whole.thoughts_cut, whole.completions[0].token_texts[-2:]) == (REPLY, 0, (REPLY, ""))
+    assert (whole.text, whole.thoughts, whole.thoughts_cut) == (REPLY, (THOUGHT,), 0)
+    assert whole.completions[0].token_texts[-2:] == (REPLY, "")
     assert whole.usage.generated + whole.thinking.generated == 9
     await generator.close()
 
