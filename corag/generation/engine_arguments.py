@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError, nearest
+from corag.core.errors import ConfigError
 
 _OPTIONS = {
     "model": "name",
@@ -70,19 +70,6 @@ def refuse_reserved(arguments: Mapping[str, Any]) -> None:
             raise ConfigError(f"'model.engine' has '{name}': write 'model.{option}' instead.")
         if reason := _RESERVED_ARGUMENTS.get(name):
             raise ConfigError(f"'model.engine' has '{name}', which is not free: {reason}.")
-
-
-def refuse_unknown(arguments: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise :class:`ConfigError` for an argument that is none of the engine's, with the nearest name.
-
-    ``names``: those that the installed vLLM has.
-    """
-    for name in arguments:
-        if name in names and not name.startswith("_"):
-            continue
-        free = [each for each in names if not each.startswith("_") and each not in _RESERVED_ARGUMENTS]
-        advice = nearest(name, free, otherwise="`vllm serve --help` lists them, with hyphens.")
-        raise ConfigError(f"'model.engine' has '{name}', but vLLM's engine has no such argument: {advice}")
 
 
 def identity(arguments: Mapping[str, Any]) -> str:

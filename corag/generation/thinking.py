@@ -92,9 +92,6 @@ FORMS = (
         "<channel|>",
         "<|channel>thought\n<channel|>",
     ),
-    ThoughtForm(
-        "</seed:think>", "<seed:think>", "</seed:think>", "</seed:think>", "<seed:think></seed:think>"
-    ),
     ThoughtForm("[/THINK]", "[THINK]", "[/THINK]", "[/THINK]", "[THINK][/THINK]"),  # Magistral
     ThoughtForm("</thought>", "<thought>\n", "</thought>", "\n</thought>\n\n", "<thought>\n\n</thought>\n\n"),
     THINK,  # the last: some of the others' templates read it as well
@@ -104,18 +101,12 @@ SWITCHES: Mapping[str, tuple[Any, Any]] = {
     "enable_thinking": (False, True),  # Qwen3, GLM, SmolLM3, gemma 4, Nemotron 3
     "thinking": (False, True),  # DeepSeek V3.1, Granite 3
     "reasoning": (False, True),  # Command A Reasoning
-    "thinking_budget": (0, -1),  # Seed-OSS
 }
 # Variables of templates that are the conversation's, the tokenizer's, or functions.
 _NOT_TO_BE_SET = frozenset(
     "messages tools documents add_generation_prompt continue_final_message bos_token eos_token pad_token "
     "unk_token raise_exception strftime_now namespace range dict lipsum cycler joiner".split()
 )
-# Where a template leaves a sentence for the model to finish, instead of an open thought.
-_SENTENCE_ENDS = {
-    "<seed:think><seed:cot_budget_reflect>": "The current thinking budget is 0, so I will directly start "
-    "answering the question.</seed:cot_budget_reflect>\n</seed:think>"
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +176,6 @@ class Thinking:
         if thought is None and not self.closes:
             return ""
         tail = conversation.rstrip()
-        for beginning, rest in _SENTENCE_ENDS.items():
-            if tail.endswith(beginning):
-                return rest
         if tail.endswith(form.end):  # the template has closed it
             return self.gap or ""
         is_open = tail.endswith(form.begin)

@@ -25,13 +25,13 @@ from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, check_adapter, merged_folder
 from corag.generation.config import ModelConfig
 from corag.generation.encoder_decoder import refuse_encoder_decoder
-from corag.generation.engine_arguments import identity, refuse_unknown
+from corag.generation.engine_arguments import identity
 from corag.generation.forced import forced_sampling
 from corag.generation.gpu_memory import card_bytes, choose_share, count_gpus, refuse_too_large
 from corag.generation.models import folder_digest, model_folder, weight_bytes
 from corag.generation.rendering import Renderer, RenderingEngine
 from corag.generation.vllm_processes import refuse_unguarded_main
-from corag.generation.vllm_start import dtype_of, known_arguments, lora_rank, on_cpu, start
+from corag.generation.vllm_start import dtype_of, lora_rank, on_cpu, start
 
 _SHUTDOWN_S = 10.0
 # Engine arguments by which less lies on a GPU than the files have.
@@ -76,8 +76,6 @@ class VllmGenerator(RenderingEngine):
         Raises :class:`ConfigError` or :class:`BackendError` saying what is missing.
         """
         refuse_unguarded_main()
-        if config.engine:
-            refuse_unknown(config.engine, known_arguments())
         folder = model_folder(config.name)
         refuse_encoder_decoder(folder, "vLLM does not run one")
         renderer = Renderer.load(folder, config.chat, config.thoughts)

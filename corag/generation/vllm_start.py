@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError
@@ -161,14 +160,6 @@ def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
     ):
         return config.engine
     return with_exact_head(config.engine, quantized=is_quantized(folder))
-
-
-def known_arguments() -> frozenset[str]:
-    """Return the names of the arguments that the installed vLLM's engine takes."""
-    on_cpu()
-    with importing, keep_fault_handlers():
-        from vllm.engine.arg_utils import AsyncEngineArgs
-    return frozenset(each.name for each in fields(AsyncEngineArgs))
 
 
 def cpu_kv_cache_gb() -> float:

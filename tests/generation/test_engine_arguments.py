@@ -13,7 +13,7 @@ from corag.core.errors import ConfigError
 from corag.core.protocols import ScoreRequest
 from corag.generation import engine_arguments
 from corag.generation.config import ModelConfig
-from corag.generation.engine_arguments import identity, is_quantized, refuse_unknown, with_exact_head
+from corag.generation.engine_arguments import identity, is_quantized, with_exact_head
 from corag.generation.forced import forced_sampling
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.run import RunConfig
@@ -61,14 +61,6 @@ def test_what_options_set_and_what_scores_rest_on_is_refused(engine: object) -> 
 def test_other_back_ends_take_no_arguments() -> None:
     with raises_message(ConfigError):
         ModelConfig(backend="server", urls=("http://localhost:1",), engine={"quantization": "fp8"})
-
-
-def test_a_name_that_the_engine_has_not_is_told_with_the_nearest() -> None:
-    known = {"quantization", "kv_cache_dtype", "max_num_batched_tokens", "spec_tokens", "_private"}
-    refuse_unknown({"kv_cache_dtype": "fp8"}, known)
-    for name in ("quantisation", "max_batched_tokens", "colour", "_private"):
-        with raises_message(ConfigError):
-            refuse_unknown({name: 1}, known)
 
 
 def test_the_tables_name_arguments_that_the_installed_engine_has() -> None:

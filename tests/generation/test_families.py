@@ -16,10 +16,9 @@ from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.chat_template import ChatTemplate
 from corag.generation.config import ModelConfig
 from corag.generation.rendering import Renderer
-from corag.generation.traits import find_traits
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
-from tests.generation.families import FAMILIES, HERMES, Family, published, table
+from tests.generation.families import FAMILIES, HERMES, Family, find_traits, published, table
 from tests.messages import raises_message
 
 TEMPLATES = os.environ.get("CORAG_CHAT_TEMPLATES", "")
@@ -35,7 +34,6 @@ def test_the_traits_of_a_family_are_what_they_should_be(name: str) -> None:
     traits = find_traits(family.renderer())
     assert {each: getattr(traits, each) for each in family.traits()} == family.traits()
     assert traits.bos in (None, 0, 1)
-    assert all(traits.sentences())
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="CORAG_CHAT_TEMPLATES names no folder of published templates")
@@ -162,11 +160,11 @@ def test_a_template_that_fails_otherwise_than_by_refusing_ends_in_a_sentence_whe
     assert finding.ok is False and "TypeError" in finding.sentence
 
 
-def test_doctor_tells_how_prompts_are_written_for_a_model(tmp_path: Path) -> None:
+def test_doctor_says_what_a_models_chat_template_does_of_its_own(tmp_path: Path) -> None:
     findings = list(model_traits(ModelConfig(name=FAMILIES["Mistral Small 3.2"].save(tmp_path))))
     text = " ".join(finding.sentence for finding in findings)
     assert all(finding.ok for finding in findings)
-    assert "ends with </s>" in text and "always 2024-07-26" in text and "an empty one" in text
+    assert "2024-07-26" in text and "an empty one" in text
     assert not list(model_traits(ModelConfig())), "the default model is loaded by no check of the machine"
 
 

@@ -34,12 +34,6 @@ NEMOTRON = (
     "{% set ns = namespace(enable_thinking=true) %}" + _TURNS + "{% if add_generation_prompt %}<assistant>"
     "{{ '<think>\\n\\n' if ns.enable_thinking else '<think></think>' }}{% endif %}"
 )
-SEED = (
-    "{% if not thinking_budget is defined %}{% set thinking_budget = -1 %}{% endif %}"
-    "{# </seed:think> #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>"
-    "{{ '<seed:think><seed:cot_budget_reflect>' if thinking_budget == 0 else '' }}{% endif %}"
-)
 GEMMA_4 = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     "{% if add_generation_prompt %}<assistant>"
@@ -69,11 +63,6 @@ def thinking_aloud(text: str, *, closed: bool) -> Prompt:
         (GLM, "<assistant>\n<think></think>\nAnswer:"),
         (DEEPSEEK, "<assistant></think>Answer:"),
         (NEMOTRON, "<assistant><think>\n\n</think>\n\nAnswer:"),
-        (
-            SEED,
-            "<assistant><seed:think><seed:cot_budget_reflect>The current thinking budget is 0, so I will "
-            "directly start answering the question.</seed:cot_budget_reflect>\n</seed:think>Answer:",
-        ),
         (GEMMA_4, "<assistant><|channel>thought\n<channel|>Answer:"),
         (FAMILIES["gpt-oss"].template, "<|end|><|start|>assistant<|channel|>final<|message|>Answer:"),
         (
@@ -98,7 +87,6 @@ def test_without_a_thought_the_familys_own_form_of_none_stands_before_a_replys_f
         (GLM, "\n<think>\n", "\n<think>\nHm.\n</think>\n\nAnswer:"),
         (DEEPSEEK, "<think>", "<think>Hm.\n</think>\n\nAnswer:"),
         (NEMOTRON, "<think>\n\n", "<think>\n\nHm.\n</think>\n\nAnswer:"),
-        (SEED, "<seed:think>", "<seed:think>Hm.</seed:think>Answer:"),
         (GEMMA_4, "<|channel>thought\n", "<|channel>thought\nHm.<channel|>Answer:"),
         (
             FAMILIES["gpt-oss"].template,
@@ -123,7 +111,7 @@ def test_a_thought_is_opened_and_closed_as_the_family_does_it(
 @pytest.mark.parametrize(
     ("template", "mode"),
     [
-        (HYBRID, "off"), (GLM, "off"), (DEEPSEEK, "off"), (SEED, "off"), (GEMMA_4, "off"),
+        (HYBRID, "off"), (GLM, "off"), (DEEPSEEK, "off"), (GEMMA_4, "off"),
         (FAMILIES["Command R7B"].template, "off"),
         (OPENS, "strip"), (NEMOTRON, "strip"), (FAMILIES["gpt-oss"].template, "strip"),
         (SILENT, "watch"), (FAMILIES["Llama 3.1"].template, "watch"), (FAMILIES["Phi-3"].template, "watch"),

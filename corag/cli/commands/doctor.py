@@ -2,7 +2,7 @@
 
 corag doctor
 corag doctor indexes/mine                    # read an index whole: is every file as it was built?
-corag doctor --model.name Qwen/Qwen3-8B      # how prompts are written for this model
+corag doctor --model.name Qwen/Qwen3-8B      # what this model's chat template does of its own
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class DoctorOptions(Options):
     """folders of indexes to read whole and compare with what was built, instead of all else."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    """with model.name, how prompts are written for it: its chat template, what ends a reply, what a template
-    adds of its own."""
+    """with model.name, what its chat template does of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +193,12 @@ def _optional() -> bool | None:
 
 
 def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
-    """How prompts are written for the model that was named, and what its chat template does of its own."""
+    """What the chat template of the model that was named does of its own."""
     name = config.tokenizer_name
     if name in ("", ModelConfig.name):
         return
     from corag.generation.models import model_folder
     from corag.generation.rendering import Renderer
-    from corag.generation.traits import find_traits
 
     try:
         renderer = Renderer.load(model_folder(name, weights=False), config.chat, config.thoughts)
@@ -209,7 +207,7 @@ def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
                 True, f"{name}: prompts are texts, as for a base model, without a chat template."
             )
             return
-        sentences = [*find_traits(renderer).sentences(), *renderer.about]
+        sentences = renderer.about or ("its chat template does nothing of its own.",)
     except CoragError as error:
         yield CheckResult(False, f"{name}: {error}")
         return
