@@ -18,8 +18,6 @@ from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.generation.chat_template import QUESTION, USER, WITH_SYSTEM, Turn
 from corag.generation.rendering import Renderer
 
-_PREFIX = "Answer:"
-
 
 @dataclass(frozen=True, slots=True)
 class Traits:
@@ -73,7 +71,7 @@ def find_traits(renderer: Renderer) -> Traits:
 
 
 def _prompt(turns: Any) -> Prompt:
-    return Prompt(tuple(Message(turn["role"], (Segment(turn["content"]),)) for turn in turns), _PREFIX)
+    return Prompt(tuple(Message(turn["role"], (Segment(turn["content"]),)) for turn in turns), "Answer:")
 
 
 def _compare(renderer: Renderer, turns: Any) -> str:
@@ -83,7 +81,7 @@ def _compare(renderer: Renderer, turns: Any) -> str:
         conversation, tokenize=False, add_generation_prompt=True, **renderer.template.arguments
     )
     text += renderer.thinking.lead(text, None) or renderer.template.blank_before_reply
-    target = renderer.template.tokenizer.encode(text + _PREFIX, add_special_tokens=False)
+    target = renderer.template.tokenizer.encode(text + "Answer:", add_special_tokens=False)
     try:
         ids = renderer.encode(_prompt(turns))
     except ConfigError as error:
