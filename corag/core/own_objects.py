@@ -240,18 +240,21 @@ def identify(name: str) -> Identity | None:
     fingerprint = fingerprint() if callable(fingerprint) else fingerprint
     if isinstance(fingerprint, str) and fingerprint:
         return Identity(f"{describe(target)}:{fingerprint}", "fingerprint")
-    file = name.rpartition(":")[0]
-    if digest := file_digest(file) if file.endswith(".py") else source_digest(target):
+    if digest := source_digest(target, name):
         return Identity(f"{describe(target)}:{digest}", "source text")
     return Identity(describe(target), "name")
 
 
-def source_digest(target: Any) -> str:
-    """Return 16 hexadecimal digits of the source text of a function, or of an object's class.
+def source_digest(target: Any, name: str = "") -> str:
+    """Return 16 hexadecimal digits of the source text of a method, a model or something to search.
 
-    Dedented, so that it stays when it moves into a function or out of one. "" where no text is known, as of
-    what was typed in at a prompt.
+    That is the whole file for what is named FILE.py:NAME, else the text of the function or of the object's
+    class, dedented, so that it stays when it moves into a function or out of one. "" where no text is known,
+    as of what was typed in at a prompt.
     """
+    file = name.rpartition(":")[0]
+    if file.endswith(".py"):
+        return file_digest(file)
     try:
         return stable_hash(textwrap.dedent(inspect.getsource(_code(target))))
     except (OSError, TypeError):

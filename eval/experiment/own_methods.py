@@ -64,7 +64,7 @@ def is_method(value: Any) -> TypeIs[Method | Callable[..., Awaitable[Answer]]]:
 def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -> Method:
     """Describe a method of the user's. Its options are those of its function's parameter ``config``, if any.
 
-    ``where``: what to call it in messages. Raises :class:`ConfigError` for other parameters than a method's,
+    ``where``: its name in messages, FILE.py:NAME where it is of a file. Raises :class:`ConfigError` for other parameters than a method's,
     and for options that cannot be.
     """
     entry = method if isinstance(method, Method) else Method(method)
@@ -76,7 +76,7 @@ def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -
             f"tools, config): see {PAGE}."
         )
     summary = entry.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
-    code, name = source_digest(function), getattr(function, "__name__", where)
+    code, name = source_digest(function, where), function.__name__
     if len(parameters) == 2:
         forgiving = _Forgiving(function, name, takes_config=False)
         return replace(entry, function=forgiving, summary=summary, code=code)

@@ -76,3 +76,11 @@ def test_a_sweep_repeats_its_cells(options, tmp_path, capsys):
     assert folders == {"plain", "plain-seed=1", "short", "short-seed=1"}
     assert "Mean ± standard deviation" in printed and f"of {N} questions differently" in printed
     assert set(record["pareto"]) <= {"plain", "short"}, "a setting is a point, whatever its luckiest seed"
+
+
+def test_a_grid_over_the_seed_with_repeats_counts_each_run_once(options, tmp_path, capsys):
+    grid = ["--grid", "{seed: [0, 1]}", "--repeats", "2"]
+    _, record = record_of(capsys, "sweep", *options, *grid)
+    assert sorted(run["options"]["seed"] for run in record["runs"].values()) == [0, 1, 2], "1 is of both"
+    assert len(list((tmp_path / "runs").glob("closed*"))) == 3
+    assert [mean["runs"] for mean in record.get("means", {}).values()] == [3]

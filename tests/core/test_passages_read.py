@@ -12,7 +12,7 @@ from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segme
 from corag.core.runner import answer_question
 from corag.core.support import drop_same_location
 from corag.core.tools import Tools
-from corag.core.types import Answer, Passage, Question
+from corag.core.types import Answer, Branch, Passage, Question
 from ircot.method import IRCoTConfig, ircot
 from tests.chains.chains import queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, words
@@ -169,3 +169,28 @@ async def test_a_method_of_ones_own_needs_to_say_nothing():
     tools = Tools(Question("q", "Who?"), generator, WordRetriever(WORLD))
     row = await answer_question(Question("q", "Who?"), own, tools)
     assert row.read_ids == row.answer.passage_ids[:1] and len(row.answer.passage_ids) > 1
+
+
+@dataclass(frozen=True)
+class Debated(Answer):
+    """Says which of two sides its text is of."""
+
+    side: str = "for"
+
+    def branch(self) -> Branch:
+        return Branch(self.side, ("for", "against"), [("who wrote the glass orchard?", self.text)])
+
+
+@pytest.mark.parametrize(("side", "read"), [("for", 0), ("against", 1)])
+async def test_an_answer_of_ones_own_names_the_branch_that_led_to_it(side, read):
+    passages = WORLD[:2]
+
+    async def own(question, tools):
+        await tools.search(" ".join(each.text for each in passages), k=len(WORLD))
+        for path, passage in zip(("for", "against"), passages, strict=True):
+            await tools.generate(Prompt.of_text(passage.text), role="answer", max_tokens=9, path=path)
+        return Debated("x", side=side)
+
+    tools = Tools(Question("q", "Who?"), ScriptedGenerator(lambda request: "x"), WordRetriever(WORLD))
+    row = await answer_question(Question("q", "Who?"), own, tools)
+    assert row.read_ids == (passages[read].id,)
