@@ -28,10 +28,10 @@ def check_packages() -> None:
     ours = Path(__file__).resolve().parents[1]
     for name in PACKAGES:
         module = sys.modules.get(name)
-        spec = getattr(module, "__spec__", None) if module else find_spec(name)
+        spec = module.__spec__ if module else find_spec(name)
         places = list(spec.submodule_search_locations or [spec.origin or ""]) if spec else []
         if module and not places:  # a script that is named as our package, run as such
-            places = [getattr(module, "__file__", None) or ""]
+            places = [module.__file__ or ""]
         if not any(Path(place).resolve() == ours / name for place in places):
             expected = ours / name / "__init__.py"
             if not places:
@@ -55,6 +55,6 @@ def suggest_import(name: str) -> str:
     for parent in ("corag.chains", "corag.baselines"):
         for module in walk_packages(import_module(parent).__path__, f"{parent}."):
             value = getattr(import_module(module.name), name, None)
-            if getattr(value, "__module__", None) == module.name:
+            if getattr(value, "__module__", None) == module.name:  # any object: constants have none
                 return f"write 'from {module.name} import {name}'"
     return ""

@@ -81,6 +81,7 @@ def suits(config: Any) -> bool:
     further = ("attention_dropout", "attn_logit_softcapping", "use_bidirectional_attention")
     if any(getattr(config, name, None) for name in further):
         return False
+    # Each family of transformers has a configuration class of its own, with some of these.
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds == {"full_attention"} and getattr(config, "sliding_window", None) is None:
         return True

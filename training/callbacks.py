@@ -89,7 +89,7 @@ class ProgressLines(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Say what is to come; count from a resumed training's step, and log a short one often enough."""
         if state.is_world_process_zero:
-            line = describe_expected(args, state, model, getattr(train_dataloader, "dataset", None))
+            line = describe_expected(args, state, model, train_dataloader and train_dataloader.dataset)
             sys.stderr.write(f"corag: {line}\n")
         self._start_time, self._start_step = time.monotonic(), state.global_step
         self._last_line, self._steps = self._start_time, state.max_steps

@@ -24,7 +24,7 @@ from corag.generation.rendering import Renderer
 from ircot.method import IRCoTConfig
 from training.chains import ChainRow
 from training.row_source import RowSource, TrainingExample
-from training.row_tasks import ROW_TASKS, Task, list_examples
+from training.row_tasks import ROW_TASKS, Task
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,30 @@ class RowsConfig(Options):
             )
 
 
+def list_examples(source: RowSource, config: RowsConfig) -> Iterator[TrainingExample]:
+    """Yield all that is taught of a question: hop by hop, then what is asked once.
+
+    Raises :class:`DataError` if a passage is missing, or the chain is taught and the question has no answer.
+    """
+    question = source.row.question
+    if source.chain is not None and (not question.answers or not question.answers[0].strip()):
+        raise DataError(
+            f"question '{question.id}' has no gold answer to train on: give training questions one each."
+        )
+    tasks = [task for name, task in ROW_TASKS.items() if name in config.tasks]
+    pairs = [(number, task) for task in tasks for number in task.hop_numbers(source)]
+    for number, task in sorted(pairs, key=lambda pair: (pair[0] == 0, pair[0])):
+        if _is_drawn(task.name, question.id, number, config):
+            yield from task.examples(source, number)
+
+
+def _is_drawn(task: str, question_id: str, hop: int, config: RowsConfig) -> bool:
+    """Whether a task's row is among the share that is taken. ``hop``: 0 for what is asked once."""
+    label = f"hop {hop}" if config.ratio_per == "hop" else "question"
+    share = config.ratios.get(task, config.ratio if hop else 1.0)
+    return derive_seed(config.seed, "ratio", task, question_id, label) < share * 2**31
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
     """A row of the dataset: ``completion_mask`` is 1 on the tokens that the loss is of.
@@ -139,8 +163,10 @@ class RowMaker:
         ``passages``: by id, all that the question's rows show. ``is_taught``: its kept chain is taught.
         Raises :class:`DataError` for an example that cannot be a row, or a missing passage.
         """
-        source = RowSource(row, passages, self.renderer.count, self.config, self.corag, self.ircot, is_taught)
-        for example in list_examples(source):
+        source = RowSource(
+            row, passages, self.renderer.count, self.corag, self.ircot, is_taught, self.config.recovery_copies
+        )
+        for example in list_examples(source, self.config):
             yield self.make_row(example)
 
     def make_row(self, example: TrainingExample) -> MadeRow:

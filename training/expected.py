@@ -53,6 +53,7 @@ def describe_expected(args: Any, state: Any, model: Any, dataset: Any) -> str:
 
 def _lengths(dataset: Any) -> list[int]:
     """Return the tokens of some rows, evenly spread; none where rows have no tokens."""
+    # Of datasets; what other trainers read is any class of torch's.
     if "input_ids" not in (getattr(dataset, "column_names", None) or ()):
         return []
     numbers = range(0, len(dataset), max(1, len(dataset) // _SAMPLE))
@@ -61,6 +62,7 @@ def _lengths(dataset: Any) -> list[int]:
 
 def _matrices(model: Any) -> tuple[int, int, int]:
     """Return how many weights a token meets in layers' matrices, and the shape of the largest matrix."""
+    # Of transformers' models; an encoder of sentence-transformers has none.
     head = getattr(model, "get_output_embeddings", lambda: None)()
     shapes = [
         (int(module.in_features), int(module.out_features))

@@ -234,6 +234,7 @@ def describe_start(trainer: Any, resolved_settings: Mapping[str, Any], out: Path
 def attention_of(model: Any) -> str | None:
     """Return the implementation of attention of a model of transformers, or of the first one within it."""
     configs = [each.config for each in model.modules() if hasattr(each, "config")]
+    # What transformers has noted, under a name of its own; sentence-transformers' modules have none.
     return getattr(configs[0], "_attn_implementation", None) if configs else None
 
 

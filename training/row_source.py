@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
@@ -17,9 +16,6 @@ from corag.core.types import Hit, Passage
 from ircot.method import IRCoTConfig
 from training.chains import ChainRow
 from training.sampling import SampledChain
-
-if TYPE_CHECKING:
-    from training.data import RowsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +58,19 @@ class RowSource:
         row: the question with its candidates.
         passages: by id; all that the tasks show.
         count: counts the tokens of a text.
-        config: which rows are made.
         corag: prompts, passages and limits, as in decoding.
         ircot: the same for thoughts; None without them.
         is_taught: whether the kept chain is taught.
+        recovery_copies: of a sub-query that was answered right after an unanswered one.
     """
 
     row: ChainRow
     passages: Mapping[str, Passage]
     count: Callable[[str], int]
-    config: RowsConfig
     corag: CoRAGConfig
     ircot: IRCoTConfig | None = None
     is_taught: bool = True
+    recovery_copies: int = 1
 
     @cached_property
     def chain(self) -> Chain | None:

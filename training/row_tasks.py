@@ -23,17 +23,13 @@ from corag.chains.prompting import (
     sub_answer_prompt,
     sub_query_prompt,
 )
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
-from corag.core.seeds import derive_seed
 from corag.core.text import mentions
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
 from training.row_source import RowSource, TrainingExample
-
-if TYPE_CHECKING:
-    from training.data import RowsConfig
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def _sub_query(source: RowSource, number: int) -> Iterator[TrainingExample]:
     prompt = corag.conventions.fit_hop(sub_query_prompt(question.text, before, corag), source.count)
     is_cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
     recovers = number > 1 and hops[number - 2].refused and not hop.refused
-    for _ in range(source.config.recovery_copies if recovers else 1):
+    for _ in range(source.recovery_copies if recovers else 1):
         yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, is_cut)
 
 
@@ -292,30 +288,6 @@ def trained_prompts(
         )
         of_method += [] if identity in of_method else [identity]
     return prompts
-
-
-def list_examples(source: RowSource) -> Iterator[TrainingExample]:
-    """Yield all that is taught of a question: hop by hop, then what is asked once.
-
-    Raises :class:`DataError` if a passage is missing, or the chain is taught and the question has no answer.
-    """
-    question, config = source.row.question, source.config
-    if source.chain is not None and (not question.answers or not question.answers[0].strip()):
-        raise DataError(
-            f"question '{question.id}' has no gold answer to train on: give training questions one each."
-        )
-    tasks = [task for name, task in ROW_TASKS.items() if name in config.tasks]
-    pairs = [(number, task) for task in tasks for number in task.hop_numbers(source)]
-    for number, task in sorted(pairs, key=lambda pair: (pair[0] == 0, pair[0])):
-        if is_drawn(task.name, question.id, number, config):
-            yield from task.examples(source, number)
-
-
-def is_drawn(task: str, question_id: str, hop: int, config: RowsConfig) -> bool:
-    """Whether a task's row is among the share that is taken. ``hop``: 0 for what is asked once."""
-    label = f"hop {hop}" if config.ratio_per == "hop" else "question"
-    share = config.ratios.get(task, config.ratio if hop else 1.0)
-    return derive_seed(config.seed, "ratio", task, question_id, label) < share * 2**31
 
 
 def best_stop_hop(row: ChainRow) -> int:

@@ -173,5 +173,5 @@ def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor) 
         mean_logits=mean_logits,
         is_top1=is_top1,
         label_mask=following[:, :-1] != -100,
-        aux_loss=getattr(outputs, "aux_loss", None),
+        aux_loss=getattr(outputs, "aux_loss", None),  # of models that are mixtures of experts
     )

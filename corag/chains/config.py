@@ -255,7 +255,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
 
     @property
     def samples(self) -> bool:
-        """Whether the temperature has an effect: a greedy chain samples nothing but repeated sub-queries."""
+        """Whether the temperature has an effect: of a greedy chain only repeated sub-queries are sampled."""
         return self.strategy != "greedy"
 
     @property

@@ -108,11 +108,11 @@ def option_arguments(
         record: values by name, as a manifest keeps them. What this version does not have is passed over.
         names: the options that count.
     """
-    base = kind(**{name: record[name] for name in ("preset",) if name in record})
-    preset = getattr(base, "preset", "")
-    arguments = [f"--{section}.preset", preset] if preset != getattr(kind(), "preset", "") else []
+    base = vars(kind(**{name: record[name] for name in ("preset",) if name in record}))
+    preset = base.get("preset", "")
+    arguments = [f"--{section}.preset", preset] if preset != vars(kind()).get("preset", "") else []
     for name in names:
-        if name != "preset" and name in record and record[name] != getattr(base, name, record[name]):
+        if name != "preset" and name in record and record[name] != base.get(name, record[name]):
             value = record[name]
             arguments += [f"--{section}.{name}", ",".join(value) if isinstance(value, list) else str(value)]
     return arguments

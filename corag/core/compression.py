@@ -170,7 +170,7 @@ class _ZstdReader(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        name = getattr(file, "name", "the file")
+        name = getattr(file, "name", "the file")  # bytes in memory have none
         require(f"'{name}', compressed with zstd,", "zstandard", otherwise="unpack it with 'zstd -d'")
         import zstandard
 

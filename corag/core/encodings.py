@@ -117,6 +117,7 @@ def find_codec(label: str) -> str:
     except (LookupError, ValueError):
         return ""
     python_name = codec.name.replace("-", "_")
+    # Of the standard library under a private name: codecs such as base64 are no encodings of text.
     is_text = getattr(codec, "_is_text_encoding", True)
     if not is_text or python_name in _NO_FILES or python_name.startswith(("utf_16", "utf_32")):
         return ""  # the declaration could not have been read

@@ -40,6 +40,11 @@ class MethodConfig(Options):
         return {}
 
     @property
+    def samples(self) -> bool:
+        """Whether a temperature that it has as an option has an effect."""
+        return True
+
+    @property
     def chains_at_once(self) -> int:
         """How many chains of a question are with the engine at the same time."""
         return 1

@@ -6,6 +6,7 @@ import ctypes
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -129,11 +130,10 @@ def kill_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Ca
     (prctl(2), PR_SET_PDEATHSIG), whatever the process is at. ``parent``: a process whose parent is another by
     the time of the call is an orphan, and killed at once. Outside Linux nothing happens.
     """
-    prctl = getattr(_LIBC, "prctl", None)
 
     def end_with_parent() -> None:
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, int(number))
+        if sys.platform == "linux":
+            _LIBC.prctl(_PR_SET_PDEATHSIG, int(number))
             if os.getppid() != parent:
                 _end()
 

@@ -161,7 +161,7 @@ class AnswerService:
         """Return why a preset has no use for a request's temperature; "" if it has."""
         options = self.presets[request.preset].config.of(self.presets[request.preset].method)
         names = {each.name for each in fields(options)}
-        if "temperature" not in names or not getattr(options, "samples", True):
+        if "temperature" not in names or not options.samples:
             return f"'{request.preset}' samples nothing"
         try:
             self._options(request)

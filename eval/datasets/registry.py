@@ -13,13 +13,14 @@ from eval.datasets.dataset import CorpusFormat, Dataset
 
 _MODULES = [import_module(f"{sets.__name__}.{each.name}") for each in iter_modules(sets.__path__)]
 
-DATASETS: dict[str, Dataset] = {
-    dataset.name: dataset for module in _MODULES for dataset in getattr(module, "DATASETS", ())
-}
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for module in _MODULES for dataset in module.DATASETS}
 """Datasets by the name that ``--dataset`` takes."""
 
 CORPUS_FORMATS: dict[str, CorpusFormat] = {
-    form.name: form for module in _MODULES for form in getattr(module, "CORPUS_FORMATS", ())
+    form.name: form
+    for module in _MODULES
+    if hasattr(module, "CORPUS_FORMATS")
+    for form in module.CORPUS_FORMATS
 }
 """Corpora in the layouts of datasets by the name that ``--format`` takes."""
 

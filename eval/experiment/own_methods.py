@@ -15,7 +15,7 @@ from corag.core.method import Method, MethodConfig
 from corag.core.own_objects import load_source, run_code, source_digest
 from corag.core.protocols import Generation
 from corag.core.tools import SearchStep, Tools
-from corag.core.types import Answer, Question
+from corag.core.types import Answer, Hit, Passage, Question
 
 PAGE = "docs/guides/your_own_method.md"
 PARAMETERS = ["question", "tools"], ["question", "tools", "config"]
@@ -64,8 +64,8 @@ def is_method(value: Any) -> TypeIs[Method | Callable[..., Awaitable[Answer]]]:
 def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -> Method:
     """Describe a method of the user's. Its options are those of its function's parameter ``config``, if any.
 
-    ``where``: its name in messages, FILE.py:NAME where it is of a file. Raises :class:`ConfigError` for other parameters than a method's,
-    and for options that cannot be.
+    ``where``: its name in messages, FILE.py:NAME where it is of a file. Raises :class:`ConfigError` for other
+    parameters than a method's, and for options that cannot be.
     """
     entry = method if isinstance(method, Method) else Method(method)
     function = entry.function
@@ -76,7 +76,7 @@ def make_method(method: Method | Callable[..., Awaitable[Answer]], where: str) -
             f"tools, config): see {PAGE}."
         )
     summary = entry.summary or (inspect.getdoc(function) or "a method of your own").splitlines()[0]
-    code, name = source_digest(function, where), function.__name__
+    code, name = source_digest(function, where), short_name(where)
     if len(parameters) == 2:
         forgiving = _Forgiving(function, name, takes_config=False)
         return replace(entry, function=forgiving, summary=summary, code=code)
@@ -124,7 +124,8 @@ def as_answer(value: Any, tools: Tools, name: str) -> Answer:
 
 def _id_of(passage: Any) -> str:
     """Return the id of a passage, or of a hit; an id is one."""
-    return str(getattr(getattr(passage, "passage", passage), "id", passage))
+    passage = passage.passage if isinstance(passage, Hit) else passage
+    return passage.id if isinstance(passage, Passage) else str(passage)
 
 
 def _find_config(function: Callable[..., Any], spec: str) -> type[MethodConfig]:

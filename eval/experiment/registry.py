@@ -26,9 +26,9 @@ def discover_methods() -> Iterator[Method]:
     """Import the packages of methods and return what their modules declare, in no order."""
     for package in PACKAGES:
         for module in walk_packages(import_module(package).__path__, f"{package}."):
-            method = getattr(import_module(module.name), "METHOD", None)
-            if isinstance(method, Method):
-                yield method
+            content = import_module(module.name)
+            if hasattr(content, "METHOD"):
+                yield content.METHOD
 
 
 METHODS: Mapping[str, Method] = {

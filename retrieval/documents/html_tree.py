@@ -297,7 +297,8 @@ def _names_note(element: Any) -> bool:
 def _is_raised(element: Any) -> bool:
     """Whether an element is in raised text: the mark is all of that."""
     above = element.getparent()
-    return above is not None and (above.tag == "sup" or getattr(above.getparent(), "tag", "") == "sup")
+    parents = (above, above.getparent()) if above is not None else ()
+    return any(each is not None and each.tag == "sup" for each in parents)
 
 
 def _is_bare_mark(link: Any, text: str) -> bool:

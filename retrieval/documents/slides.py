@@ -156,7 +156,7 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> int:
         elif shape.has_text_frame:
             for line in _lines(shape):
                 writer.block(line, page=location)
-        elif getattr(shape, "has_table", False):
+        elif getattr(shape, "has_table", False):  # python-pptx: not every kind of shape has it
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
             writer.table(rows, header=bool(shape.table.first_row), page=location)
         elif isinstance(shape, GraphicFrame | Picture | PlaceholderPicture):

@@ -47,7 +47,7 @@ class Package:
     """The parts of a .docx. Raises :class:`DataError` for what is no zip, or has no text part in it."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
+        self._data, self.name = data, ""
         try:
             self._zip = ZipFile(io.BytesIO(data))
         except (BadZipFile, ValueError, OSError):
@@ -75,7 +75,7 @@ class Package:
             recover=True, huge_tree=True, resolve_entities=False, no_network=True, remove_comments=True
         )
         root = etree.fromstring(_STRICT.sub(_TRANSITIONAL, data), parser)
-        if root is not None and parser.error_log and name == getattr(self, "name", name):
+        if root is not None and parser.error_log and name == (self.name or name):
             self.notes.append(f"read in part only: its XML is broken ({parser.error_log[0].message})")
         return root
 

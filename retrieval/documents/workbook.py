@@ -92,6 +92,7 @@ def _read_sheet(sheet: Any) -> tuple[list[list[str]], bool, str]:
     is_bold: bool | None = None
     try:
         for row in sheet.iter_rows(max_row=_MOST_ROWS):
+            # openpyxl: empty cells have no format.
             cells = [_show(cell.value, getattr(cell, "number_format", "")) for cell in row]
             while cells and not cells[-1]:  # formatted, up to the last of 16,384 columns
                 cells.pop()

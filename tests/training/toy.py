@@ -15,9 +15,8 @@ from corag.core.types import GoldHop
 from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
-from training.data import RowsConfig
+from training.data import RowsConfig, list_examples
 from training.row_source import RowSource
-from training.row_tasks import list_examples
 from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, sample_chains
 
@@ -42,7 +41,8 @@ REFUSAL = "No relevant information found"
 
 def examples_of(row, count, config, corag=CORAG, ircot=None):
     """What is taught of a question whose passages are those of the small world."""
-    return list(list_examples(RowSource(row, BY_ID, count, config, corag, ircot)))
+    source = RowSource(row, BY_ID, count, corag, ircot, recovery_copies=config.recovery_copies)
+    return list(list_examples(source, config))
 
 
 def asked_in(request):

@@ -446,5 +446,5 @@ def _describe_difference(here: WorkerInfo | None, there: WorkerInfo | None) -> s
 
 def _unwrap(error: Any) -> BaseException:
     """Return what a worker raised: our own errors as they are, a defect with Ray's traceback."""
-    cause = getattr(error, "cause", None)
+    cause = getattr(error, "cause", None)  # of Ray's errors one alone has it
     return cause if isinstance(cause, CoragError) else error
