@@ -63,7 +63,7 @@ class IndexConfig(Options):
     """Refuse a corpus at its first invalid record; otherwise such records are skipped and counted."""
 
     kind: IndexKind = "bm25"
-    """"bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors: "lucene_flat" (exact), "lucene_hnsw"."""
+    """"bm25" (Lucene) or "dense" (vectors, in FAISS)."""
 
     encoder: NameOrPath = "default"
     """"default" (all-MiniLM-L6-v2), a Hugging Face name, a local sentence-transformers folder, or a server of
@@ -101,7 +101,7 @@ class IndexConfig(Options):
 
     # A denser graph than Lucene's own default (16, 100): it finds more and takes longer to build.
     hnsw_m: Annotated[int, Ge(1)] = 32
-    """Neighbours per node of an HNSW graph (FAISS and Lucene)."""
+    """Neighbours per node of an HNSW graph."""
 
     hnsw_ef_construction: Annotated[int, Ge(1)] = 200
     """Candidates considered when an HNSW graph is built (efConstruction)."""
@@ -129,8 +129,8 @@ class IndexConfig(Options):
     """Passages that the encoder takes at once; 0 = 64 on a CPU and 512 on a GPU."""
 
     shard_size: Annotated[int, Ge(1)] = 4096
-    """Passages per shard of encoding. It counts as a setting of the index. An interruption loses a minute of
-    encoding, or a batch, whatever it is."""
+    """Passages per shard of encoding. It counts as a setting of the index. An interruption loses a shard's
+    vectors at most."""
 
     threads: Annotated[int, Ge(0)] = 0
     """Threads of Lucene and FAISS while building; 0 = all cores."""
@@ -167,12 +167,6 @@ class IndexConfig(Options):
             check_columns(self.format)
         if (self.vectors or self.merge) and self.kind == "bm25":
             object.__setattr__(self, "kind", "dense")
-        if is_address(self.encoder) and self.kind not in ("bm25", "dense"):
-            raise ConfigError(
-                f"the encoder '{self.encoder}' is a server's, whose vectors are compared when an index is "
-                f"opened, which an index of the kind '{self.kind}' does not allow: choose kind=dense, or "
-                "name a model or a folder."
-            )
         self._check_parts()
         self._check_vectors()
         if self.kind == "dense" and self.faiss is None:
@@ -202,18 +196,13 @@ class IndexConfig(Options):
             raise ConfigError("training is for all parts: leave out 'part' and 'trained' with 'train_only'.")
 
     def _check_vectors(self) -> None:
-        if self.merge and (self.part or self.train_only or self.vectors or self.kind != "dense"):
+        if self.merge and (self.part or self.train_only or self.vectors):
             raise ConfigError(
-                "merge puts the parts of a dense index together: leave out 'part', 'train_only', 'vectors' "
-                "and other kinds with it."
+                "merge puts the parts of a dense index together: leave out 'part', 'train_only' and "
+                "'vectors'."
             )
         if not self.vectors:
             return
-        if self.kind != "dense":
-            raise ConfigError(
-                f"vectors that were made elsewhere become a FAISS index, but the kind is '{self.kind}': "
-                "choose kind=dense."
-            )
         if self.train_only or self.trained:
             raise ConfigError(
                 "train_only and trained share a training among parts that are encoded, but 'vectors' names "

@@ -16,7 +16,7 @@ from eval.experiment.opening import quiet
 from retrieval.index import build
 from retrieval.index.manifest import IndexManifest
 
-Kind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
+Kind = Literal["bm25", "dense"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,8 +58,7 @@ def build_index(
     Args:
         corpus: files or folders with the passages.
         out: folder that becomes the index.
-        kind: "bm25" (Lucene), "dense" (FAISS), or Lucene's own vectors,
-            "lucene_flat" and "lucene_hnsw".
+        kind: "bm25" (Lucene) or "dense" (FAISS).
         report: told sentences of progress; they go to standard error without it.
         options: further ones of :class:`retrieval.config.IndexConfig`, such as ``format="hotpotqa"``,
             ``encoder="intfloat/e5-base-v2"`` or ``overwrite=True``.

@@ -1,6 +1,6 @@
 """Searching an index of vectors: encode the queries of a batch, find the nearest vectors, fetch the passages.
 
-The vectors are FAISS's or Lucene's; the texts are the index's own or another's.
+The texts are the index's own or another's.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from corag.core.errors import (
-    BackendError,
     ConfigError,
     DataError,
     IndexMismatchError,
@@ -29,7 +27,6 @@ from retrieval.dense.prompts import AUTO
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
 from retrieval.dense.vector_check import check_compressed, check_vectors
-from retrieval.lucene.java import java_class, java_error, java_path, to_java_list, to_json
 from retrieval.search.stage import HitsOrError, with_note
 
 Matches = list[list[tuple[str, float]]]
@@ -44,18 +41,6 @@ _BLAS_WORK, _BLAS_ROWS = 1_024, 1 << 14
 _CANDIDATES = 10  # for a hit, of a compressed index whose vectors are beside it: 20 find no more
 _TOKENS_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at most
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
-
-
-class VectorIndex(Protocol):
-    """Finds the nearest passages of query vectors."""
-
-    def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
-        """Return, per query of [queries, dimension], up to k (passage id, score), best first."""
-        ...
-
-    def close(self) -> None:
-        """Free the index. Safe to call twice."""
-        ...
 
 
 class PassageSource(Protocol):
@@ -74,7 +59,7 @@ class DenseSearcher:
     """A :class:`retrieval.search.batched.BatchSearcher`. ``query_prefix`` goes before every query."""
 
     def __init__(
-        self, encoder: TextEncoder, vectors: VectorIndex, texts: PassageSource, query_prefix: str = ""
+        self, encoder: TextEncoder, vectors: FaissIndex, texts: PassageSource, query_prefix: str = ""
     ) -> None:
         self._encoder = encoder
         self._vectors = vectors
@@ -334,35 +319,3 @@ def _sort_by_score(scores: NDArray[Any], rows: NDArray[Any]) -> tuple[NDArray[An
     """Sort by score; of equal ones the earlier passage comes first, as among parts: FAISS has no order."""
     order = np.lexsort((rows, -scores), axis=-1)
     return np.take_along_axis(scores, order, -1), np.take_along_axis(rows, order, -1)
-
-
-class LuceneVectorIndex:
-    """Lucene's vectors through Anserini. Scores are Lucene's: (1 + cosine) / 2."""
-
-    def __init__(self, folder: Path, kind: str, *, ef_search: int, threads: int = 0) -> None:
-        self._threads, self._folder = threads or count_threads(), folder
-        searcher = f"io.anserini.search.{'Flat' if kind == 'lucene_flat' else 'Hnsw'}DenseSearcher"
-        arguments = java_class(f"{searcher}$Args")()
-        arguments.index = java_path(folder)
-        if kind == "lucene_hnsw":
-            arguments.efSearch = ef_search
-        self._searcher: Any = java_class(searcher)(arguments)
-
-    def search(self, vectors: NDArray[np.float32], k: int) -> Matches:
-        """Return the nearest passages' ids."""
-        queries = to_java_list(orjson.dumps(row.tolist()).decode() for row in vectors)
-        numbers = to_java_list(str(number) for number in range(len(vectors)))
-        try:
-            by_number = orjson.loads(to_json(self._searcher.batch_search(queries, numbers, k, self._threads)))
-        except java_error() as error:
-            raise BackendError(
-                f"the Lucene index '{self._folder}' can no longer be searched: {error}"
-            ) from None
-        hits_by_query = (by_number[str(number)] for number in range(len(vectors)))
-        return [[(hit["docid"], hit["score"]) for hit in hits] for hits in hits_by_query]
-
-    def close(self) -> None:
-        """Free the index."""
-        if self._searcher is not None:
-            self._searcher.close()
-            self._searcher = None

@@ -104,7 +104,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     if config.columns:
         check_columns(config.format)
     encoder, prompt = None, ""
-    if config.kind != "bm25":
+    if config.kind == "dense":
         encoder = load_encoder(config.encoder, config.max_passage_tokens, config.placement)
         config = _with_prompts(config, encoder, report)
         prompt = config.passage_prefix
@@ -207,11 +207,9 @@ def _fill(
 
 def _check_installed(config: IndexConfig) -> None:
     """Raise a sentence if something is missing that is wanted only when all passages have been read."""
-    kind = config.kind
-    if kind != "bm25":
-        faiss = ["faiss"] if kind == "dense" else []
-        require("an index with vectors", *packages_of(config.encoder), *faiss)
-    if kind != "dense":
+    if config.kind == "dense":
+        require("an index with vectors", *packages_of(config.encoder), "faiss")
+    else:
         find_java()
         find_jar()
 
@@ -378,11 +376,10 @@ def _settings(
     }
     if encoder.rounding:
         details["encoder_dtype"] = encoder.rounding
-    if config.kind == "dense":
-        details["faiss"] = config.faiss or "flat"
-    if config.kind == "lucene_hnsw" or (config.kind == "dense" and config.faiss in GRAPHS):
+    details["faiss"] = config.faiss or "flat"
+    if config.faiss in GRAPHS:
         details |= {"hnsw_m": str(config.hnsw_m), "hnsw_ef_construction": str(config.hnsw_ef_construction)}
-    if config.kind == "dense" and config.faiss == "ivfpq":
+    if config.faiss == "ivfpq":
         details |= {"ivf_lists": str(config.ivf_lists), "pq_bytes": str(config.pq_bytes)}
         if not config.train_only:
             details["refine"] = config.refine or "none"

@@ -23,7 +23,7 @@ from corag.core.runs.provenance import Input, Provenance
 from corag.core.runs.shards import read_share
 from corag.core.seeds import stable_hash
 
-IndexKind = Literal["bm25", "dense", "lucene_flat", "lucene_hnsw"]
+IndexKind = Literal["bm25", "dense"]
 INDEX_FILE = "corag_index.json"
 FORMAT = 1
 LANGUAGE = "language"  # the detail of a BM25 index that is not English

@@ -17,7 +17,6 @@ from retrieval.dense.build import (
     DOCID,
     EarlierVectors,
     Shards,
-    build_lucene_vectors,
     encode_corpus,
     measure_corpus,
 )
@@ -64,12 +63,7 @@ class EncodedVectors(CorpusVectors):
     def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
         """Say what the encoder does not read, encode the passages, index the vectors."""
         config, encoder, folder = self.config, self.encoder, place.building
-        if (
-            config.kind == "dense"
-            and config.faiss == "ivfpq"
-            and not config.trained
-            and not config.train_only
-        ):
+        if config.faiss == "ivfpq" and not config.trained and not config.train_only:
             # To refuse now what would fail after hours of encoding.
             count_ivf_lists(config, len(store), encoder.dimension)
         if cut_note := _describe_cut(
@@ -77,11 +71,7 @@ class EncodedVectors(CorpusVectors):
         ):
             report(cut_note)
         shards = self._encode(store, place, report)
-        recall_note = ""
-        if config.kind == "dense":
-            recall_note = build_faiss(shards, folder, config, report)
-        else:
-            build_lucene_vectors(shards, map(store.read_id, range(len(store))), folder, config)
+        recall_note = build_faiss(shards, folder, config, report)
         shutil.rmtree(folder / SHARDS)
         return [cut_note], [recall_note]
 

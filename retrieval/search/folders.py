@@ -17,7 +17,7 @@ from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.dense.open_encoder import load_encoder, open_encoder, packages_of
-from retrieval.dense.search import DenseSearcher, FaissIndex, LuceneVectorIndex, PassageSource
+from retrieval.dense.search import DenseSearcher, FaissIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.documents.files import find_document
@@ -51,7 +51,7 @@ def open_index(name: str, config: RetrieverConfig) -> BatchedRetriever:
 
 def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     manifest = read_manifest(folder)
-    if manifest and manifest.settings.kind != "bm25":
+    if manifest and manifest.settings.kind == "dense":
         return _open_dense(folder, manifest, config)
     if manifest is None and (folder / INDEX).is_file() and (folder / DOCID).is_file():
         return _open_pyserini_faiss(folder, config)
@@ -100,8 +100,7 @@ def _choose_language(folder: Path, manifest: IndexManifest | None, config: Retri
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
     settings = manifest.settings
     name = config.encoder or settings.encoder
-    if settings.kind == "dense":
-        require(f"the index '{folder}'", *packages_of(name), "faiss")
+    require(f"the index '{folder}'", *packages_of(name), "faiss")
     if settings.detail(TRAINING):
         raise IndexMismatchError(
             f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
@@ -116,7 +115,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     )
     # Of a served model nothing shows the weights: there vectors of passages are compared, if they can be.
     is_served = is_address(encoder.name) or is_address(settings.encoder)
-    is_compared = is_served and settings.kind == "dense" and encoder.dimension == settings.dimension
+    is_compared = is_served and encoder.dimension == settings.dimension
     if encoder.fingerprint != settings.encoder_fingerprint and not is_compared:
         raise IndexMismatchError(
             f"the index '{folder}' was built with the encoder '{settings.encoder}' ({settings.dimension} "
@@ -125,16 +124,12 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
             "same encoder, or build the index again with this one."
         )
     store = PassageStore(folder)
-    if settings.kind == "dense":
-        faiss = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
-        _refuse_other_vectors(folder, faiss, len(store), manifest)
-        if is_compared:
-            passages = [store.row(row) for row in sample_rows(len(store))]
-            what = f"the vectors of the index '{folder}'"
-            faiss.check(what, passages, encoder, prefix=settings.detail("passage_prefix"))
-        vectors: FaissIndex | LuceneVectorIndex = faiss
-    else:
-        vectors = LuceneVectorIndex(folder, settings.kind, ef_search=config.ef_search, threads=config.threads)
+    vectors = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
+    _refuse_other_vectors(folder, vectors, len(store), manifest)
+    if is_compared:
+        passages = [store.row(row) for row in sample_rows(len(store))]
+        what = f"the vectors of the index '{folder}'"
+        vectors.check(what, passages, encoder, prefix=settings.detail("passage_prefix"))
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
     how = f"{config.ef_search}|{config.nprobe}{encoder.rounding and '|' + encoder.rounding}"
     if encoder.fingerprint != settings.encoder_fingerprint:

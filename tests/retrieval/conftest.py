@@ -58,9 +58,7 @@ def corpus(passages: list[Passage], tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def index_of(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Return the folder of an index over the small corpus, built once per kind: bm25, dense, lucene_flat or
-    lucene_hnsw.
-    """
+    """Return the folder of an index over the small corpus, built once per kind: bm25 or dense."""
     folders: dict[str, str] = {}
 
     def build(kind: str) -> str:

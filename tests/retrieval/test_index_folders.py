@@ -216,7 +216,7 @@ async def test_a_manifest_that_lists_no_files_opens_nothing(
     assert main(["doctor", str(sealed)]) == 1
 
 
-@pytest.mark.parametrize("kind", ["bm25", "dense", "lucene_flat"])
+@pytest.mark.parametrize("kind", ["bm25", "dense"])
 def test_doctor_reads_an_index_whole(
     kind: str, index_of: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,13 +289,3 @@ async def test_hits_of_any_index_are_re_ranked_by_a_server(
         with raises_message(BackendError):
             await retriever.search("another query of the river", 3)
         await retriever.close()
-
-
-def test_lucenes_vectors_cannot_be_compared_with_a_servers(tmp_path: Path) -> None:
-    corpus = write_jsonl(tmp_path / "corpus.jsonl", TOWNS)
-    for kind in ("lucene_flat", "lucene_hnsw"):
-        with raises_message(ConfigError):
-            build_index(
-                IndexConfig([str(corpus)], "out", kind=kind, encoder="http://127.0.0.1:9/v1"),  # type: ignore[arg-type]
-                ignore,
-            )

@@ -310,10 +310,9 @@ def test_what_is_no_file_of_vectors_says_so(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"kind": "lucene_flat"}, "become a FAISS index"),
         ({"faiss": "ivfpq", "train_only": True}, "share a training"),
         ({"strict": True}, "keeps its row"),
-        ({"merge": ["a"]}, "leave out 'part', 'train_only', 'vectors'"),
+        ({"merge": ["a"]}, "leave out 'part', 'train_only' and 'vectors'"),
     ],
 )
 def test_options_that_vectors_have_no_use_for(options: dict[str, Any], said: str) -> None:
