@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from corag.core.servers import is_address
 from retrieval.dense.encoder import Encoder, TextEncoder
 from retrieval.dense.placement import ANYWHERE, Placement
-from retrieval.http.encoder import ServedEncoder
+from retrieval.http.models import ServedEncoder
 
 
 def packages_of(name: str) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def packages_of(name: str) -> tuple[str, ...]:
 def load_encoder(name: str, max_tokens: int = 0, placement: Placement = ANYWHERE) -> TextEncoder:
     """Load an encoder: a model in this process, or for an address (http://host:port/v1#MODEL) a server's.
 
-    Raises as :class:`Encoder` and :class:`retrieval.http.encoder.ServedEncoder` do.
+    Raises as :class:`Encoder` and :class:`retrieval.http.models.ServedEncoder` do.
     """
     if not is_address(name):
         return Encoder(name, max_tokens, placement)

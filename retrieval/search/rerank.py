@@ -12,7 +12,7 @@ from corag.core.seeds import stable_hash
 from corag.core.servers import is_address
 from corag.core.types import Hit
 from retrieval.dense.placement import ANYWHERE, Placement
-from retrieval.http.reranker import ServedReranker
+from retrieval.http.models import ServedReranker
 from retrieval.search.rerankers import CrossEncoderReranker, Reranker, ScoresOrError
 from retrieval.search.stage import SearchStage, with_note
 

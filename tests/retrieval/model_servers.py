@@ -112,7 +112,9 @@ class ModelStandIn:
         if path == "/v1/embeddings":
             return self._embed(body)
         if path == "/rerank" and self.kind != "ollama":
-            return self._rank_as_tei(body) if self.kind == "tei" else self._rank(body)
+            if self.kind == "tei":
+                return 422, "Failed to deserialize the JSON body into the target type: missing field `texts`"
+            return self._rank(body)
         return 404, {"detail": "Not Found"}
 
     def _embed(self, body: dict[str, Any]) -> tuple[int, Any]:
@@ -164,13 +166,3 @@ class ModelStandIn:
             for index, score in scores.most_common(body["top_n"] or None)
         ]
         return 200, {"id": "rerank-1", "model": self.models[0], "usage": {}, "results": results}
-
-    def _rank_as_tei(self, body: dict[str, Any]) -> tuple[int, Any]:
-        if "texts" not in body:
-            flaw = "missing field `texts` at line 1 column 64"
-            return 422, f"Failed to deserialize the JSON body into the target type: {flaw}"
-        if len(body["texts"]) > TEI_BATCH:
-            message = f"batch size {len(body['texts'])} > maximum allowed batch size {TEI_BATCH}"
-            return 422, {"error": message, "error_type": "Validation"}
-        scores = Counter({index: score_of(body["query"], text) for index, text in enumerate(body["texts"])})
-        return 200, [{"index": index, "score": score} for index, score in scores.most_common()]

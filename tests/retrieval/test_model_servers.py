@@ -21,9 +21,8 @@ from retrieval.dense.encoder import Encoder
 from retrieval.dense.placement import Placement
 from retrieval.dense.search import FaissIndex
 from retrieval.dense.vector_check import sample_rows
-from retrieval.http import model_server
-from retrieval.http.encoder import ServedEncoder
-from retrieval.http.reranker import ServedReranker
+from retrieval.http import models
+from retrieval.http.models import ServedEncoder, ServedReranker
 from retrieval.index.build import build_index
 from retrieval.index.manifest import read_manifest
 from retrieval.search.pipeline import open_retriever
@@ -40,7 +39,7 @@ TOWNS = [Passage(str(i), f"Town{i}", f"Town{i} lies on the river number{i}.") fo
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_server, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(models, "_PAUSE_S", 0.001)
 
 
 def built(url: str, tmp_path: Path, name: str = "index", **options: Any) -> str:
@@ -121,7 +120,7 @@ def test_the_check_of_vectors_leaves_searches_as_deep_as_they_are_set(made_by: s
 
 
 async def test_connections_end_with_the_last_retriever_that_has_them(tmp_path: Path) -> None:
-    with ModelStandIn("vllm") as encoder, ModelStandIn("tei") as reranker:
+    with ModelStandIn("vllm") as encoder, ModelStandIn("hosted") as reranker:
         config = RetrieverConfig([built(encoder.url, tmp_path)], reranker=f"{reranker.url}#bge-m3")
         first, second = await open_retriever(config), await open_retriever(config)
         for each in (first, second):
@@ -184,16 +183,16 @@ def test_of_several_models_one_is_named() -> None:
 @pytest.mark.parametrize("server_of", [ServedEncoder, ServedReranker])
 def test_a_server_of_another_model_than_the_named_one_is_refused(server_of: Any) -> None:
     """TEI ignores the name of a request: an index would go by a model that never saw it."""
-    with ModelStandIn("tei") as server:
-        if server_of is ServedEncoder:  # the other's replies name no model
+    if server_of is ServedEncoder:
+        with ModelStandIn("tei") as server:
             with raises_message(ConfigError):
                 server_of(f"{server.url}#intfloat/e5-base", SOON)
-        assert server_of(f"{server.url}#bge-m3", SOON).fingerprint
+            assert server_of(f"{server.url}#bge-m3", SOON).fingerprint
     with ModelStandIn("hosted", models=["bge-m3:latest", "other"]) as server:
         server.garble = lambda reply: reply | {"model": "org/other"}
         with raises_message(ConfigError):
             server_of(f"{server.url}#bge-m3:latest", SOON)
-        for name in ("bge-m3", "bge-m3:latest-v2", ""):  # a tag less, a version more, no name
+        for name in ("bge-m3", "org/BGE-M3", ""):  # a tag less, an owner more, no name
             server.garble = lambda reply, name=name: reply | {"model": name}
             assert server_of(f"{server.url}#bge-m3:latest", SOON).fingerprint
     with ModelStandIn("vllm", models=["mine"]) as server:
@@ -226,8 +225,9 @@ def test_a_busy_server_is_asked_again_and_a_dead_one_told_in_a_sentence() -> Non
             encoder.encode(["a river"])
     with raises_message(BackendError):
         ServedEncoder(f"http://127.0.0.1:{free_port()}/v1", SOON)
-    with ModelStandIn("ollama") as server, raises_message(BackendError):
-        ServedReranker(server.url, SOON)  # it has no such address
+    for kind in ("ollama", "tei"):  # the one has no such address, the other a protocol of its own
+        with ModelStandIn(kind) as server, raises_message(BackendError):
+            ServedReranker(server.url, SOON)
 
 
 MALFORMED: dict[str, Callable[[Any], Any]] = {
@@ -262,19 +262,16 @@ def queries() -> Iterator[list[tuple[str, list[str]]]]:
     yield [(f"Town{i} river", [town.contents for town in TOWNS[: 3 + 20 * i]]) for i in range(4)]
 
 
-@pytest.mark.parametrize("kind", ["vllm", "tei"])
+@pytest.mark.parametrize("kind", ["vllm", "hosted"])
 def test_scores_are_in_the_passages_order(kind: Kind, queries: list[tuple[str, list[str]]]) -> None:
     with ModelStandIn(kind) as server:
-        if kind == "tei":
-            with raises_message(ConfigError):
-                ServedReranker(server.url, SOON)
         reranker = ServedReranker(f"{server.url}#BAAI/bge-m3", SOON)
         scores = reranker.score(queries)
         assert scores == [[score_of(query, text) for text in texts] for query, texts in queries]
         assert ServedReranker(f"{server.url}/rerank#BAAI/bge-m3", SOON).fingerprint == reranker.fingerprint
 
 
-@pytest.mark.parametrize("kind", ["vllm", "tei"])
+@pytest.mark.parametrize("kind", ["vllm", "hosted"])
 async def test_hits_of_any_index_are_re_ranked_by_a_server(
     kind: Kind, index_of: Callable[[str], str]
 ) -> None:
@@ -285,7 +282,7 @@ async def test_hits_of_any_index_are_re_ranked_by_a_server(
         hits = await retriever.search(query, 3)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         assert hits[0].score == score_of(query, hits[0].passage.contents) > 0
-        server.garble = lambda reply: reply[1:] if isinstance(reply, list) else {"results": []}
+        server.garble = lambda reply: {"results": []}
         with raises_message(BackendError):
             await retriever.search("another query of the river", 3)
         await retriever.close()
