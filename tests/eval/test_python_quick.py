@@ -216,14 +216,8 @@ async def half(question: Question, tools: Tools, config: HalfConfig) -> Answer:
 
 
 def test_a_closed_index_is_not_opened_again_by_a_sweep(model: Model, tmp_path: Path) -> None:
-    class Closed:
-        options = RetrieverConfig(index=["nowhere"])
-
-        @property
-        def engine(self) -> object:
-            raise ConfigError("it is closed: open it again.")
-
-    for given in ({"index": Closed()}, {"dev_index": Closed()}):
+    closed = Index(_indexes, RetrieverConfig(index=["nowhere"]))
+    for given in ({"index": closed}, {"dev_index": closed}):
         with raises_message(ConfigError):
             sweep(RECORDS, {"a": closed_book}, model, out=tmp_path, **cast("Any", given))
 
