@@ -22,10 +22,10 @@ from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
-from eval.api import Model, Results, sweep_results
+from eval.api import Index, Model, Results, sweep_results
 from eval.api.arguments import with_keywords
 from eval.api.background import background
-from eval.api.opened import _models
+from eval.api.opened import _indexes, _models
 from eval.api.results import base_of
 from eval.datasets import DATASETS
 from eval.experiment.own_methods import load_method, make_method
