@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import FrameType, ModuleType
 from typing import get_type_hints
 
@@ -233,19 +232,7 @@ def split_command(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     longer = " ".join(arguments[:2])
     if longer in COMMANDS:
         return longer, arguments[2:]
-    _refuse_misspelt(arguments)
     return arguments[0], arguments[1:]
-
-
-def _refuse_misspelt(arguments: Sequence[str]) -> None:
-    """Raise :class:`ConfigError` where a path is expected and nearly the second word of a command stands."""
-    second_words = [name.split()[1] for name in COMMANDS if name.startswith(f"{arguments[0]} ")]
-    close = get_close_matches(arguments[1], second_words, n=1) if second_words and len(arguments) > 1 else []
-    if close and not os.path.exists(arguments[1]):
-        raise ConfigError(
-            f"there is neither a command nor an index '{arguments[1]}': did you mean `corag {arguments[0]} "
-            f"{close[0]}`?"
-        )
 
 
 def load_command(name: str) -> ModuleType:

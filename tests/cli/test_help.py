@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.commands.quickstart import describe_next
-from corag.cli.main import COMMANDS, main, run_command, split_command
+from corag.cli.main import COMMANDS, main, run_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.help import LINES
 from corag.core.option_names import options_of, sections_of
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
-from retrieval.documents.readers import READERS
 from tests.eval.test_own_methods import method_of_the_page
 from tests.messages import raises_message
 
@@ -199,24 +197,6 @@ def test_no_alias_hides_an_option() -> None:
         assert set(section.ALIASES.values()) <= known.keys()
 
 
-@pytest.mark.parametrize(
-    "words", [("serve", "answer"), ("serve", "anwsers", "--port", "0"), ("serve", "answer", "--index", ".")]
-)
-def test_a_misspelt_second_word_starts_nothing(words: tuple[str, ...]) -> None:
-    with raises_message(ConfigError):
-        run_command(*split_command(words))
-
-
 def test_a_word_and_an_option_do_not_set_the_same_thing() -> None:
     with raises_message(ConfigError):
         run_command("serve", ["indexes/a", "--index", "indexes/b"])
-
-
-def test_what_the_quickstart_says_last_names_every_kind_of_document() -> None:
-    lines = describe_next(["a", "b"]).splitlines()
-    named = lines[-1].split()
-    assert all(
-        any(f"{ending}," in named or ending == named[-1] for ending in reader.endings)
-        for reader in READERS.values()
-    )
-    assert max(map(len, lines)) <= 110 and "--index a,b " in lines[0]

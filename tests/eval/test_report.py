@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from corag.cli.commands.quickstart import FAIR, show
+from corag.cli.commands.quickstart import FAIR
 from corag.cli.main import main
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import Manifest
@@ -82,7 +82,9 @@ def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
 def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, runs, tmp_path, capsys):
     names = ("one_step", "greedy", "best_of_4", "tree")
     folders = {FAIR if name == "tree" else name: runs[name] for name in names}
-    report = show(Results(folders, world.questions[:20]), tmp_path / "report.html", None)
+    results = Results(folders, world.questions[:20])
+    print(results.compare(baseline=FAIR))
+    report = results.report(tmp_path / "report.html", None, baseline=FAIR)
     printed = " ".join(capsys.readouterr().out.split())
     said = Page(report).overview
     assert said["verdict"].removesuffix(".") in re.sub(r" \(paired[^)]*\)", "", printed)

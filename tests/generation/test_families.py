@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from corag.cli.commands.doctor import model_traits
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.generation.chat_template import ChatTemplate
-from corag.generation.config import ModelConfig
 from corag.generation.rendering import Renderer
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
@@ -156,16 +154,6 @@ def test_a_template_that_fails_otherwise_than_by_refusing_ends_in_a_sentence_whe
     with raises_message(ConfigError):
         Renderer.load(folder)
     assert not Renderer.load(folder, "no").chat
-    (finding,) = model_traits(ModelConfig(name=folder))
-    assert finding.ok is False and "TypeError" in finding.sentence
-
-
-def test_doctor_says_what_a_models_chat_template_does_of_its_own(tmp_path: Path) -> None:
-    findings = list(model_traits(ModelConfig(name=FAMILIES["Mistral Small 3.2"].save(tmp_path))))
-    text = " ".join(finding.sentence for finding in findings)
-    assert all(finding.ok for finding in findings)
-    assert "2024-07-26" in text and "an empty one" in text
-    assert not list(model_traits(ModelConfig())), "the default model is loaded by no check of the machine"
 
 
 def test_turns_that_a_template_refuses_end_a_run_as_they_would_fail_each_question(tmp_path: Path) -> None:

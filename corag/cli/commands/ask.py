@@ -21,14 +21,13 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
 from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
-from corag.core.text import printable
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
 from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig
@@ -38,6 +37,7 @@ from eval.experiment.backends import Setup, check_model, check_setup, open_backe
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
+from eval.tables.printing import one_line, wide_console
 
 COLUMNS = 110  # where there is no terminal
 _TEXT_SHOWN = 120  # characters of each passage that --verbose shows
@@ -100,9 +100,7 @@ def _has_gpu() -> bool:
 
 
 async def _ask(config: AskOptions) -> CommandResult:
-    console = Console(highlight=False, emoji=False)  # a model's :text: is no emoji
-    if not console.is_terminal:
-        console.width = COLUMNS  # in a file nothing is cut at 80
+    console = wide_console(COLUMNS)
     records: list[dict[str, Any]] = []
     first_line = "" if config.question or sys.stdin.isatty() else next_line()
     if not (first_line or config.question or sys.stdin.isatty()):
@@ -135,7 +133,7 @@ def questions(first_question: str, first_line: str, console: Console) -> Iterato
         yield first_question
         return
     while first_line:
-        console.print(f"> {printable(first_line)}", markup=False, soft_wrap=True)
+        console.print(f"> {first_line}", soft_wrap=True)
         yield first_line
         first_line = next_line()
     if sys.stdin.isatty():
@@ -219,20 +217,15 @@ def print_step(console: Console, step: Step) -> None:
     if "/retry " in step.path:
         return
     if isinstance(step, SearchStep):
-        console.print(
-            "[bold]search[/bold] " + (escape(repr(step.query)) if step.query else "skipped: empty query")
-        )
+        console.print(f"search {step.query!r}" if step.query else "search skipped: empty query", style="bold")
         if step.note:
-            console.print(f"  {printable(step.note)}", style="yellow", markup=False)
+            console.print(f"  {step.note}", style="yellow")
         for rank, hit in enumerate(step.hits, 1):
-            text = " ".join(hit.passage.text.split())
-            excerpt = f"{text[:_TEXT_SHOWN]}{'…' if len(text) > _TEXT_SHOWN else ''}"
-            line = f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}): {excerpt}"
-            console.print(printable(line), style="dim", markup=False)
+            excerpt = one_line(hit.passage.text, _TEXT_SHOWN)
+            console.print(f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}): {excerpt}", style="dim")
     elif isinstance(step, GenerateStep):
         for text in step.texts:
-            console.print(f"[bold]{step.role}[/bold] ", end="")
-            console.print(printable(text.strip()) or "(nothing)", markup=False)
+            console.print(Text.assemble((f"{step.role} ", "bold"), text.strip() or "(nothing)"))
         if step.thoughts_cut:
             console.print("  the thought before it reached the end of its budget", style="yellow")
         if step.shortening:

@@ -2,7 +2,6 @@
 
 corag doctor
 corag doctor indexes/mine                    # read an index whole: is every file as it was built?
-corag doctor --model.name Qwen/Qwen3-8B      # what this model's chat template does of its own
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
@@ -33,8 +32,9 @@ from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
 from corag.core.text import printable
-from corag.generation.config import ModelConfig
+from corag.generation.engines import ENGINES
 from retrieval.index.manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
+from retrieval.lucene.java import find_java
 
 DRIVER = 580
 """The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
@@ -46,9 +46,6 @@ class DoctorOptions(Options):
 
     index: tuple[LocalPath, ...] = ()
     """folders of indexes to read whole and compare with what was built, instead of all else."""
-
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """with model.name, what its chat template does of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +67,17 @@ def main(config: DoctorOptions) -> int:
             print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
         return 0 if all(each.ok for each in index_checks) else 1
     healthy = True
-    checks = installation(), machine(), java(), fetched_parts(), libraries(), model_traits(config.model)
+    checks = installation(), machine(), java(), fetched_parts(), libraries()
     for finding in chain.from_iterable(checks):
         mark = {True: "  ok      ", False: "  MISSING ", None: "  without "}[finding.ok]
         print(mark + printable(finding.sentence))
         healthy &= finding.ok is not False
-    print(
-        "Everything that corag needs is here."
-        if healthy
-        else "Mend what is marked MISSING, then run 'corag doctor' again."
-    )
+    if not healthy:
+        print("Mend what is marked MISSING, then run 'corag doctor' again.")
+    elif all(missing(each.packages) for each in (ENGINES["vllm"], ENGINES["transformers"])):
+        print(f"There is no engine here, so only servers answer: {how_to_install('vllm')}.")
+    else:
+        print("Nothing that corag needs is missing.")
     return 0 if healthy else 1
 
 
@@ -128,8 +126,6 @@ def machine() -> Iterator[CheckResult]:
 
 def java() -> Iterator[CheckResult]:
     """The Java that Lucene will run in."""
-    from retrieval.lucene.java import find_java
-
     try:
         java = find_java()
     except CoragError as error:
@@ -190,26 +186,3 @@ def libraries() -> Iterator[CheckResult]:
 def _optional() -> bool | None:
     """Return what it counts as that something is not here: a clone's lock files have all of it."""
     return False if clone_folder() else None
-
-
-def model_traits(config: ModelConfig) -> Iterator[CheckResult]:
-    """What the chat template of the model that was named does of its own."""
-    name = config.tokenizer_name
-    if name in ("", ModelConfig.name):
-        return
-    from corag.generation.models import model_folder
-    from corag.generation.rendering import Renderer
-
-    try:
-        renderer = Renderer.load(model_folder(name, weights=False), config.chat, config.thoughts)
-        if not renderer.chat:
-            yield CheckResult(
-                True, f"{name}: prompts are texts, as for a base model, without a chat template."
-            )
-            return
-        sentences = renderer.about or ("its chat template does nothing of its own.",)
-    except CoragError as error:
-        yield CheckResult(False, f"{name}: {error}")
-        return
-    for sentence in sentences:
-        yield CheckResult(True, f"{name}: {sentence}")

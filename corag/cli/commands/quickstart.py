@@ -14,13 +14,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-
-from rich.console import Console
 
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
@@ -40,9 +38,8 @@ from eval.api.results import Results, run
 from eval.datasets import load_questions
 from eval.datasets.world import write_world
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
+from eval.tables.printing import wide_console
 from ircot import IRCoTConfig, ircot
-from retrieval.documents.readers import READERS
-from retrieval.documents.readers.docling import ENDING
 
 COLUMNS = 110
 PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
@@ -53,8 +50,7 @@ INDEX = (sys.executable, "-m", "corag.cli", "index")
 NEXT = """\
   corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
     --corag.max_hops 4 --corag.stop learned
-  corag index FOLDER --out indexes/mine
-    your own {formats}"""
+  corag index FOLDER --out indexes/mine      # your own documents, of any kind"""
 
 
 @dataclass(frozen=True)
@@ -84,9 +80,7 @@ def main(config: QuickstartOptions) -> CommandResult:
     """Perform it, and say how many seconds it took to the first answer and to the end."""
     # scripts/quickstart.sh installs first, and the seconds count from there.
     started_at = float(os.environ.get("CORAG_BEGUN", time.time()))
-    out, console = Path(config.out), Console(highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = COLUMNS  # in a file nothing is cut at 80
+    out, console = Path(config.out), wide_console(COLUMNS)
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
@@ -106,21 +100,16 @@ def main(config: QuickstartOptions) -> CommandResult:
         with open_small_model(again, "one_step") as tuned_model:
             runs |= answer_all({FAIR: METHODS["one_step"]}, tuned_model, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
-        report = show(results, out / "report.html", index)
+        print(results.compare(baseline=FAIR))
+        report = results.report(out / "report.html", index, baseline=FAIR)
     seconds = time.time() - started_at
     print(f"Every answer with its chain, to look at in a browser: {report}")
     print("Next:")
     if clone_folder():
         print("  source .venv/bin/activate                                   for the commands below")
-    print(describe_next(indexes))
+    print(NEXT.format(indexes=",".join(indexes)))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])
-
-
-def show(results: Results, out: Path, index: Index | None) -> Path:
-    """Print the table and write the report, both with the same tests; return the report's path."""
-    print(results.compare(baseline=FAIR))
-    return results.report(out, index, baseline=FAIR)
 
 
 def open_small_model(options: ModelConfig, adapter: str) -> Model:
@@ -139,13 +128,6 @@ def open_small_model(options: ModelConfig, adapter: str) -> Model:
             file=sys.stderr,
         )
     return open_small_model(replace(options, backend="transformers"), adapter)
-
-
-def describe_next(indexes: Sequence[str]) -> str:
-    """Return the commands that a user may try next, with all kinds of documents that can be indexed."""
-    endings = sorted({reader.endings[0] for reader in READERS.values()})
-    formats = ", ".join(endings).replace(ENDING, f"docling's {ENDING}")
-    return NEXT.format(indexes=",".join(indexes), formats=formats)
 
 
 def build_indexes(out: Path) -> list[str]:

@@ -15,17 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
-from rich.console import Console
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.protocols import search_note
-from corag.core.text import printable
 from corag.core.types import Hit
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.backends import open_index_or_client
+from eval.tables.printing import TextConsole, one_line
 from retrieval.config import RetrieverConfig
 
 
@@ -59,18 +58,15 @@ class SearchOptions(Options):
 def main(config: SearchOptions) -> CommandResult:
     """Print the passages, best first."""
     hits = asyncio.run(_search(config))
-    console = Console(highlight=False, emoji=False, markup=False, soft_wrap=True)
+    console = TextConsole(soft_wrap=True)
     if note := search_note(hits):
-        console.print(f"({printable(note)})")
+        console.print(f"({note})")
     for rank, hit in enumerate(hits, 1):
         passage = hit.passage
-        console.print(printable(f"{rank:>3}. {passage.citation or passage.id}"), style="bold")
-        console.print(printable(f"     id {passage.id}, score {hit.score:.4f}"), style="dim")
-        text = " ".join(passage.text.split())
-        if config.show_text and text:
-            console.print(
-                printable(f"     {text[: config.show_text]}{'…' if len(text) > config.show_text else ''}")
-            )
+        console.print(f"{rank:>3}. {passage.citation or passage.id}", style="bold")
+        console.print(f"     id {passage.id}, score {hit.score:.4f}", style="dim")
+        if config.show_text and passage.text.strip():
+            console.print(f"     {one_line(passage.text, config.show_text)}")
     if not hits:
         console.print(f"no passage of {', '.join(config.index)} has any of these words.")
     return CommandResult(0, [_record(rank, hit) for rank, hit in enumerate(hits, 1)])

@@ -12,18 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError, nearest
 from corag.core.hub_files import local_folder
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.runs.manifest import CHAINS, MANIFEST, Manifest
-from corag.core.text import printable
 from eval.api.ask import Answered, answer_again
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import choose_scorer
+from eval.tables.printing import wide_console
 from eval.tables.runs import read_run
 from training.chains import chain_lines
 from training.rows import REPORT, row_lines
@@ -51,9 +49,7 @@ class ShowOptions(Options):
 
 def main(config: ShowOptions) -> CommandResult:
     """Print the list or the question."""
-    console = Console(highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, emoji=False, width=COLUMNS)
+    console = wide_console(COLUMNS)
     folder = local_folder(config.folder)
     if (folder / REPORT).is_file() and not (folder / MANIFEST).is_file():
         lines = row_lines(folder, config.id, config.model)
@@ -65,7 +61,7 @@ def main(config: ShowOptions) -> CommandResult:
     else:
         lines = _list_answers(folder)
     for line in lines:
-        console.print(printable(line), markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return CommandResult(0, [{"folder": str(folder), "id": config.id}])
 
 
