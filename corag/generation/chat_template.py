@@ -213,7 +213,7 @@ class ChatTemplate:
                 )
             )
         except Exception as error:  # noqa: BLE001 - a template is a program of somebody's, and may fail in any way
-            model = getattr(self.tokenizer, "name_or_path", "") or "the model"
+            model = self.tokenizer.name_or_path or "the model"
             roles, reason = ", ".join(turn["role"] for turn in turns), str(error).rstrip(".")
             if type(error) is jinja2.TemplateError:  # by raise_exception
                 raise RequestRefusedError(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from corag.core.errors import ConfigError
+from corag.core.own_objects import find_user_object, identify
 from corag.core.protocols import Generator
 from corag.core.runs.provenance import settings_of
 from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
+from corag.generation.function_model import own_model
 
 
 async def _open(config: ModelConfig) -> Generator:
-    from corag.core.own_objects import find_user_object, identify
-    from corag.generation.function_model import own_model
-
     defaults = settings_of(type(config)())
     for name, value in settings_of(config).items():
         if value != defaults[name] and name not in ("backend", "name", "max_context", "remember"):
@@ -25,8 +24,6 @@ async def _open(config: ModelConfig) -> Generator:
 
 
 def _count_gpus(config: ModelConfig) -> int:
-    from corag.core.own_objects import find_user_object
-
     return int(getattr(find_user_object(config.name, "model.name"), "gpus", 0))
 
 

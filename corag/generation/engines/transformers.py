@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from corag.core.lazy import importing
 from corag.core.protocols import Generator
 from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
+from corag.generation.transformers_engine import TransformersGenerator
 
 
 async def _open(config: ModelConfig) -> Generator:
-    from corag.generation.transformers_engine import TransformersGenerator
-
     return TransformersGenerator.open(config)
 
 
 def _count_gpus(config: ModelConfig) -> int:
-    from corag.core.lazy import importing
-
     if config.device not in ("auto", "cuda"):  # on a GPU that was chosen, or on none
         return 0
     with importing:

@@ -7,11 +7,10 @@ from corag.core.protocols import Generator
 from corag.generation.config import ModelConfig
 from corag.generation.engine import Engine
 from corag.generation.gpu_memory import count_gpus
+from corag.generation.vllm_engine import VllmGenerator
 
 
 async def _open(config: ModelConfig) -> Generator:
-    from corag.generation.vllm_engine import VllmGenerator
-
     generator = VllmGenerator.open(config)
     if config.deterministic:
         try:
