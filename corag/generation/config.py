@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
+from annotated_types import Ge, Gt, Le
+
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
 from corag.core.option_names import Mark, NameOrPath
@@ -67,35 +69,35 @@ class ModelConfig(Options, section="model"):
     nothing; auto is off if the chat template supports it, else strip."""
 
     # In 100 calls of a question 100,000 tokens, as many as in their prompts.
-    max_thinking_tokens: int = 1024
+    max_thinking_tokens: Annotated[int, Ge(1)] = 1024
     """token limit of the thoughts before a reply, at most a quarter of the context window; longer thoughts
     are closed there."""
 
-    max_context: Annotated[int, Mark.OFTEN] = 0
+    max_context: Annotated[int, Ge(0), Mark.OFTEN] = 0
     """maximum length of prompt plus completion in tokens; 0 for the model's own."""
 
-    batch_size: Annotated[int, Mark.ENVIRONMENT] = 16
+    batch_size: Annotated[int, Ge(1), Mark.ENVIRONMENT] = 16
     """maximum batch size of transformers, in sequences."""
 
-    max_num_seqs: Annotated[int, Mark.ENVIRONMENT] = 0
+    max_num_seqs: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
     """maximum concurrent sequences in vLLM; 0: 64 on CPU, vLLM's default on a GPU (256, or 1,024 with 70 GiB
     or more, except A100)."""
 
-    kv_cache_gb: Annotated[float, Mark.ENVIRONMENT] = 0.0
+    kv_cache_gb: Annotated[float, Ge(0), Mark.ENVIRONMENT] = 0.0
     """memory of vLLM's KV cache in GiB; 0: on CPU 4, or half of the free memory if that is less; on a GPU all
     that is left."""
 
-    block_size: int = 0
+    block_size: Annotated[int, Ge(0)] = 0
     """tokens per block of vLLM's KV cache; 0: 32 on CPU, vLLM's default on a GPU."""
 
     prefix_cache: bool = True
     """reuse the KV cache of common prompt prefixes (vLLM)."""
 
-    gpu_memory_utilization: Annotated[float, Mark.ENVIRONMENT] = 0.0
+    gpu_memory_utilization: Annotated[float, Ge(0), Le(1), Mark.ENVIRONMENT] = 0.0
     """share of a GPU's memory that vLLM may use; 0 for 0.9, or less if part of it is in use, for example by
     an encoder."""
 
-    tensor_parallel: int = 1
+    tensor_parallel: Annotated[int, Ge(1)] = 1
     """number of GPUs per engine (tensor parallelism)."""
 
     enforce_eager: Literal["auto", "yes", "no"] = "auto"
@@ -111,11 +113,11 @@ class ModelConfig(Options, section="model"):
     api_key_variable: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = "CORAG_API_KEY"
     """environment variable with the servers' API key, if needed."""
 
-    timeout_s: Annotated[float, Mark.ENVIRONMENT] = 600.0
+    timeout_s: Annotated[float, Gt(0), Mark.ENVIRONMENT] = 600.0
     """timeout of a server request in seconds."""
 
     # Where one request in seven fails, three would end every fourth run of 60 questions.
-    retries: Annotated[int, Mark.ENVIRONMENT] = 5
+    retries: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 5
     """retries of a failed server request."""
 
     remember: bool = True
@@ -190,16 +192,3 @@ class ModelConfig(Options, section="model"):
                 "'model.api_key_variable' is the name of an environment variable that holds the key, such "
                 "as CORAG_API_KEY, not the key itself."
             )
-        if self.batch_size < 1 or self.tensor_parallel < 1:
-            raise ConfigError("the model's batch_size and tensor_parallel must be at least 1.")
-        if min(self.max_context, self.max_num_seqs, self.kv_cache_gb, self.block_size, self.retries) < 0:
-            raise ConfigError(
-                "the model's max_context, max_num_seqs, kv_cache_gb, block_size and retries cannot be "
-                "negative."
-            )
-        if self.max_thinking_tokens < 1:
-            raise ConfigError(
-                "'model.max_thinking_tokens' must be at least 1: for no thoughts write model.thinking=off."
-            )
-        if not 0 <= self.gpu_memory_utilization <= 1 or self.timeout_s <= 0:
-            raise ConfigError("gpu_memory_utilization must be in [0, 1], and timeout_s above 0.")

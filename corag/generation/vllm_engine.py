@@ -63,7 +63,7 @@ class VllmGenerator(RenderingEngine):
         super().__init__(renderer, window)
         self.about = (*lines, *renderer.about, *filter(None, about))
         # vLLM's own way to force tokens, where the engine was started with it; else the plug-in's.
-        self._replays = bool(getattr(model, "enable_trace_replay", False))
+        self._replays = bool(model.enable_trace_replay)
         head = "" if model.head_dtype == model.dtype else f":head={model.head_dtype}"
         self.fingerprint = f"vllm:{weights}:{model.dtype}{head}:{window}:chat={renderer.way}{arguments}"
         self._numbers = itertools.count()
@@ -221,6 +221,7 @@ class VllmGenerator(RenderingEngine):
     async def _generate_ids(self, ids: Sequence[int], params: Any, priority: int) -> Any:
         """Put one request through the engine and return its final ``RequestOutput``."""
         from vllm import TokensPrompt
+        from vllm.exceptions import VLLMClientError
         from vllm.lora.request import LoRARequest
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
@@ -242,22 +243,13 @@ class VllmGenerator(RenderingEngine):
                 f"the vLLM engine failed: {reason}. What it printed says more; start the run again, or "
                 "open the model again."
             ) from error
-        except _refusals() as error:
+        except (VLLMClientError, ValueError) as error:
             raise RequestRefusedError(f"vLLM refused a request: {error}") from error
         if final is None or final.outputs[0].finish_reason in (None, "abort", "error"):
             raise BackendError(
                 "the vLLM engine gave a request up without a reply: it may be out of memory or shutting down."
             )
         return final
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """Return what vLLM raises for a request that it does not take: before 0.27 ValueError alone."""
-    try:
-        from vllm.exceptions import VLLMClientError
-    except ImportError:
-        return (ValueError,)
-    return VLLMClientError, ValueError
 
 
 def _window(model: Any) -> tuple[int, tuple[str, ...]]:

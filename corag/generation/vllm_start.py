@@ -26,7 +26,6 @@ from corag.generation.vllm_processes import BATCH_INVARIANT, OwnerWatch
 CPU_BLOCK_SIZE = 32
 CPU_MAX_NUM_SEQS = 64
 CPU_KV_CACHE_GB = 4.0  # 180,000 tokens of the default model in bfloat16
-TRACE_REPLAY = "enable_trace_replay"  # a field of vLLM's ModelConfig, where the version has it
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes for max_lora_rank
 
 
@@ -50,9 +49,8 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
             engine_config = AsyncEngineArgs(**arguments).create_engine_config(usage)
             # vLLM's own way to force tokens needs its second model runner, thus Triton and a GPU; which
             # runner it takes is only known now.
-            model_config = engine_config.model_config
-            if not cpu and engine_config.use_v2_model_runner and hasattr(model_config, TRACE_REPLAY):
-                model_config.enable_trace_replay = True
+            if not cpu and engine_config.use_v2_model_runner:
+                engine_config.model_config.enable_trace_replay = True
             with _without_worker_process(engine_config, config) if cpu else nullcontext():
                 return AsyncLLM.from_vllm_config(engine_config, usage_context=usage, disable_log_stats=True)
     except (ValueError, RuntimeError, OSError, AssertionError, NotImplementedError, TypeError) as error:
