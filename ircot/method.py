@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
@@ -86,9 +86,6 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
 
     max_collected_words: Annotated[int, Ge(1)] = 600
     """longer passages are not collected (released code: 600)."""
-
-    near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0
-    """passages this similar (percent, title and text) to a kept one are not collected."""
 
     reasoning_prompt: NameOrPath = "auto"
     """"auto" (``layout`` with demonstrations, else ``chat_reason``), a shipped name, a file, or a text with
@@ -226,7 +223,6 @@ def new_pool(config: IRCoTConfig) -> PassagePool:
         config.paragraph_budget,
         config.budget_policy,
         max_words=config.max_collected_words,
-        near_duplicate=config.near_duplicate,
     )
 
 

@@ -329,9 +329,6 @@ class RetrieverConfig(Options, section="retriever"):
     fusion_depth: Annotated[int, Ge(1)] = 100
     """Hits taken from each index for fusion."""
 
-    rrf_k: Annotated[int, Ge(0)] = 60  # Cormack, Clarke and Buettcher 2009
-    """The constant of reciprocal rank fusion: a hit at rank r counts 1 / (rrf_k + r)."""
-
     links: Annotated[Literal["none", "titles"], Mark.OFTEN] = "none"
     """"titles" follows title links: passages whose titles the query names rank first, and those whose titles
     the best hits mention move up. For other sources than `corag index` folders (a server, your own retriever,

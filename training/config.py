@@ -19,10 +19,10 @@ WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")
 class LoraOptions(Options):
     """Low-rank adapters (Hu et al. 2022)."""
 
-    rank: int = 16
+    rank: Annotated[int, Mark.OFTEN] = 16
     """rank of each weight update."""
 
-    alpha: int = 32
+    alpha: Annotated[int, Mark.OFTEN] = 32
     """the update is scaled by alpha / rank (section 4.1); twice the rank is usual."""
 
     dropout: float = 0.0

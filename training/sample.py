@@ -88,8 +88,8 @@ class SampleRunConfig(QuestionFile):
         super().__post_init__()
         check_max_failed(self.max_failed)
         chains = self.sample.chains if self.sample.source == "model" else 1
-        in_flight = questions_in_flight(self.batch_size, self.model, chains)
-        object.__setattr__(self, "batch_size", in_flight)
+        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model, chains))
+        object.__setattr__(self, "corag", self.with_task(self.corag))
 
     @property
     def folder(self) -> Path:

@@ -59,9 +59,6 @@ class DRAGConfig(DemonstrationConfig, section="drag"):
     """show each with what a search for its question finds now ("retrieved", the paper), or with the
     paragraphs that stand in the "file". The shipped ones always show their own, which few corpora hold."""
 
-    document_order: Literal["best_last", "best_first"] = "best_last"
-    """"best_last" puts the best document next to the question (the paper), "best_first" at the top."""
-
     max_shown_words: Annotated[int, Ge(1)] = 1024  # paper: 1,024 tokens, split at white space
     """documents are cut to so many words."""
 
@@ -167,8 +164,7 @@ def render_documents(
     entries = [
         (rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)
     ]
-    if config.document_order == "best_last":
-        entries.sort(key=lambda entry: (entry[1], -entry[0]))
+    entries.sort(key=lambda entry: (entry[1], -entry[0]))  # the best next to the question, as in the paper
     items = passage_items((passage for *_, passage in entries), config.max_shown_words)
     # The worst rank goes first; of equal ranks that of the oldest search, for the newest sub-query needs its
     # own.

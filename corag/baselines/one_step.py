@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
 from corag.core.method import Method
 from corag.core.passage_pool import PassagePool
@@ -36,9 +36,6 @@ class OneStepConfig(ReaderConfig, section="one_step"):
     max_collected_words: Annotated[int, Ge(1)] = 600
     """longer passages are not collected (IRCoT's released code: 600)."""
 
-    near_duplicate: Annotated[float, Ge(0), Le(100)] = 90.0  # IRCoT's released code, by rapidfuzz
-    """passages this similar (percent, title and text) to a kept one are not collected."""
-
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k",
         "max_passage_words": "max_collected_words",
@@ -51,7 +48,7 @@ async def one_step(question: Question, tools: Tools, config: OneStepConfig) -> A
     ``stopped``: as of :func:`read_once`, or "searched" without a reader, which is how recall is measured
     (IRCoT's released code: ``oner``).
     """
-    pool = PassagePool(config.k, max_words=config.max_collected_words, near_duplicate=config.near_duplicate)
+    pool = PassagePool(config.k, max_words=config.max_collected_words)
     query, note = question.text, ""
     if config.strip_question_words:
         query, note = strip_question_words(query), question_words_note(query)

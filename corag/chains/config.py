@@ -309,16 +309,6 @@ class CoRAGConfig(MethodConfig, section="corag"):
         )  # fmt: skip
         return (*templates, *map(self.prompt, STOP_RULES[self.stop].prompts))
 
-    def check_files(self) -> None:
-        """Load prompts. Raises :class:`ConfigError` also if the task stands in none of them."""
-        super().check_files()
-        if self.task != type(self).task and not any("task" in each.fields for each in self.templates()):
-            raise ConfigError(
-                f"corag's task is '{self.task}', but none of its prompts has the field {{task}}: write "
-                f"{{task}} where it belongs, or corag.task='{type(self).task}' if they name the task "
-                "themselves."
-            )
-
     def needs(self) -> Mapping[Ability, str]:
         """Return what ranking, the stop rule and samples ask of the model, and the ways out."""
         abilities: dict[Ability, str] = {}

@@ -268,8 +268,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     print_json = len(remaining) < len(arguments)
     if print_json and return_type is not CommandResult:
         raise ConfigError(f"'corag {name}' prints no figures, so it has no JSON either: leave out --json.")
-    flags = {"json": "print a line of JSON at the end, for programs."} if return_type is CommandResult else {}
-    config = parse(options, remaining, f"corag {name}", command.summary, command.positional, flags)
+    config = parse(options, remaining, f"corag {name}", command.summary, command.positional)
     result = module.main(config)
     if not isinstance(result, CommandResult):
         return int(result)

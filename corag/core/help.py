@@ -1,8 +1,7 @@
 """The help of a command, written from the sentences under its options.
 
-The short one, a screenful, has a line for each option of the command itself, for those of a section that
-are needed often, and for those of the sections that were chosen. The long one has all of a section, or
-everything.
+The short one has a line for each option of the command itself and for those of its sections that are needed
+often. That on a section has all of it, as that on "all" has of everything.
 """
 
 from __future__ import annotations
@@ -15,26 +14,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from textwrap import dedent, fill, wrap
-from typing import Any, NamedTuple, cast
+from textwrap import dedent, fill, shorten, wrap
+from typing import Any, cast
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, choices_of, kinds_of, marked_options
 
-LINES = 59
 COLUMNS = 110
 EVERYTHING = "all"
-_FEWEST = 3  # options of a section, below which it is better not begun
-_NAME, _DEFAULT = 32, 14  # columns at most; a longer name pushes its line to the right, a default is cut
-
-
-class HelpLine(NamedTuple):
-    """A line of the short help: an option, its default, and what it does."""
-
-    name: str
-    default: str
-    description: str
+_DEFAULT = 14  # columns of a default
+Row = tuple[str, str, str]
+"""An option's name, its default, and what it does."""
 
 
 @dataclass(frozen=True)
@@ -64,97 +54,67 @@ class Section:
         return dict(descriptions(self.kind))
 
     def options(self) -> list[Field[Any]]:
-        """The fields that are no sections: the class's own first, then those of its bases."""
-        kinds = kinds_of(cast("Any", self.kind))
+        """The fields that are no sections: those of the class itself first, which are more its own."""
+        kinds, own = kinds_of(cast("Any", self.kind)), inspect.get_annotations(self.kind)
         options = [each for each in fields(self.kind) if not is_dataclass(kinds[each.name])]
-        class_annotations = inspect.get_annotations(self.kind)
-        return (
-            sorted(options, key=lambda each: each.name not in class_annotations) if self.prefix else options
-        )
+        return sorted(options, key=lambda each: bool(self.prefix) and each.name not in own)
 
     def default(self, option: Field[Any]) -> str:
         """Write an option's default, "" if there is none."""
-        if self.values is not None:
-            value = getattr(self.values, option.name)
-        elif option.default_factory is not MISSING:
-            value = option.default_factory()
-        else:
-            value = "" if option.default is MISSING else option.default
+        value = option.default if option.default_factory is MISSING else option.default_factory()
+        value = value if self.values is None else getattr(self.values, option.name)
         if isinstance(value, list | tuple):
             return ",".join(map(str, value))
         if isinstance(value, bool):
             return str(value).lower()
-        return " ".join(str(value).split()) if value not in (None, {}) else ""
+        return "" if value in (None, {}, MISSING) else " ".join(str(value).split())
 
-    def rows(self, names: Collection[str] = ()) -> list[HelpLine]:
-        """Return a line for each option, or for those that are wanted."""
+    def rows(self, names: Collection[str] = (), *, in_full: bool = False) -> list[Row]:
+        """Return a row for each option, or for those wanted; in full with choices and other names."""
         return [
-            HelpLine(f"--{self.prefix}{each.name}", self.default(each), self.texts.get(each.name, ""))
+            (f"--{self.prefix}{each.name}", self.default(each), self._describe(each.name, in_full))
             for each in self.options()
             if not names or each.name in names
         ]
 
-    def in_full(self) -> Iterator[str]:
-        """Yield all there is to say of each option: default, choices, other names, and what it does."""
-        for each in self.options():
-            others = [
-                f"--{self.prefix}{alias}"
-                for alias, option in self.kind.ALIASES.items()
-                if option == each.name
-            ]
-            choices = ", ".join(map(str, choices_of(each.name, self.kind)))
-            notes = [f"one of {choices}"] * bool(choices) + [f"also {', '.join(others)}"] * bool(others)
-            yield f"  --{self.prefix}{each.name} {_clip(self.default(each), 60)}".rstrip()
-            for text in (self.texts.get(each.name, ""), "; ".join(notes)):
-                if text:
-                    indent = " " * 8
-                    yield fill(text, _columns() - 2, initial_indent=indent, subsequent_indent=indent)
+    def _describe(self, option: str, in_full: bool) -> str:
+        text = self.texts.get(option, "")
+        choices = ", ".join(map(str, choices_of(option, self.kind)))
+        others = ", ".join(alias for alias, name in self.kind.ALIASES.items() if name == option)
+        notes = (f"One of {choices}." if choices else "", f"Also: {others}." if others else "")
+        return " ".join(filter(None, (text, *notes))) if in_full else text
 
 
-def help_text(
-    config: type[Any],
-    prog: str,
-    summary: str,
-    positional: str,
-    topic: str,
-    left_out: Collection[str],
-    flags: Mapping[str, str],
-) -> str:
+def help_text(config: type[Any], prog: str, summary: str, positional: str, topic: str) -> str:
     """Return the help of a command.
 
     Args:
         config: the dataclass of its options.
         prog: its name.
         summary: what it does, in a line.
-        positional: the option that a bare argument sets.
-        topic: "" for the short help, "all" for everything, or a section's name.
-        left_out: sections that the short help passes over, since others were chosen.
-        flags: what the program takes off the command line itself, and what it does.
+        positional: the options that bare arguments set.
+        topic: a section's name, "all", or "" for the short help.
 
     Raises:
         ConfigError: for a section that is none.
     """
     main_section, *sections = sections_to_show(config)
-    if topic and topic != EVERYTHING:
-        by_name = {section.name: section for section in sections}
-        if topic not in by_name:
-            raise ConfigError(f"there is no help on '{topic}': {nearest(topic, [*by_name, EVERYTHING])}")
-        return "\n".join([_heading(by_name[topic]), *by_name[topic].in_full()])
+    by_name = {section.name: section for section in sections}
+    if topic and topic not in (*by_name, EVERYTHING):
+        raise ConfigError(f"there is no help on '{topic}': {nearest(topic, [*by_name, EVERYTHING])}")
+    if topic:
+        chosen = [main_section, *sections] if topic == EVERYTHING else [by_name[topic]]
+        return _render({_heading(each): each.rows(in_full=True) for each in chosen}, in_full=True)
     bare = "".join(f" [{name.upper()}]" for name in positional.split())
-    head = [f"usage: {prog}{bare} [--option value ...] [--config FILE.yaml ...]", f"{_sentence(summary)}", ""]
-    flag_lines = [HelpLine(f"--{name}", "", text) for name, text in flags.items()]
-    if topic == EVERYTHING:
-        parts = [line for section in sections for line in ("", _heading(section), *section.in_full())]
-        return "\n".join([*head, *main_section.in_full(), *_write_rows(flag_lines), *parts])
-    foot = ["", *_next_steps(config, prog, sections, left_out)]
-    lines: list[str | HelpLine] = [*head, *main_section.rows(), *flag_lines]
-    for section in _frequent_sections(sections):
-        lines += ["", _heading(section), *section.rows(marked_options(section.kind, Mark.OFTEN))]
-    in_full = _sections_in_full(config, sections, left_out)
-    for number, section in enumerate(in_full):
-        room = (LINES - len(lines) - len(foot)) // (len(in_full) - number)
-        lines += _fit(section, room, prog)
-    return "\n".join(_write_rows([*lines, *foot]))
+    usage = f"usage: {prog}{bare} [--option value ...] [--config FILE.yaml ...]"
+    blocks = {f"{usage}\n{summary[:1].upper()}{summary[1:]}.\n": main_section.rows()}
+    for section in sections:
+        if (names := marked_options(section.kind, Mark.OFTEN)) and "." not in section.name:
+            blocks[f"\n{_heading(section)}"] = section.rows(names)
+    topics = ", ".join(each for each in by_name if "." not in each)
+    section_help = fill(f"All of a section: {prog} --help SECTION ({topics}, all)", _columns())
+    yaml_help = f"All as YAML, to be read back with --config: {prog} --print_config"
+    return "\n".join([_render(blocks), "", *[section_help] * bool(topics), yaml_help])
 
 
 def descriptions(config: type[Any]) -> Iterator[tuple[str, str]]:
@@ -196,83 +156,28 @@ def sections_to_show(
             yield from sections_to_show(kinds[each.name], f"{prefix}{each.name}.", text, default)
 
 
-def _write_rows(lines: Sequence[str | HelpLine]) -> list[str]:
-    """Write rows in columns: names, defaults, and as much of the descriptions as fits on the line."""
-    rows = [line for line in lines if isinstance(line, HelpLine)]
-    wide = min(_NAME, max((len(row.name) for row in rows), default=0))
-    narrow = min(_DEFAULT, max((len(row.default) for row in rows), default=0))
-
-    def write_row(row: HelpLine) -> str:
-        start = f"  {row.name:<{wide}}  {_clip(row.default, narrow):<{narrow}}  "
-        return (start + _clip(row.description, max(20, _columns() - len(start)))).rstrip()
-
-    return [write_row(line) if isinstance(line, HelpLine) else line for line in lines]
-
-
-def _frequent_sections(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections that say which of their options are needed often, outermost ones only."""
-    return [each for each in sections if marked_options(each.kind, Mark.OFTEN) and "." not in each.name]
-
-
-def _sections_in_full(
-    config: type[Any], sections: Sequence[Section], left_out: Collection[str]
-) -> list[Section]:
-    """Return the sections to show in full: those chosen, or all that are about this command alone."""
-    by_choice = bool(config.CHOICE)
-    return [
-        each
-        for each in sections
-        if "." not in each.name
-        and each.name not in left_out
-        and not marked_options(each.kind, Mark.OFTEN)
-        and issubclass(each.kind, MethodConfig) == by_choice
-    ]
-
-
-def _fit(section: Section, room: int, prog: str) -> list[str | HelpLine]:
-    """Return a section in so many lines at most; nothing if not even a few of its options fit."""
-    rows, room = section.rows(), room - 2
-    if len(rows) <= room:
-        return ["", _heading(section), *rows]
-    line_count = room - 1
-    if line_count < _FEWEST:
-        return []
-    rest = f"  and {len(rows) - line_count} more: {prog} --help {section.name}"
-    return ["", _heading(section), *rows[:line_count], rest]
-
-
-def _next_steps(
-    config: type[Any], prog: str, sections: Sequence[Section], left_out: Collection[str]
-) -> list[str]:
-    """Say how to see the rest."""
-    yaml = f"All options as YAML, to be read back with --config: {prog} --print_config"
-    names = [each.name for each in sections if each.name not in left_out]
-    if not names:
-        return [yaml]
-    ways = [f"All of a section ({', '.join(names)}): {prog} --help SECTION ('all': everything)"]
-    if left_out:
-        option = config.CHOICE
-        ways.append(f"The options of another {option}: {prog} --{option} {option.upper()} --help")
-    return [line for way in ways for line in wrap(way, _columns())] + [yaml]
-
-
 def _heading(section: Section) -> str:
-    return _clip(f"{section.name}: {section.about}" if section.about else section.name, _columns())
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
-
-
-def _clip(text: str, columns: int) -> str:
-    """Cut a text at the end of a clause, or of a word, so that it fits."""
-    if len(text) <= columns:
-        return text
-    beginning = text[: columns - 1]
-    space = beginning.rfind(" ")
-    return f"{beginning[: space if space > columns // 2 else None].rstrip(' ,;:(.')}…"
+    about = f": {section.about}" if section.about else ""
+    return shorten(f"{section.name}{about}", _columns(), placeholder="…")
 
 
 def _columns() -> int:
     """A terminal's columns, and no more than reads well."""
     return min(COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else COLUMNS
+
+
+def _render(blocks: Mapping[str, Sequence[Row]], *, in_full: bool = False) -> str:
+    """Write rows in columns under headings: descriptions in full, or as much of each as fits on its line."""
+    wide = max((len(name) for rows in blocks.values() for name, *_ in rows), default=0)
+    lines = []
+    for heading, rows in blocks.items():
+        lines.append(heading)
+        for name, default, text in rows:
+            short_default = default if len(default) <= _DEFAULT else f"{default[: _DEFAULT - 1]}…"
+            start = f"  {name:<{wide}}  {short_default:<{_DEFAULT}}  "
+            room = _columns() - len(start)
+            parts = wrap(text, room) if in_full else [shorten(text, room, placeholder="…")]
+            lines += [
+                f"{start if n == 0 else ' ' * len(start)}{part}" for n, part in enumerate(parts or [""])
+            ]
+    return "\n".join(line.rstrip() for line in lines)

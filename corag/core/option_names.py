@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -130,35 +130,19 @@ def meaning(name: str, config: type[Any], prefix: str = "") -> str:
     """
     name = name.replace("-", "_")
     sections = dict(sections_of(config))
-    if f"{name}." in sections:
-        first = _direct_options(sections[f"{name}."])[0]
-        return f"it is a section: write one of its options, such as '{prefix}{name}.{first}'."
-    section_name, dot, last = name.rpartition(".")
-    if dot and f"{section_name}." not in sections:
-        return nearest(section_name, [each.removesuffix(".") for each in sections if each], prefix=prefix)
-    section = f"{section_name}." if dot else ""
-    spellings = [each.removeprefix(section) for each in _spellings(sections) if each.startswith(section)]
-    alike = [each for each in spellings if each.endswith(f".{last}")]
-    own = [each for each in spellings if "." not in each]
-    for names in (alike, own, spellings):
-        # Among hundreds of names some look alike by chance.
-        cutoff = 0.6 if prefix or section else 0.7
-        if hint := nearest(last, names, prefix=prefix + section, otherwise="", cutoff=cutoff):
-            return hint
-    path, options = (prefix + section).removesuffix("."), _direct_options(sections[section])
-    return f"'{path}' has {', '.join(options)}." if path else "--help lists the options."
-
-
-def _direct_options(section: type[Any]) -> list[str]:
-    """Return the options of a section itself."""
-    kinds = kinds_of(cast("Any", section))
-    return [name for name, kind in kinds.items() if not is_dataclass(kind)]
-
-
-def _spellings(sections: Mapping[str, type[Any]]) -> list[str]:
-    """Return the full names of what may be typed for the options of some sections."""
-    return [
-        f"{prefix}{option}"
-        for prefix, section in sections.items()
-        for option in (*_direct_options(section), *section.ALIASES)
-    ] + [prefix.removesuffix(".") for prefix in sections if prefix]
+    if kind := sections.get(f"{name}."):
+        return f"it is a section: write one of its options, such as '{prefix}{name}.{fields(kind)[0].name}'."
+    section, dot, last = name.rpartition(".")
+    if section + dot not in sections:
+        return nearest(section, [each.removesuffix(".") for each in sections if each], prefix=prefix)
+    kind, path = sections[section + dot], prefix + section + dot
+    names = [name for name, _ in options_of(kind)]
+    for inner, options in sections_of(kind):
+        names += [inner.removesuffix(".")] * bool(inner) + [f"{inner}{alias}" for alias in options.ALIASES]
+    own = [each for each in names if "." not in each]
+    cutoff = 0.6 if path else 0.7  # among hundreds of names some look alike by chance
+    if hint := nearest(last, own, prefix=path, otherwise="", cutoff=cutoff):
+        return hint
+    listed = ", ".join(name for name, _ in options_of(kind) if "." not in name)
+    rest = f"'{path.removesuffix('.')}' has {listed}." if path else "--help lists the options."
+    return nearest(last, names, prefix=path, otherwise=rest, cutoff=cutoff)

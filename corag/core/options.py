@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import yaml
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import (
-    FREE_MAPPING,
     choices_of,
     is_list,
     kinds_of,
@@ -33,7 +34,7 @@ from corag.core.option_names import (
     split_list,
 )
 from corag.core.shared_values import withheld_name
-from corag.core.yaml_files import free_mapping, parse_yaml
+from corag.core.yaml_files import parse_scalars, parse_yaml
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -66,27 +67,15 @@ class Options(metaclass=_OptionsType):
     """Other names of options, of this class or of its sections."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = _NOTHING
     """Values of other options by the value of the option ``preset``."""
-    CHOICE: ClassVar[str] = ""
-    """The option whose values choose among the sections, "" if there is no choice."""
 
     def __init_subclass__(cls, section: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.SECTION = section or cls.SECTION
 
     @classmethod
-    def implied_values(cls, stated_values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return values, by dotted names, that the stated values of some options imply for others."""
-        return _NOTHING
-
-    @classmethod
-    def extend(cls, names: Sequence[str]) -> type[Options]:
-        """Return this class with the sections that are not in it yet for these values of the choice."""
+    def extend(cls, stated_values: Mapping[str, Any]) -> type[Self]:
+        """Return this class with the sections that it still lacks for these values."""
         return cls
-
-    @classmethod
-    def left_out_sections(cls, names: Sequence[str]) -> Collection[str]:
-        """Return the sections that these values of the choice leave out: the short help passes them over."""
-        return frozenset()
 
 
 def _make(config: Any, stated_values: Mapping[str, Any], prefix: str) -> Any:
@@ -100,21 +89,31 @@ def _make(config: Any, stated_values: Mapping[str, Any], prefix: str) -> Any:
     Raises:
         ConfigError: naming the option, what was given and what was expected.
     """
-    values = _by_section(full_names(config, stated_values.items(), prefix), prefix)
-    values = {**_preset(config, values, prefix), **values}
+    values: dict[str, Any] = {}
+    of_sections: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in full_names(config, stated_values.items(), prefix).items():
+        section, _, option = name.partition(".")
+        if option:
+            of_sections[section][option] = value
+        else:
+            values[name] = value
+    values = {**config.PRESETS.get(str(values.get("preset")), _NOTHING), **values}
+    values = {name: _check(config, name, value, prefix) for name, value in values.items()}
+    for section, changes in of_sections.items():
+        # The section's defaults may be others here than those of its class.
+        base = values.get(section) or config.__dataclass_fields__[section].default_factory()
+        values[section] = _with_changes(base, changes, f"{prefix}{section}.")
     required_names = [each.name for each in fields(config) if each.default is each.default_factory is MISSING]
     if missing := [f"{prefix}{name}" for name in required_names if name not in values]:
         raise ConfigError(f"these options are missing: {', '.join(missing)}.")
-    return type.__call__(
-        config, **{name: _check(config, name, value, prefix) for name, value in values.items()}
-    )
+    return type.__call__(config, **values)
 
 
 def full_names(config: Any, pairs: Iterable[tuple[str, Any]], prefix: str = "") -> dict[str, Any]:
     """Return values by the full, dotted names of their options; of several for an option the last counts.
 
-    A section that is a mapping is taken apart. One that is an object stays whole, and comes first: an option
-    of its by its own name says more.
+    A section that is a mapping is taken apart. One that is an object stays whole: an option of its by its own
+    name says more, in any order.
 
     Args:
         config: the class of options.
@@ -124,21 +123,15 @@ def full_names(config: Any, pairs: Iterable[tuple[str, Any]], prefix: str = "") 
     Raises:
         ConfigError: for a name that is no option's, with the one that was probably meant.
     """
-    sections = {section for section, _ in sections_of(config)}
-    options = dict(options_of(config))
-    whole: dict[str, Any] = {}
-    single: dict[str, Any] = {}
+    sections, options = {section for section, _ in sections_of(config)}, dict(options_of(config))
+    values: dict[str, Any] = {}
     for typed_name, value in flatten(pairs, sections):
-        name = resolve_alias(typed_name, config)
-        is_option_of_this_name = isinstance(value, str) or name != typed_name
-        if f"{typed_name}." in sections and (isinstance(value, Options) or not is_option_of_this_name):
-            whole[typed_name] = value
-        elif name in options:
-            single.pop(name, None)
-            single[name] = value
-        else:
+        is_section = isinstance(value, Options) and f"{typed_name}." in sections
+        name = typed_name if is_section else resolve_alias(typed_name, config)
+        if not is_section and name not in options:
             raise ConfigError(f"unknown option '{prefix}{typed_name}': {meaning(typed_name, config, prefix)}")
-    return whole | single
+        values[name] = value
+    return values
 
 
 def flatten(pairs: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Iterator[tuple[str, Any]]:
@@ -154,43 +147,19 @@ def flatten(pairs: Iterable[tuple[Any, Any]], sections: Collection[str]) -> Iter
             yield str(name), value
         elif isinstance(value, Mapping):
             yield from flatten(((f"{name}.{option}", each) for option, each in value.items()), sections)
-        elif value != "":  # that of a section of a file of which every line is commented out
+        elif value is not None:  # that of a section of a file of which every line is commented out
             yield str(name), value
-
-
-def _by_section(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Group dotted names: {'seed': 1, 'corag.chains': 4} becomes {'seed': 1, 'corag': {'chains': 4}}."""
-    groups: dict[str, Any] = {}
-    changes: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        section, _, option = name.partition(".")
-        if option:
-            changes.setdefault(section, {})[option] = value
-        else:
-            groups[name] = value
-    for section, options in changes.items():
-        whole = groups.get(section)
-        if isinstance(whole, Options):
-            groups[section] = _with_changes(whole, options, f"{prefix}{section}.")
-        else:
-            groups[section] = options
-    return groups
-
-
-def _preset(config: Any, values: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
-    """Return the values of the stated preset. An unknown one is refused with the other values."""
-    if "preset" not in values:
-        return _NOTHING
-    return cast("type[Options]", config).PRESETS.get(
-        _check(config, "preset", values["preset"], prefix), _NOTHING
-    )
 
 
 def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
     """Return a value as its option's type. Raises :class:`ConfigError` if it is none."""
     kind = kinds_of(config)[name]
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _check_section(config, name, value, f"{prefix}{name}")
+    if is_dataclass(kind):
+        section = cast("type[Any]", kind)
+        if not isinstance(value, section):
+            given, wanted = type(value).__name__, section.__name__
+            raise ConfigError(f"section '{prefix}{name}' is a {given}: write {wanted}(...).")
+        return value
     from pydantic import ValidationError
 
     if withheld := withheld_name(value):
@@ -198,32 +167,17 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
             f"option '{prefix}{name}' was '{withheld}' on the machine where this was made, which was not "
             "shared: give your own."
         )
-    choices = choices_of(name, config)
     try:
-        return _adapter(config, name).validate_python(_prepare_value(kind, value, choices))
+        return _adapter(config, name).validate_python(_prepare_value(kind, value))
     except ValidationError as error:
         # Of a wrong number pydantic says, too, whether it was text.
         faults = (re.split(", (?:unable|got) ", each["msg"])[0] for each in error.errors())
         expected = " or ".join(dict.fromkeys(fault.replace("Input ", "it ") for fault in faults))
+        choices = choices_of(name, config)
         hint = nearest(str(value), [*map(str, choices)], otherwise="") if choices else ""
         raise ConfigError(
             f"option '{prefix}{name}' is '{value}', but {expected}{f': {hint}' if hint else '.'}"
         ) from None
-
-
-def _check_section(config: Any, name: str, value: Any, full_name: str) -> Any:
-    """Return a section: an instance as it is, or the default one with the values of a mapping."""
-    kind = kinds_of(config)[name]
-    if isinstance(value, Mapping):
-        default = next(each.default_factory for each in fields(config) if each.name == name)
-        # The section's defaults may be others here than those of its class.
-        return _with_changes(kind() if default is MISSING else default(), value, f"{full_name}.")
-    if not isinstance(value, kind):
-        raise ConfigError(
-            f"section '{full_name}': expected a {kind.__name__}, but got a {type(value).__name__}: write "
-            f"{kind.__name__}(...)."
-        )
-    return value
 
 
 @lru_cache(maxsize=2048)
@@ -233,102 +187,42 @@ def _adapter(config: Any, name: str) -> TypeAdapter[Any]:
     return TypeAdapter(kinds_of(config, include_extras=True)[name])
 
 
-def _prepare_value(kind: Any, value: Any, choices: Sequence[Any]) -> Any:
-    """Return what pydantic is to check: text of lists split, "null" as None, which is "" for a text.
+def _prepare_value(kind: Any, value: Any) -> Any:
+    """Return what pydantic is to check: text of lists and mappings taken apart, an empty one as None.
 
-    True is no number, and a choice may be written with hyphens.
+    YAML's null is the empty text.
     """
-    # pydantic would take True for 1, and "1" for true; the second is what a shell means.
-    if isinstance(value, bool) and kind in (int, float):
-        return repr(value)
-    if value is None and kind is str:
-        return ""
-    if kind == FREE_MAPPING:
-        return free_mapping(value)
-    if not isinstance(value, str):
-        return value
-    if value not in choices and (plain := value.replace("-", "_")) in choices:
-        return plain
-    if is_list(kind) or typing.get_origin(kind) is dict:
-        try:
-            # As text, like all values of a file: an item "1" of a list of texts is no number.
-            structure = parse_yaml(value) if value[:1] in ("[", "{") else None
-        except yaml.YAMLError:  # "[Retrieval],[No Retrieval]" are two items
-            structure = None
-        if structure is not None or not is_list(kind):
-            return value if structure is None else structure
-        return split_list(value)
-    if type(None) in typing.get_args(kind) and value.strip() in ("", "null", "None", "~"):
+    value = "" if value is None else value
+    is_mapping = typing.get_origin(kind) is dict
+    if isinstance(value, str) and (is_mapping or is_list(kind)):
+        if value[:1] in ("[", "{"):
+            with suppress(yaml.YAMLError):  # what is none stays a text, which pydantic refuses
+                value = parse_yaml(value)
+        else:
+            value = split_list(value) if is_list(kind) else value or {}
+    elif value in ("", "null") and type(None) in typing.get_args(kind):
         return None
-    return value
+    return parse_scalars(value) if is_mapping else value
 
 
 def change_options(base: Config, changes: Mapping[str, Any]) -> Config:
     """Return a configuration with some options changed, as if they had been stated after all others.
 
-    A changed preset brings its values with it, and what is implied goes where an option has its default.
-    Raises :class:`ConfigError` for what its class refuses.
+    A changed preset brings its values with it. Raises :class:`ConfigError` for what its class refuses.
     """
-    options = cast("type[Options]", type(base))
-    config = options.extend(names_in([changes.get(options.CHOICE)]))
-    stated_values = full_names(config, changes.items())
-    implied_changes = {
-        name: value
-        for name, value in implied_values(config, stated_values).items()
-        if _has_default(base, name)
-    }
-    return cast("Config", _with_changes(base, {**implied_changes, **stated_values}, config=config))
+    return cast("Config", _with_changes(base, changes, config=cast("Any", base).extend(changes)))
 
 
 def _with_changes(base: Any, changes: Mapping[str, Any], prefix: str = "", config: Any = None) -> Any:
     """Return a copy of ``base``, as ``config`` if that is another class, with some values changed."""
     config = config or type(base)
     values = {each.name: getattr(base, each.name) for each in fields(base)}
-    changes = _by_section(full_names(config, changes.items(), prefix), prefix)
+    changes = full_names(config, changes.items(), prefix)
     if "preset" in changes:
         # What the preset before brought along goes with it; what was stated beside it stays.
-        before = _preset(config, values, prefix)
         default = type(base)()
-        values |= {
-            name: getattr(default, name)
-            for name, value in before.items()
-            if values[name] == _check(config, name, value, prefix)
-        }
-    values |= _preset(config, changes, prefix)
-    for name, value in changes.items():
-        section = values.get(name)
-        is_part = isinstance(value, Mapping) and isinstance(section, Options)
-        values[name] = _with_changes(section, value, f"{prefix}{name}.") if is_part else value
-    return _make(config, values, prefix)
-
-
-def _has_default(base: Any, option: str) -> bool:
-    """Whether an option, by its dotted name, has the default of its class."""
-    *sections, last = option.split(".")
-    for section in sections:
-        base = getattr(base, section, None)
-    defaults = {each.name: each.default for each in fields(base)} if is_dataclass(base) else {}
-    return last in defaults and getattr(base, last) == defaults[last]
-
-
-def names_in(values: Iterable[Any]) -> list[str]:
-    """Return the names in the values that were stated for a list, as text or as lists."""
-    lists = (value.strip("[]").split(",") if isinstance(value, str) else value or () for value in values)
-    return [str(name).strip(" '\"") for items in lists for name in items]
-
-
-def implied_values(config: type[Any], stated_values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the stated values of some options imply for other options that the command has."""
-    options = dict(options_of(config))
-    return {
-        f"{prefix}{name}": value
-        for prefix, section in sections_of(config)
-        for name, value in section.implied_values(
-            {
-                option.removeprefix(prefix): each
-                for option, each in stated_values.items()
-                if option.startswith(prefix)
-            }
-        ).items()
-        if f"{prefix}{name}" in options
-    }
+        for name, value in config.PRESETS.get(base.preset, _NOTHING).items():
+            if values[name] == value:
+                values[name] = getattr(default, name)
+        values |= config.PRESETS.get(str(changes["preset"]), _NOTHING)
+    return _make(config, values | changes, prefix)

@@ -11,16 +11,17 @@ from corag.core.types import Hit, Passage
 from corag.core.words import count_words, is_unspaced
 
 BudgetPolicy = Literal["keep_first", "keep_last"]
+NEAR_DUPLICATE = 90.0  # percent of title and of text, by rapidfuzz: as in IRCoT's released code
 
 
 class PassagePool:
     """An ordered set of passages with a cap.
 
-    IRCoT's released code has a ``budget`` of 15, ``max_words`` 600 and ``near_duplicate`` 90. A hit is
-    skipped when it has more than ``max_words`` words (those between spaces, or in scripts without spaces
-    those of :mod:`corag.core.words`), or repeats a kept passage: its title
-    and its text have each been seen, or both are at least ``near_duplicate`` percent similar to those of one
-    kept passage. A skipped hit has used its place among the k of its search. Passages are never re-ranked.
+    IRCoT's released code has a ``budget`` of 15 and ``max_words`` 600. A hit is skipped when it has more than
+    ``max_words`` words (those between spaces, or in scripts without spaces those of
+    :mod:`corag.core.words`), or repeats a kept passage: its title and its text have each been seen, or both
+    are at least ``near_duplicate`` percent similar to those of one kept passage. A skipped hit has used its
+    place among the k of its search. Passages are never re-ranked.
     ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest
     go instead.
     """
@@ -31,7 +32,7 @@ class PassagePool:
         policy: BudgetPolicy = "keep_first",
         *,
         max_words: int = 600,
-        near_duplicate: float = 90.0,
+        near_duplicate: float = NEAR_DUPLICATE,
     ) -> None:
         """``budget``: passages kept at most.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
 from rich.console import Console
 
+from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
@@ -107,11 +108,11 @@ class QuestionFile(Options):
         if self.shard:
             Shard.parse(self.shard)
 
-    @classmethod
-    def implied_values(cls, stated_values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the task description of CoRAG's paper for the stated dataset, if it has one."""
-        dataset = DATASETS.get(str(stated_values.get("dataset", "")))
-        return {"corag.task": dataset.task} if dataset is not None and dataset.task else {}
+    def with_task(self, corag: CoRAGConfig) -> CoRAGConfig:
+        """Return CoRAG's options with its paper's description of the dataset's task, if none is stated."""
+        dataset = DATASETS.get(self.dataset)
+        is_usual = corag.task == CoRAGConfig.task
+        return replace(corag, task=dataset.task) if dataset and dataset.task and is_usual else corag
 
     @property
     def source(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
@@ -42,26 +42,18 @@ METHODS: Mapping[str, Method] = {
 class _MethodOptions(Options):
     """Options of every method, each in a section of its own."""
 
-    CHOICE: ClassVar[str] = "method"
-
     @classmethod
-    def extend(cls, names: Sequence[str]) -> type[_MethodOptions]:
+    def extend(cls, stated_values: Mapping[str, Any]) -> type[Self]:
         """Return this class with a section more for each method that was named and is the user's own.
 
         Raises :class:`ConfigError` if one cannot be loaded, or its name is taken.
         """
-        options: type[_MethodOptions] = cls
-        for name in filter(is_own, names):
-            options = with_method(options, short_name(name), load_method(name))
+        options: type[Any] = cls
+        named = stated_values.get("method") or ()
+        for name in named.strip("[]").split(",") if isinstance(named, str) else named:
+            if is_own(plain_name := str(name).strip(" '\"")):
+                options = with_method(options, short_name(plain_name), load_method(plain_name))
         return options
-
-    @classmethod
-    def left_out_sections(cls, names: Sequence[str]) -> set[str]:
-        """Return the methods that were not named: help and hints pass them over."""
-        methods = methods_of(cls)
-        default = next((each.default_factory for each in fields(cls) if each.name == "method"), None)
-        choice = names or (default() if callable(default) else ())
-        return set(methods) - {canonical_name(short_name(name), methods) for name in choice}
 
     def find_method(self, name: str) -> Method:
         """Return what there is to know of a method."""

@@ -97,6 +97,7 @@ class RunConfig(Setup, QuestionFile):
         check_max_failed(self.max_failed)
         Setup.__post_init__(self)
         QuestionFile.__post_init__(self)
+        object.__setattr__(self, "corag", self.with_task(self.corag))
         if self.answers_to:
             check_answers_file(self.answers_to)
         questions_in_flight(self.batch_size, self.model)  # refuses a negative number

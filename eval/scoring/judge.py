@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
@@ -22,6 +21,7 @@ from corag.core.types import Answer, Question
 PROMPTS = Path(__file__).parent / "prompts"
 JUDGE = "judge"
 Verdict = Literal["yes", "no", "unreadable"]
+_REPLY_TOKENS = 8  # a chat model may write a word or two before yes or no
 _WORDS = re.compile(r"\b(yes|no)\b")
 
 
@@ -31,15 +31,6 @@ class JudgeConfig(MethodConfig):
 
     prompt: NameOrPath = JUDGE
     """a shipped name, a file, or a text with {query}, {answers} and {prediction}."""
-
-    max_reply_tokens: int = 8
-    """most tokens of its reply; a chat model may write a word or two before yes or no."""
-
-    def __post_init__(self) -> None:
-        if self.max_reply_tokens < 1:
-            raise ConfigError(
-                f"a judge needs max_reply_tokens of at least 1, but it is {self.max_reply_tokens}."
-            )
 
     def templates(self) -> tuple[Template, ...]:
         """The judge's prompt."""
@@ -54,7 +45,7 @@ async def judge(
     Args:
         question: with its gold answers.
         tools: for the one call.
-        config: the prompt and how long a reply may be.
+        config: the prompt.
         predictions: answers of another run by question id.
 
     Returns:
@@ -66,7 +57,7 @@ async def judge(
         "answers": "; ".join(question.answers),
         "prediction": predictions[question.id].strip() or "(none)",  # a blank would read as a torn prompt
     }
-    reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=config.max_reply_tokens)
+    reply = await tools.generate(template.render(values), role=JUDGE, max_tokens=_REPLY_TOKENS)
     return Answer(reply.text, steps=1, stopped=parse_verdict(reply.text))
 
 

@@ -236,7 +236,7 @@ def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft
 
 def _of_method(repetition: Repetition, method: str) -> Repetition:
     """Return it with the options of a method by their full names."""
-    config, section = RunConfig.extend([method]), short_name(method)
+    config, section = RunConfig.extend({"method": method}), short_name(method)
     known_options = dict(options_of(config))
     names = {option: resolve_alias(f"{section}.{option}", config) for option in repetition.changes}
     method_options = {
@@ -291,7 +291,7 @@ def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterato
                 f"{source} must hold blocks of options, each with a value or a list of values, such as '- "
                 "{method: corag, corag.strategy: best_of_n, corag.chains: [2, 4], corag.max_hops: [2, 4]}'."
             )
-        config = RunConfig.extend([str(block.get("method", method))])
+        config = RunConfig.extend({"method": method} | block)
         options = dict(flatten(block.items(), {prefix for prefix, _ in sections_of(config)}))
         choices = [
             value if isinstance(value, list | tuple | range) else [value] for value in options.values()

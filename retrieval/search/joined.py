@@ -19,17 +19,17 @@ class FusedRetriever(SearchStage):
     rank 50th shall beat what one ranks 30th.
     """
 
-    def __init__(self, below: Sequence[SearchStage], *, depth: int, rrf_k: int) -> None:
+    def __init__(self, below: Sequence[SearchStage], *, depth: int) -> None:
         super().__init__(*below)
-        self._depth, self._rrf_k = depth, rrf_k
+        self._depth = depth
         inner = "|".join(each.fingerprint for each in below)
-        self.fingerprint = stable_hash(f"rrf|{depth}|{rrf_k}|{inner}")
+        self.fingerprint = stable_hash(f"rrf|{depth}|{inner}")
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first; scores are sums of reciprocal ranks."""
         depth = max(k, self._depth)
         rankings = await gather(each.search(query, depth, hop) for each in self.below)
-        return with_note(fuse(rankings, self._rrf_k)[:k], search_note(*rankings))
+        return with_note(fuse(rankings)[:k], search_note(*rankings))
 
 
 class PartsRetriever(SearchStage):

@@ -80,7 +80,7 @@ def _join(sources: Sequence[SearchStage], config: RetrieverConfig, part_alone: b
         return sources[0]
     parts = {name: each.part for name, each in zip(config.index, sources, strict=True)}
     if not any(parts.values()):
-        return FusedRetriever(sources, depth=config.fusion_depth, rrf_k=config.rrf_k)
+        return FusedRetriever(sources, depth=config.fusion_depth)
     holders = require_all_parts(parts)
     by_name = dict(zip(config.index, sources, strict=True))
     whole = next(part.whole for part in parts.values() if part is not None)

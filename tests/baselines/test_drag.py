@@ -74,10 +74,6 @@ async def test_one_prompt_with_the_best_document_next_to_the_question():
         generator.prompts[0], "Title: Glassware", "Title: Tarn Hollow", "Title: The Glass", QUESTION.text
     )
     assert tools.ledger["reader"] == tools.spent and tools.spent.calls == 1
-    _, generator, _ = await replay(drag, DRAGConfig(documents=3, document_order="best_first"), ["Issel"])
-    assert in_order(
-        generator.prompts[0], "Title: The Glass", "Title: Tarn Hollow", "Title: Glassware", QUESTION.text
-    )
 
 
 async def test_demonstrations_are_shown_with_what_is_found_for_them(demonstrations):

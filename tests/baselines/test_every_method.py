@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from corag.baselines.self_rag.method import REFLECTION_TOKENS
 from corag.core.errors import SearchFailedError
 from corag.core.runner import answer_all, answer_question
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
@@ -21,7 +22,6 @@ from corag.core.tools import SearchStep, Tools
 from corag.core.types import Question
 from eval.experiment.registry import METHODS, MethodOptions, bind
 from tests.baselines.replaying import check_ledger
-from tests.baselines.test_self_rag import NAMES
 from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
 from tests.story import QUESTION, WORLD
 
@@ -68,7 +68,7 @@ def model(method):
         partial(reply, method=method),
         log_likelihood=lambda request: -random.Random(f"{request.prompt.text}{request.target}").random(),
         probability=lambda word: 0.5 if len(word) % 3 else 0.05,
-        special=NAMES,
+        special=REFLECTION_TOKENS,
     )
 
 

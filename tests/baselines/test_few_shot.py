@@ -11,7 +11,6 @@ from corag.baselines.one_step import OneStepConfig
 from corag.baselines.react import ReActConfig
 from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.self_ask import SelfAskConfig
-from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
 from ircot.method import IRCoTConfig
 from tests.messages import raises_message
@@ -52,16 +51,6 @@ def test_a_readers_own_demonstrations_and_a_prompt_of_long_answers_are_no_except
         OneStepConfig(qa_prompt=READ, reader_demonstrations="default").check_files()
     with pytest.raises(ConfigError, match=r"lacks \{demonstrations\}"):
         RecursiveConfig(answer="whole", demonstrations="default").check_files()
-
-
-def test_a_task_that_no_prompt_names_is_refused():
-    own = {"sub_query_prompt": "{query}\n{hops}", "final_answer_prompt": "{passages}{query}\n{hops}"}
-    CoRAGConfig(**own).check_files()
-    CoRAGConfig(
-        **own | {"final_answer_prompt": "{task}{passages}{query}\n{hops}"}, task="verify"
-    ).check_files()
-    with raises_message(ConfigError):
-        CoRAGConfig(**own, task="verify").check_files()
 
 
 STATED, BARE = "Q: Who?\nA: Ana wrote it. So the answer is: Ana.", "Q: Whence?\nA: Issel."

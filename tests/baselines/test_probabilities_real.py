@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from corag.baselines.flare import FLAREAnswer, FLAREConfig, flare
-from corag.baselines.self_rag.method import SelfRAGConfig, self_rag
+from corag.baselines.self_rag.method import REFLECTION_TOKENS, SelfRAGConfig, self_rag
 from corag.core.tools import ScoreStep, Tools
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
-from tests.baselines.test_self_rag import NAMES
 from tests.fakes import WordRetriever
 from tests.story import QUESTION, WORLD
 
@@ -39,7 +38,7 @@ def toy() -> TransformersGenerator:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(model_folder("default"))
-    tokenizer.add_tokens(NAMES, special_tokens=True)
+    tokenizer.add_tokens(REFLECTION_TOKENS, special_tokens=True)
     torch.manual_seed(0)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = LlamaForCausalLM(

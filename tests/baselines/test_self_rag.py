@@ -8,7 +8,15 @@ from functools import partial
 import pytest
 
 from corag.baselines.self_rag.critique import JudgedSegment
-from corag.baselines.self_rag.method import Hypothesis, SelfRAGConfig, rank_key, self_rag
+from corag.baselines.self_rag.method import (
+    REFLECTION_TOKENS,
+    SUPPORT_TOKENS,
+    Hypothesis,
+    SelfRAGConfig,
+    rank_key,
+    reflection_probabilities,
+    self_rag,
+)
 from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig
 from corag.core.errors import ConfigError
 from corag.core.options import change_options
@@ -19,11 +27,6 @@ from tests.messages import raises_message
 from tests.story import BOOK, NOISE, QUESTION, TOWN, WORLD
 
 CONFIG = SelfRAGConfig(k=2)
-NAMES = [
-    name
-    for group in ("retrieve", "relevance", "support", "utility", "passage")
-    for name in getattr(CONFIG, f"{group}_tokens")
-]
 LONG = {"k": 1, "preset": "long_form", "max_segments": 3}
 # How likely reflection tokens are, relative to the others of their group, unless a test says otherwise.
 CHANCES = {
@@ -43,7 +46,7 @@ def reflecting(replies, chance=lambda prompt, token: CHANCES[token]):
         replies,
         log_likelihood=lambda request: math.log(0.01 * chance(request.prompt.text, request.target)),
         probability=lambda word: 0.5,
-        special=NAMES,
+        special=REFLECTION_TOKENS,
     )
 
 
@@ -255,10 +258,9 @@ async def test_a_budget_too_small_for_all_passages_goes_on_from_the_best(options
 
 
 async def test_a_model_without_reflection_tokens_is_refused_in_a_sentence():
-    generator = ScriptedGenerator([])
-    config = SelfRAGConfig(retrieve_tokens=["[Do retrieve]", "[Do not]", "[Go on]"])
+    tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD))
     with raises_message(ConfigError):
-        await self_rag(QUESTION, Tools(QUESTION, generator, WordRetriever(WORLD)), config)
+        await reflection_probabilities("", SUPPORT_TOKENS, tools, CONFIG, role="critique", path="")
 
 
 def test_impossible_options_are_refused():
@@ -266,7 +268,6 @@ def test_impossible_options_are_refused():
         ({"threshold": 2}, "threshold"),
         ({"k": 0}, r"self_rag\.k' is '0', but it should be"),
         ({"aggregate": "sum", "max_segments": 2}, "max_segments to 1"),
-        ({"utility_tokens": ["[1]"]}, "utility_tokens must be 5"),
     ):
         with pytest.raises(ConfigError, match=words):
             SelfRAGConfig(**options)

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.main import COMMANDS, main, run_command
+from corag.cli.main import COMMANDS, main
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.help import LINES
 from corag.core.option_names import options_of, sections_of
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
@@ -21,7 +20,6 @@ from tests.eval.test_own_methods import method_of_the_page
 from tests.messages import raises_message
 
 LIMIT = 60  # a screen
-NO_FIGURES = ("list", "doctor", "serve", "serve answers", "train", "train encoder", "train reranker")
 
 
 @pytest.fixture
@@ -44,43 +42,21 @@ def configure(*argv: str) -> RunConfig:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_every_command_fits_on_a_screen(command: str, help_on: Callable[..., str]) -> None:
     lines = help_on(*command.split(), "--help").splitlines()
-    assert 4 < len(lines) < LIMIT and max(map(len, lines)) <= 110
+    assert 3 < len(lines) < LIMIT and max(map(len, lines)) <= 110
     assert lines[0].startswith(f"usage: corag {command}")
-    json = any(line.startswith("  --json") for line in lines)
-    assert json == (command not in NO_FIGURES)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_help_is_on_the_method_that_was_chosen(method: str, help_on: Callable[..., str]) -> None:
-    for command in ("ask", "run", "sweep"):
-        shown = help_on(command, "--method", method, "--help")
-        assert len(shown.splitlines()) < LIMIT
-        sections = set(re.findall(r"^  --(\w+)\.", shown, re.MULTILINE))
-        assert sections - {"model", "retriever", "workers"} == {method}
-    ours = [name for name, _ in options_of(METHODS[method].config)]
-    listed = re.findall(rf"^  --{method}\.(\w+)", help_on("ask", "--method", method, "--help"), re.MULTILINE)
-    assert len(listed) >= min(len(ours), 25), "most of its options have a line"
+def test_a_method_of_ones_own_has_help(tmp_path: Path, help_on: Callable[..., str]) -> None:
+    own = method_of_the_page(tmp_path)
+    assert "--my_method.k " in help_on("ask", "--method", own, "--help", "my_method")
 
 
-def test_help_knows_other_names_of_methods_and_methods_of_ones_own(
-    tmp_path: Path, help_on: Callable[..., str]
-) -> None:
-    assert "--one_step.k " in help_on("ask", "--method", "basic_rag", "--help")
-    assert "--my_method.k " in help_on("ask", "--method", method_of_the_page(tmp_path), "--help")
-    file = tmp_path / "c.yaml"
-    file.write_text("method: [react]\n")
-    assert "--react.max_steps " in help_on("run", "--config", str(file), "--help")
-    several = help_on("run", "--method", "corag,ircot", "--help")
-    assert len(several.splitlines()) <= LINES and "more: corag run --help corag" in several
-    assert "  --corag.chains " in several and "  --ircot.max_steps " in several
-
-
-def test_longer_help_has_all_of_a_section_or_everything(help_on: Callable[..., str]) -> None:
+def test_help_on_a_section_has_all_of_it(help_on: Callable[..., str]) -> None:
     whole = help_on("run", "--help", "corag")
     assert re.findall(r"^  --corag\.(\w+)", whole, re.MULTILINE) == [
         each.name for each in fields(CoRAGConfig)
     ]
-    assert "one of greedy, best_of_n, tree, adaptive; also --corag.decode_strategy" in whole
+    assert "One of greedy, best_of_n, tree, adaptive. Also: decode_strategy." in " ".join(whole.split())
     everything = help_on("run", "--help=all")
     assert set(re.findall(r"^  --([\w.]+)", everything, re.MULTILINE)) >= dict(options_of(RunConfig)).keys()
     for command in ("list", "bench"):
@@ -156,13 +132,11 @@ ALIASES = {
     "--ircot.max_iterations 3": ("ircot", "max_steps", 3),
     "--ircot.global_max_num_paras 3": ("ircot", "paragraph_budget", 3),
     "--ircot.max-steps 3": ("ircot", "max_steps", 3),
-    "--ircot.preset zero-shot": ("ircot", "preset", "zero_shot"),
     "--react.max_iterations 3": ("react", "max_steps", 3),
     "--llm some/model": ("model", "name", "some/model"),
     "--model some/model": ("model", "name", "some/model"),
     "--index a,b": ("retriever", "index", ["a", "b"]),
     "--corag.max_depth 3": ("corag", "max_hops", 3),
-    "--corag.strategy best-of-n": ("corag", "strategy", "best_of_n"),
     "--corag.decode_strategy tree": ("corag", "strategy", "tree"),
     "--corag.max_path_length 3": ("corag", "max_hops", 3),
     "--corag.context_placement best_first": ("corag", "context_order", "best_first"),
@@ -178,8 +152,8 @@ def test_names_of_the_papers_code_are_understood(words: str, tmp_path: Path) -> 
     assert getattr(getattr(configure("--config", str(tmp_path / "c.yaml")), section), option) == value
 
 
-def test_presets_are_brought_by_their_other_names_too() -> None:
-    assert configure("--corag.preset", "small-model").corag.passages_per_hop == 3
+def test_a_preset_of_the_shell_brings_its_values() -> None:
+    assert configure("--corag.preset", "small_model").corag.passages_per_hop == 3
 
 
 def test_methods_answer_to_the_names_of_others() -> None:
@@ -195,8 +169,3 @@ def test_no_alias_hides_an_option() -> None:
         assert not own & others, prefix
         known = dict(options_of(section))
         assert set(section.ALIASES.values()) <= known.keys()
-
-
-def test_a_word_and_an_option_do_not_set_the_same_thing() -> None:
-    with raises_message(ConfigError):
-        run_command("serve", ["indexes/a", "--index", "indexes/b"])

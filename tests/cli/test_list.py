@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corag.cli.commands.list import descriptions
 from corag.cli.main import main
+from corag.core.help import descriptions
 from eval.experiment import registry
 from eval.experiment.registry import METHODS, MethodOptions, check_names, methods_of
 from tests.eval.test_own_methods import method_of_the_page

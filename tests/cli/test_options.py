@@ -189,15 +189,6 @@ def test_null_and_empty_sections_of_a_file_leave_the_default(tmp_path: Path) -> 
     assert (config.model.adapter, config.model.tokenizer, config.retriever.index) == ("", "", [])
 
 
-def test_the_command_line_decides_over_a_file_which_methods_help_is_about(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "c.yaml").write_text("method: flare\n")
-    with pytest.raises(SystemExit):
-        parse(RunConfig, ["--method", "react", "--config", str(tmp_path / "c.yaml"), "--help"], "test", "")
-    assert "\nreact: think, then search" in capsys.readouterr().out
-
-
 def test_spaces_between_items_of_a_list_do_not_count() -> None:
     assert parse(RunConfig, [*BASE, "--method", "react, flare"], "test", "").method == ["react", "flare"]
 

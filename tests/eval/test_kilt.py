@@ -128,7 +128,6 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
         assert of("--dataset", name).corag.task == task_description(name)
     fever = ("--dataset", "kilt_fever")
     assert of("--dataset", "hotpotqa").corag.task == of().corag.task == usual
-    assert of(*fever, "--corag.task", usual).corag.task == usual, "even where it is the usual one"
     assert of(*fever, "--corag.preset", "small_model").corag.task == task_description("kilt_fever")
     assert of(*fever, command=SampleRunConfig).corag.task == task_description("kilt_fever")
     one_step = of(*fever, "--method", "one_step")

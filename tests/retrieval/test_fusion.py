@@ -32,9 +32,9 @@ def test_equal_scores_keep_the_order_of_first_appearance() -> None:
 async def test_hybrid_search_is_the_fusion_of_its_indexes(index_of: Callable[[str], str]) -> None:
     names = [index_of("bm25"), index_of("dense")]
     single = [await open_retriever(RetrieverConfig([name])) for name in names]
-    hybrid = await open_retriever(RetrieverConfig(names, fusion_depth=20, rrf_k=30))
+    hybrid = await open_retriever(RetrieverConfig(names, fusion_depth=20))
     query = "Who is the mayor of Town09?"
-    expected = fuse([await each.search(query, 20) for each in single], 30)[:6]
+    expected = fuse([await each.search(query, 20) for each in single])[:6]
     assert list(await hybrid.search(query, 6)) == expected
     assert expected[0].passage.id == "m9"
     assert [passage.id for passage in await hybrid.passages(["t1", "?", "m2"])] == ["t1", "m2"]

@@ -25,7 +25,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -51,6 +51,16 @@ from corag.core.protocols import Ability
 from corag.core.text import normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Passage, Question
+
+# Reflection tokens, as the authors' checkpoints spell them.
+RETRIEVE_TOKENS = ("[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]")
+RELEVANCE_TOKENS = ("[Relevant]", "[Irrelevant]")
+SUPPORT_TOKENS = ("[Fully supported]", "[Partially supported]", "[No support / Contradictory]")
+UTILITY_TOKENS = tuple(f"[Utility:{degree}]" for degree in range(1, 6))
+PASSAGE_TOKENS = ("<paragraph>", "</paragraph>")
+REFLECTION_TOKENS = (
+    *RETRIEVE_TOKENS, *RELEVANCE_TOKENS, *SUPPORT_TOKENS, *UTILITY_TOKENS, *PASSAGE_TOKENS
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,28 +98,6 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
     prompt: NameOrPath = "self_rag"
     """a shipped name, a file, or a text with {query} and, at its end, {response}."""
 
-    # As the authors' checkpoints spell them.
-    retrieve_tokens: list[str] = field(
-        default_factory=lambda: ["[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]"]
-    )
-    """how the model writes that it wants passages, does not, and goes on with the same ones."""
-
-    relevance_tokens: list[str] = field(default_factory=lambda: ["[Relevant]", "[Irrelevant]"])
-    """relevant, irrelevant."""
-
-    support_tokens: list[str] = field(
-        default_factory=lambda: ["[Fully supported]", "[Partially supported]", "[No support / Contradictory]"]
-    )
-    """fully, partially, not supported."""
-
-    utility_tokens: list[str] = field(
-        default_factory=lambda: [f"[Utility:{degree}]" for degree in range(1, 6)]
-    )
-    """usefulness 1 to 5."""
-
-    passage_tokens: list[str] = field(default_factory=lambda: ["<paragraph>", "</paragraph>"])
-    """what stands before and after a passage."""
-
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "short_form": {},
         "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300, "beam": 2},
@@ -121,28 +109,11 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
                 "self_rag's aggregate 'sum' adds up the scores of equal short answers: set max_segments to "
                 "1, or aggregate to 'best'."
             )
-        sizes = {
-            "retrieve": 3,
-            "relevance": 2,
-            "support": len(SUPPORT),
-            "utility": len(UTILITY),
-            "passage": 2,
-        }
-        for name, count in sizes.items():
-            tokens = getattr(self, f"{name}_tokens")
-            if len(tokens) != count or not all(tokens):
-                raise ConfigError(f"self_rag's {name}_tokens must be {count} names, but they are {tokens}.")
-
-    @property
-    def reflection_tokens(self) -> tuple[str, ...]:
-        """All reflection tokens, and those that stand around a passage."""
-        groups = (self.retrieve_tokens, self.relevance_tokens, self.support_tokens, self.utility_tokens)
-        return tuple(name for group in (*groups, self.passage_tokens) for name in group)
 
     def prompt_at(self, query: str, response: str) -> Prompt:
         """Return the prompt that is to be continued after ``response``."""
         # In a reply the reflection tokens are tokens, as the model wrote them, and no others.
-        tokens = re.finditer("|".join(map(re.escape, self.reflection_tokens)), response)
+        tokens = re.finditer("|".join(map(re.escape, REFLECTION_TOKENS)), response)
         segment = Segment(response, wording=tuple(token.span() for token in tokens))
         return self.templates()[0].render({"query": query, "response": [segment]})
 
@@ -159,16 +130,16 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
     def source_text(self, passage: Passage | None) -> str:
         """Return what a segment stands behind: a passage, or the word that there is none."""
         if passage is None:
-            return self.retrieve_tokens[1]
-        before, after = self.passage_tokens
+            return RETRIEVE_TOKENS[1]
+        before, after = PASSAGE_TOKENS
         text = f"{passage.title}\n{clip_words(passage.text.strip(), self.max_shown_words)}"
-        for name in self.reflection_tokens:  # a passage that spells one has not been judged by it
+        for name in REFLECTION_TOKENS:  # a passage that spells one has not been judged by it
             text = text.replace(name, f"{name[0]} {name[1:]}")
-        return f"{self.retrieve_tokens[0]}{before}{text}{after}"
+        return f"{RETRIEVE_TOKENS[0]}{before}{text}{after}"
 
     def without_reflection_tokens(self, text: str) -> str:
         """Return a text without reflection tokens."""
-        for name in self.reflection_tokens:
+        for name in REFLECTION_TOKENS:
             text = text.replace(name, " ")
         return " ".join(text.split())
 
@@ -267,7 +238,7 @@ async def extend(
         config.prompt_at(tools.question.text, before),
         role="segment",
         max_tokens=config.max_segment_tokens,
-        stop=config.passage_tokens[:1],  # passages are ours to give
+        stop=PASSAGE_TOKENS[:1],  # passages are ours to give
         logprobs=True,
         special_tokens=True,  # else the engine would leave out the reflection tokens
         path=path,
@@ -341,7 +312,7 @@ async def wants_passages(before: str, tools: Tools, config: SelfRAGConfig, *, pa
         return config.retrieval == "always"
     # Against "[No Retrieval]" alone (released code), though the model has a third word for the same passages.
     yes, _ = await reflection_probabilities(
-        before, config.retrieve_tokens[:2], tools, config, role="retrieve", path=path
+        before, RETRIEVE_TOKENS[:2], tools, config, role="retrieve", path=path
     )
     return yes > config.threshold
 
@@ -356,7 +327,7 @@ async def segment_end(
     """
     if config.retrieval == "never":
         return len(text), False
-    yes, no, _ = config.retrieve_tokens
+    yes, no, _ = RETRIEVE_TOKENS
     for match in re.finditer(f"{re.escape(yes)}|{re.escape(no)}", text):
         said_yes = match.group() == yes
         if said_yes or (
@@ -380,11 +351,11 @@ async def criticise(
     relevance = support = utility = 0.0
     # What has no weight is not asked about: it would cost calls and change nothing.
     if with_passage and config.w_rel:
-        relevance = await mean_value(config.relevance_tokens, (1.0, 0.0), 0)
-    if with_passage and config.w_sup and (at := find_first(config.support_tokens, text)) is not None:
-        support = await mean_value(config.support_tokens, SUPPORT, at)
-    if config.w_use and (at := find_first(config.utility_tokens, text)) is not None:
-        utility = await mean_value(config.utility_tokens, UTILITY, at)
+        relevance = await mean_value(RELEVANCE_TOKENS, (1.0, 0.0), 0)
+    if with_passage and config.w_sup and (at := find_first(SUPPORT_TOKENS, text)) is not None:
+        support = await mean_value(SUPPORT_TOKENS, SUPPORT, at)
+    if config.w_use and (at := find_first(UTILITY_TOKENS, text)) is not None:
+        utility = await mean_value(UTILITY_TOKENS, UTILITY, at)
     return Critique(relevance, support, utility)
 
 
@@ -400,9 +371,9 @@ def cost_bound(opening: tuple[Hypothesis, Hit | None], tools: Tools, *, config: 
     prompt = config.prompt_at(tools.question.text, before)
     last = len(hypothesis.segments) + 1 >= config.max_segments
     calls = 2 if config.retrieval == "adaptive" and not last else 0
-    calls += len(config.relevance_tokens) if hit and config.w_rel else 0
-    calls += len(config.support_tokens) if hit and config.w_sup else 0
-    calls += len(config.utility_tokens) if config.w_use else 0
+    calls += len(RELEVANCE_TOKENS) if hit and config.w_rel else 0
+    calls += len(SUPPORT_TOKENS) if hit and config.w_sup else 0
+    calls += len(UTILITY_TOKENS) if config.w_use else 0
     judging = calls * tools.cost(prompt, config.max_segment_tokens + _NAME_TOKENS)
     return tools.cost(prompt, config.max_segment_tokens) + judging
 

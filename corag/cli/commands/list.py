@@ -9,13 +9,13 @@ corag list kilt_fever
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from corag.core.errors import ConfigError
-from corag.core.help import descriptions
+from corag.core.help import Section
 from corag.core.method import Method, MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
@@ -24,8 +24,6 @@ from eval.experiment.own_methods import PAGE, short_name
 from eval.experiment.registry import METHODS, MethodOptions, check_names, methods_of
 from eval.scoring.scorers import default_scorer
 from eval.tables.printing import wide_console
-
-_DEFAULT_WIDTH = 40  # characters: a default may be a whole prompt
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def main(config: ListOptions) -> int:
     if config.name in DATASETS and config.name not in METHODS:
         show_dataset(console, config.name)
         return 0
-    methods = methods_of(MethodOptions.extend([config.name]))
+    methods = methods_of(MethodOptions.extend({"method": [config.name]}))
     if not config.name:
         console.print(methods_table(methods))
         console.print()
@@ -104,9 +102,6 @@ def show_method(console: Console, name: str, method: Method) -> None:
 def options_table(name: str, config: type[MethodConfig]) -> Table:
     """Return a method's options with their defaults and their help."""
     table = Table("option", "default", "what", box=None, padding=(0, 2, 0, 0))
-    texts, defaults = dict(descriptions(config)), config()
-    for option in fields(config):
-        default = " ".join(str(getattr(defaults, option.name)).split())
-        short_default = default if len(default) <= _DEFAULT_WIDTH else default[: _DEFAULT_WIDTH - 1] + "…"
-        table.add_row(f"--{name}.{option.name}", short_default or '""', texts.get(option.name, ""))
+    for row in Section(f"{name}.", config, values=config()).rows():
+        table.add_row(*row)
     return table
