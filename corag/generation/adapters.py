@@ -14,7 +14,7 @@ from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, check_weights
-from corag.generation.models import DEFAULT_MODEL, folder_digest, name_ends
+from corag.generation.models import DEFAULT_MODEL, folder_digest, name_ends, quantisation
 from corag.generation.rendering import Renderer
 
 # What training leaves beside an adapter: how it was made.
@@ -98,16 +98,6 @@ def _base_agreement(
         f"the adapter '{adapter}' {wrong}, but '{folder}' is another: choose that model, or another adapter."
         f"{instead}"
     )
-
-
-def quantisation(folder: str) -> str:
-    """Return how the weights of a model folder are quantised, as its config.json names it; "" if not."""
-    try:
-        record = parse_json(read_text(Path(folder) / "config.json"))
-        method = record.get("quantization_config") or {}
-        return str(method.get("quant_method") or "bits") if method else ""
-    except (OSError, ValueError, AttributeError, DataError):
-        return ""
 
 
 def _same_weights(name: str, folder: str) -> bool:

@@ -40,19 +40,11 @@ class ChatTemplate:
         self._arguments = dict(arguments or {})
 
     def check(self) -> None:
-        """Raise :class:`ConfigError` if the template cannot even write a question down, or prints no date.
-
-        The latter if it was given one.
-        """
+        """Raise :class:`ConfigError` if the template cannot even write a question down."""
         try:
             self._fill([USER], reply=True)
         except RequestRefusedError as error:
             raise ConfigError(str(error)) from None
-        if "date" in self._arguments and not self.prints_day:
-            raise ConfigError(
-                f"'model.template_args' gives the date {self.day.isoformat()}, but the model's chat template "
-                "prints none: leave it out."
-            )
 
     def fill(self, turns: Sequence[Turn], *, reply: bool) -> str:
         """Return a conversation as text. ``reply``: with what stands before the model's reply.
@@ -127,24 +119,11 @@ class ChatTemplate:
         days = (datetime.date(2001, 2, 3), datetime.date(2004, 5, 6))
         return len({self._try([USER], day=day) for day in days}) > 1
 
-    @cached_property
-    def day(self) -> datetime.date:
-        """The day that the template is told: the argument "date", else :data:`DAY`."""
-        value = self._arguments.get("date", DAY)
-        try:
-            return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value))
-        except ValueError:
-            raise ConfigError(
-                f"the chat template's argument date is '{value}': write a day such as {DAY.isoformat()}."
-            ) from None
-
     @property
     def arguments(self) -> dict[str, Any]:
         """What the template is told besides the conversation."""
-        arguments = {name: value for name, value in self._arguments.items() if name != "date"}
-        if "strftime_now" in str(self.tokenizer.chat_template):
-            arguments["strftime_now"] = self.day.strftime
-        return arguments
+        prints = "strftime_now" in str(self.tokenizer.chat_template)
+        return self._arguments | ({"strftime_now": DAY.strftime} if prints else {})
 
     @cached_property
     def identity(self) -> str:
@@ -167,7 +146,7 @@ class ChatTemplate:
         elif self.own_tokens > LONG_ADDITION:
             lines.append(f"adds {self.own_tokens} tokens of its own to each prompt without a system prompt")
         if self.prints_day:
-            lines.append(f"prints the date: {self.day.isoformat()} in every prompt, whatever the day")
+            lines.append(f"prints the date: {DAY.isoformat()} in every prompt, whatever the day")
         if self.stop_text:
             lines.append(
                 f"ends a reply by no special token: replies end at {self.stop_text.strip()!r} as well as at "

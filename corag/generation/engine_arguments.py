@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
@@ -93,11 +92,3 @@ def with_exact_head(arguments: Mapping[str, Any], *, quantized: bool) -> dict[st
     if quantized or "quantization" in arguments or not isinstance(overrides, Mapping):
         return dict(arguments)
     return {**arguments, "hf_overrides": {"head_dtype": "float32", **overrides}}
-
-
-def is_quantized(folder: str) -> bool:
-    """Whether a model's folder holds quantised weights, by what its configuration says."""
-    if (Path(folder) / "hf_quant_config.json").is_file():  # NVIDIA's ModelOpt
-        return True
-    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    return any("quantization_config" in each for each in (config, config.get("text_config") or {}))

@@ -192,6 +192,17 @@ def weight_bytes(folder: str | Path, dtype: str) -> int:
     return sum(size // 2 if halved in name else size for name, _, _, size in tensors_in(files) or ())
 
 
+def quantisation(folder: str) -> str:
+    """Return how the weights of a model folder are quantised, as its configuration names it; "" if not."""
+    if (Path(folder) / "hf_quant_config.json").is_file():
+        return "modelopt"  # NVIDIA's
+    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    for each in (config, config.get("text_config") or {}):
+        if "quantization_config" in each:
+            return str((each["quantization_config"] or {}).get("quant_method") or "bits")
+    return ""
+
+
 def name_ends(model: Any, ends: Iterable[int]) -> None:
     """Name tokens, too, as those that end a reply in the configuration that is saved with a model.
 

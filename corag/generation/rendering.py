@@ -22,7 +22,7 @@ from corag.core.prompting.prompt import (
 from corag.core.protocols import Completion, Sampling, ScoreRequest
 from corag.core.seeds import stable_hash
 from corag.core.tokenizer import load_tokenizer
-from corag.generation.chat_template import USER, ChatTemplate, Turn
+from corag.generation.chat_template import DAY, USER, ChatTemplate, Turn
 from corag.generation.continuation import continuation_ids, last_words
 from corag.generation.fitting import fit
 from corag.generation.special_names import BREAK, break_at_names
@@ -112,7 +112,7 @@ class Renderer:
         """Identify how prompts are written: what a chat template makes of them and its day, or "no chat"."""
         if not self.chat:
             return "no chat"
-        day = f" on {self.template.day.isoformat()}" if self.template.prints_day else ""
+        day = f" on {DAY.isoformat()}" if self.template.prints_day else ""
         return f"{self.template.identity}{day}{self.thinking.identity}"
 
     @property

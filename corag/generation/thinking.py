@@ -249,7 +249,7 @@ def resolve_thinking(
 
 
 def _check_arguments(args: Mapping[str, Any], variables: frozenset[str]) -> None:
-    if unknown_names := sorted(args.keys() - variables - {"date"}):
+    if unknown_names := sorted(args.keys() - variables):
         names = sorted(variables - _NOT_TO_BE_SET)
         raise ConfigError(
             f"the model's chat template has no argument {', '.join(unknown_names)}, which "

@@ -15,9 +15,9 @@ from corag.core.process import keep_fault_handlers, mark_processes
 from corag.core.tokenizer import tokenizer_folder
 from corag.generation.adapter_weights import check_for_vllm, merge_instead
 from corag.generation.config import ModelConfig
-from corag.generation.engine_arguments import is_quantized, with_exact_head
+from corag.generation.engine_arguments import with_exact_head
 from corag.generation.forced import PLUGIN
-from corag.generation.models import native_dtype
+from corag.generation.models import native_dtype, quantisation
 from corag.generation.vllm_processes import BATCH_INVARIANT, OwnerWatch
 
 # Only whole blocks are found in the cache, and 32 is the smallest that CPU attention takes. On 96 requests
@@ -157,7 +157,7 @@ def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
         config.deterministic and not current_platform.has_device_capability(90)
     ):
         return config.engine
-    return with_exact_head(config.engine, quantized=is_quantized(folder))
+    return with_exact_head(config.engine, quantized=bool(quantisation(folder)))
 
 
 def cpu_kv_cache_gb() -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from corag.core.errors import ConfigError, CoragError
 from corag.core.prompting.prompt import Message, Prompt, Segment
-from corag.generation.chat_template import QUESTION, USER, WITH_SYSTEM, Turn
+from corag.generation.chat_template import DAY, QUESTION, USER, WITH_SYSTEM, Turn
 from corag.generation.rendering import Renderer
 
 
@@ -66,7 +66,7 @@ def find_traits(renderer: Renderer) -> Traits:
         else str(tokenizer.convert_ids_to_tokens(renderer.end_of_turn() if end is None else end)),
         before=(text + thinking.lead(text, None)).rpartition(QUESTION)[2],
         thoughts=thinking.mode if thinking.closes else "",
-        day=template.day.isoformat() if template.prints_day else "",
+        day=DAY.isoformat() if template.prints_day else "",
     )
 
 

@@ -13,8 +13,9 @@ from corag.core.errors import ConfigError
 from corag.core.protocols import ScoreRequest
 from corag.generation import engine_arguments
 from corag.generation.config import ModelConfig
-from corag.generation.engine_arguments import identity, is_quantized, with_exact_head
+from corag.generation.engine_arguments import identity, with_exact_head
 from corag.generation.forced import forced_sampling
+from corag.generation.models import quantisation
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.run import RunConfig
 from tests.fakes import chat_prompt
@@ -58,11 +59,6 @@ def test_what_options_set_and_what_scores_rest_on_is_refused(engine: object) -> 
         ModelConfig(engine=engine)  # type: ignore[arg-type]
 
 
-def test_other_back_ends_take_no_arguments() -> None:
-    with raises_message(ConfigError):
-        ModelConfig(backend="server", urls=("http://localhost:1",), engine={"quantization": "fp8"})
-
-
 def test_the_tables_name_arguments_that_the_installed_engine_has() -> None:
     arguments = pytest.importorskip("vllm.engine.arg_utils").AsyncEngineArgs
     names = {each.name for each in fields(arguments)}
@@ -94,9 +90,9 @@ def test_the_output_layer_ends_in_float32_where_it_can(tmp_path: Path) -> None:
         ({"text_config": None}, False),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        assert is_quantized(str(tmp_path)) is quantized
+        assert bool(quantisation(str(tmp_path))) is quantized
     (tmp_path / "hf_quant_config.json").write_text("{}")
-    assert is_quantized(str(tmp_path))
+    assert quantisation(str(tmp_path))
 
 
 def test_vllm_takes_both_ways_to_force_tokens() -> None:

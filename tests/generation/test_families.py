@@ -12,7 +12,6 @@ import pytest
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
-from corag.generation.chat_template import ChatTemplate
 from corag.generation.rendering import Renderer
 from corag.generation.transformers_engine import TransformersGenerator
 from tests.fakes import chat_prompt
@@ -119,23 +118,14 @@ def test_a_templates_own_long_system_prompt_goes_into_no_call_and_a_short_one_st
 
 
 @pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.prints_day])
-def test_prompts_do_not_change_with_the_day_unless_another_is_given(name: str) -> None:
+def test_prompts_do_not_change_with_the_day(name: str) -> None:
     tokenizer = FAMILIES[name].tokenizer()
     renderer = Renderer(tokenizer, chat=True)
     # Granite prints it without a system turn, Mistral with none of ours.
     with_day = text_of(renderer, chat_prompt("Who?", system="")) + text_of(renderer, chat_prompt("Who?"))
     assert str(date.today().year) not in with_day
     assert "2024-07-26" in renderer.fingerprint
-    other = ChatTemplate(tokenizer, {"date": "2025-01-31"})
-    assert other.identity != renderer.template.identity
     assert any("2024-07-26" in line for line in renderer.about)
-
-
-def test_a_date_that_is_none_or_that_is_not_printed_is_refused() -> None:
-    with raises_message(ConfigError):
-        _ = ChatTemplate(FAMILIES["Llama 3.2"].tokenizer(), {"date": "tomorrow"}).day
-    with raises_message(ConfigError):
-        ChatTemplate(FAMILIES["Qwen3"].tokenizer(), {"date": "2025-01-31"}).check()
 
 
 def test_a_fingerprint_is_of_what_the_template_makes_of_prompts_not_of_its_source() -> None:
