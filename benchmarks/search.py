@@ -65,13 +65,13 @@ def _measure(
     threads: int,
     kinds: Sequence[str],
 ) -> dict[str, float]:
-    from retrieval.dense.build import Shards
+    from retrieval.dense.ready_vectors import open_vectors
 
     files = []
     for number, some in enumerate(np.array_split(rows, 16)):
         files.append(folder / f"{number:02d}.npy")
         np.save(files[-1], some)
-    shards = Shards(tuple(files), *rows.shape)
+    shards = open_vectors(files, rows.shape[1], "default")
     figures: dict[str, float] = {
         "rows": rows.shape[0],
         "dimension": rows.shape[1],

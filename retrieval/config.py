@@ -11,7 +11,7 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.servers import check_schemes, contain_credentials, is_address
-from retrieval.corpora.formats import AUTO, DOCUMENTS, check_columns, check_format
+from retrieval.corpora.formats import AUTO, check_columns, check_format
 from retrieval.corpora.records import NO_COLUMNS, Columns
 from retrieval.dense.placement import Placement, Precision
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
@@ -140,23 +140,18 @@ class IndexConfig(Options):
     mostly gone. The old index is searched until the new one is complete."""
 
     part: str = ""
-    """Build one part of a sharded index, such as "2/4": the second quarter of the passages. Each part is
-    served separately; searching all parts equals searching the whole index. Dense only."""
-
-    train_only: bool = False
-    """Train an "ivfpq" index for the whole corpus, and stop: its parts share that training."""
-
-    trained: LocalPath = ""
-    """Folder that ``train_only`` made, for an "ivfpq" index or its parts."""
+    """Build one part of an index, such as "2/4": the second quarter of the passages. It is flat, whatever
+    ``faiss`` says. Parts are served separately, and searching all equals searching the whole flat index; or
+    they are put together (``merge``). Dense only."""
 
     vectors: list[LocalPath] = field(default_factory=list)
     """Files of vectors that ``encoder`` made elsewhere, one per record in the corpus's order (.npy, .pt,
-    .safetensors, .memmap of float32, or FAISS; 'shards/*.pt'): nothing is encoded but a few passages, to
-    check them. FAISS graphs and compressed indexes are taken over as they are."""
+    .memmap of float32, or a FAISS index that keeps its vectors; 'shards/*.pt'): nothing is encoded but a few
+    passages, to check them."""
 
     merge: list[LocalPath] = field(default_factory=list)
-    """Folders of all parts of this index (``part``): their vectors are put into one index, as it is without
-    parts, and nothing is encoded."""
+    """Folders of all parts of this index (``part``): their vectors are put into one index of any ``faiss``,
+    and nothing is encoded."""
 
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
@@ -167,15 +162,6 @@ class IndexConfig(Options):
             check_columns(self.format)
         if (self.vectors or self.merge) and self.kind == "bm25":
             object.__setattr__(self, "kind", "dense")
-        self._check_parts()
-        self._check_vectors()
-        if self.kind == "dense" and self.faiss is None:
-            object.__setattr__(self, "faiss", "flat")
-        if self.kind == "dense" and self.faiss == "ivfpq" and self.refine is None:
-            object.__setattr__(self, "refine", "fp16")
-        self.cutting  # noqa: B018 - refuses what it cannot be
-
-    def _check_parts(self) -> None:
         if self.part:
             IndexPart.parse(self.part)
             if self.kind != "dense":
@@ -183,35 +169,13 @@ class IndexConfig(Options):
                     "only dense indexes have parts: scores of Lucene's depend on how often words are in all "
                     "passages, so its index stays whole (it needs little memory)."
                 )
-            if self.format == DOCUMENTS:
-                raise ConfigError("parts are made of passages in files, not of documents: leave out 'part'.")
-            if self.faiss == "ivfpq" and not self.trained:
-                raise ConfigError(
-                    "parts of an ivfpq index share one training: make it with train_only=true out="
-                    "TRAINED, then give each part trained=TRAINED."
-                )
-        if (self.train_only or self.trained) and (self.kind, self.faiss) != ("dense", "ivfpq"):
-            raise ConfigError("only kind=dense faiss=ivfpq is trained: the others need no training.")
-        if self.train_only and (self.part or self.trained):
-            raise ConfigError("training is for all parts: leave out 'part' and 'trained' with 'train_only'.")
-
-    def _check_vectors(self) -> None:
-        if self.merge and (self.part or self.train_only or self.vectors):
-            raise ConfigError(
-                "merge puts the parts of a dense index together: leave out 'part', 'train_only' and "
-                "'vectors'."
-            )
-        if not self.vectors:
-            return
-        if self.train_only or self.trained:
-            raise ConfigError(
-                "train_only and trained share a training among parts that are encoded, but 'vectors' names "
-                "vectors that are there: leave them out, and the index is trained on its own."
-            )
-        if self.strict:
-            raise ConfigError(
-                "strict refuses repeated ids, but with 'vectors' every record keeps its row: leave it out."
-            )
+        if self.merge and (self.part or self.vectors):
+            raise ConfigError("merge has all vectors of an index: leave out 'part' and 'vectors' with it.")
+        if self.kind == "dense" and (self.part or self.faiss is None):
+            object.__setattr__(self, "faiss", "flat")
+        if self.kind == "dense" and self.faiss == "ivfpq" and self.refine is None:
+            object.__setattr__(self, "refine", "fp16")
+        self.cutting  # noqa: B018 - refuses what it cannot be
 
     @property
     def placement(self) -> Placement:

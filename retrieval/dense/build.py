@@ -1,13 +1,13 @@
-"""Building an index of vectors: encode the corpus in shards, of which ``faiss_build`` makes an index."""
+"""Building an index of vectors: encode the corpus into files, of which ``faiss_build`` makes an index."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,56 +15,11 @@ from numpy.typing import NDArray
 from corag.core.files import atomic_replace
 from corag.core.pace import pace
 from retrieval.config import IndexConfig
-from retrieval.dense.encoder import UNLIMITED, CutTexts, TextEncoder
+from retrieval.dense.encoder import TextEncoder
 from retrieval.index.store import PassageStore
 
 INDEX, DOCID = "index", "docid"  # Pyserini's names for the FAISS file and for the list of ids, one per line
 _REPORT_EVERY_S = 5.0
-_LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
-_SAMPLE_SIZE = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
-
-
-class VectorSource(Protocol):
-    """The vectors of a corpus, in its order: shards of an encoding, or files from elsewhere."""
-
-    @property
-    def rows(self) -> int:
-        """How many vectors there are."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Their length."""
-        ...
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        """Return them block by block, [rows, dimension]."""
-        ...
-
-    def sample(self, count: int) -> NDArray[np.float32]:
-        """Return about ``count`` vectors spread evenly over the corpus."""
-        ...
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The vectors of a corpus: files of float32 [rows, dimension], in order.
-
-    ``resumed_rows``: those that an interrupted build left.
-    """
-
-    files: tuple[Path, ...]
-    rows: int
-    dimension: int
-    resumed_rows: int = 0
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        return (np.load(file, mmap_mode="r") for file in self.files)
-
-    def sample(self, count: int) -> NDArray[np.float32]:
-        """Return about ``count`` vectors spread evenly over the corpus."""
-        step = max(1, self.rows // count)
-        return np.concatenate([np.asarray(vectors[::step]) for vectors in self])
 
 
 class EarlierVectors:
@@ -106,18 +61,6 @@ def _text_key(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def measure_corpus(store: PassageStore, encoder: TextEncoder, prompt: str) -> CutTexts:
-    """Return how much of the passages the encoder would not read; of a large corpus, of an even sample."""
-    counts = CutTexts()
-    if encoder.max_tokens == UNLIMITED:
-        return counts
-    rows = range(0, len(store), max(1, len(store) // _SAMPLE_SIZE))
-    for start in range(0, len(rows), _LOOKED_AT):
-        texts = [store.row(row).contents for row in rows[start : start + _LOOKED_AT]]
-        counts.add(encoder.measure_cut(texts, prompt))
-    return counts
-
-
 @dataclass
 class _Progress:
     """How far encoding has come: a sentence every few seconds."""
@@ -151,12 +94,12 @@ def encode_corpus(
     batch_size: int,
     report: Callable[[str], None],
     earlier_vectors: EarlierVectors | None = None,
-) -> Shards:
-    """Encode every passage's title, newline, text into ``folder``, keeping the shards that are there.
+) -> tuple[list[Path], int]:
+    """Encode every passage's title, newline, text into files in ``folder``, keeping those that are there.
 
-    The caller vouches that these are of the same corpus, encoder, prompt and shard size. What
-    ``earlier_vectors`` has under the same prompt is not encoded. Raises
-    :class:`corag.core.errors.DataError` if the disk is full.
+    Return the files, in order, and how many vectors were there. The caller vouches that these are of the same
+    corpus, encoder, prompt and shard size. What ``earlier_vectors`` has under the same prompt is not encoded.
+    Raises :class:`corag.core.errors.DataError` if the disk is full.
     """
     folder.mkdir(exist_ok=True)
     files: list[Path] = []
@@ -184,4 +127,4 @@ def encode_corpus(
             progress.add_encoded(len(batch))
         with atomic_replace(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, shard)
-    return Shards(tuple(files), len(store), encoder.dimension, resumed_rows)
+    return files, resumed_rows

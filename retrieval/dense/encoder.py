@@ -7,7 +7,6 @@ import threading
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +20,6 @@ from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.package_files import PackageFiles
 from corag.core.tokenizer import require_words
-from corag.core.words import count_words
-from retrieval.dense.fingerprint import is_late_interaction
 from retrieval.dense.placement import ANYWHERE, Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 
@@ -64,23 +61,6 @@ def encoder_folder(name: str) -> Path | str:
 def default_encoder_folder() -> Path:
     """Return the folder of the cache that ``corag setup`` fills with the default encoder."""
     return cache_folder() / "encoders" / "all-MiniLM-L6-v2"
-
-
-@dataclass
-class CutTexts:
-    """How much of some texts an encoder does not read: texts and words, of how many."""
-
-    texts: int = 0
-    cut_texts: int = 0
-    words: int = 0
-    cut_words: int = 0
-
-    def add(self, other: CutTexts) -> None:
-        """Count further texts."""
-        self.texts += other.texts
-        self.cut_texts += other.cut_texts
-        self.words += other.words
-        self.cut_words += other.cut_words
 
 
 class TextEncoder(ABC):
@@ -125,10 +105,6 @@ class TextEncoder(ABC):
         model's own do not. Raises :class:`DataError` if a vector is not finite.
         """
 
-    def measure_cut(self, texts: Sequence[str], prompt: str = "") -> CutTexts:
-        """Return how many of these texts, and how many of their words, are behind the limit."""
-        return CutTexts(len(texts), words=sum(map(count_words, texts)))
-
     def count_tokens(self, texts: Iterable[str]) -> list[int]:
         """Return the number of tokens of each text, with the special ones; 0 where there is no limit."""
         return [0 for _ in texts]
@@ -159,12 +135,6 @@ class Encoder(TextEncoder):
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        # The library would load it all the same, and begin what is missing with random weights.
-        if is_late_interaction(Path(source)):
-            raise ConfigError(
-                f"the encoder '{name}' has a vector per token (late interaction), and not one per text: name "
-                "another."
-            )
         self.name = name
         self._lock = threading.RLock()  # tokenizers refuse two threads at once, and it may be shared
         placed_model = placement.load(
@@ -222,31 +192,6 @@ class Encoder(TextEncoder):
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         require_finite(result, texts, self.name)
         return result
-
-    def measure_cut(self, texts: Sequence[str], prompt: str = "") -> CutTexts:
-        """Return how many of these texts, and how many of their words, are behind the limit."""
-        counts = CutTexts(len(texts), words=sum(map(count_words, texts)))
-        if self.max_tokens == UNLIMITED:
-            return counts
-        tokenizer = self._model.tokenizer
-        encoding = tokenizer(
-            [prompt + text for text in texts],
-            truncation=False,
-            verbose=False,
-            return_offsets_mapping=bool(tokenizer.is_fast),
-        )
-        for position, ids in enumerate(encoding["input_ids"]):
-            if (over := len(ids) - self.max_tokens) <= 0:
-                continue
-            counts.cut_texts += 1
-            if tokenizer.is_fast:
-                # The special tokens at the end stay, so the text loses as many tokens as are too many.
-                ends = [end for start, end in encoding["offset_mapping"][position] if end > start]
-                behind = max(0, ends[-over - 1] - len(prompt)) if over < len(ends) else 0
-                counts.cut_words += count_words(texts[position][behind:])
-            else:
-                counts.cut_words += round(count_words(texts[position]) * over / len(ids))
-        return counts
 
     def count_tokens(self, texts: Iterable[str]) -> list[int]:
         """Return the number of tokens of each text, with the special ones; 0 where there is no limit."""

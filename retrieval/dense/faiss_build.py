@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.errors import ConfigError, DataError
 from corag.core.machine import count_threads
 from corag.core.pace import pace
 from retrieval.config import GRAPHS, IndexConfig
-from retrieval.dense.build import INDEX, VectorSource
+from retrieval.dense.build import INDEX
 from retrieval.dense.compressed import RANGE_ROWS, REFINE, write_codes
+from retrieval.dense.ready_vectors import ReadyVectors
 from retrieval.dense.recall import measure_recall
 
 _PQ_BITS = 8  # a byte per part of a vector
@@ -51,9 +52,9 @@ def count_ivf_lists(config: IndexConfig, rows: int, dimension: int) -> int:
 
 
 def build_faiss(
-    shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
+    source: ReadyVectors, folder: Path, config: IndexConfig, report: Callable[[str], None] = lambda _: None
 ) -> str:
-    """Write a FAISS index of the shards' vectors; row i is passage i.
+    """Write a FAISS index of vectors; row i is passage i.
 
     All but the graphs never hold all vectors in memory. Return how much an index that is not exact finds
     (:func:`retrieval.dense.recall.measure_recall`), "" of an exact one.
@@ -62,37 +63,35 @@ def build_faiss(
 
     faiss.omp_set_num_threads(config.threads or count_threads())
     if config.faiss == "flat":
-        _write_flat(shards, folder / INDEX)
+        _write_flat(source, folder / INDEX)
         return ""
     if config.faiss == "sq8":
-        write_codes(shards, folder / INDEX, "sq8")
+        write_codes(source, folder / INDEX, "sq8")
     else:
-        _build_in_memory(shards, folder, config, report)
-    if config.train_only:
-        return ""
+        _build_in_memory(source, folder, config, report)
     if config.faiss == "ivfpq" and config.refine and config.refine != "none":
-        write_codes(shards, folder / REFINE, config.refine)
-    return measure_recall(shards, folder, config)
+        write_codes(source, folder / REFINE, config.refine)
+    return measure_recall(source, folder, config)
 
 
 def _build_in_memory(
-    shards: VectorSource, folder: Path, config: IndexConfig, report: Callable[[str], None]
+    source: ReadyVectors, folder: Path, config: IndexConfig, report: Callable[[str], None]
 ) -> None:
-    index = _hnsw(shards, config) if config.faiss in GRAPHS else _train_ivfpq(shards, config)
+    index = _hnsw(source, config) if config.faiss in GRAPHS else _train_ivfpq(source, config)
     start = last_report = time.monotonic()
-    for vectors in () if config.train_only else _blocks(shards):
+    for vectors in _blocks(source):
         index.add(vectors)
         if time.monotonic() - last_report >= _REPORT_EVERY_S:
             last_report = time.monotonic()
-            speed = pace(index.ntotal, last_report - start, shards.rows)
-            report(f"{index.ntotal:,} of {shards.rows:,} vectors in the index, {speed}")
-    write_index(index, folder)
+            speed = pace(index.ntotal, last_report - start, source.rows)
+            report(f"{index.ntotal:,} of {source.rows:,} vectors in the index, {speed}")
+    _write_index(index, folder)
 
 
-def _blocks(shards: VectorSource) -> Iterator[NDArray[np.float32]]:
+def _blocks(source: ReadyVectors) -> Iterator[NDArray[np.float32]]:
     """Join vectors into blocks of at least ``_ADDED_ROWS``, but for the last."""
     block: list[NDArray[np.float32]] = []
-    for vectors in shards:
+    for vectors in source:
         block.append(np.asarray(vectors))
         if sum(map(len, block)) >= _ADDED_ROWS:
             yield np.concatenate(block)
@@ -101,7 +100,7 @@ def _blocks(shards: VectorSource) -> Iterator[NDArray[np.float32]]:
         yield np.concatenate(block)
 
 
-def write_index(index: Any, folder: Path) -> None:
+def _write_index(index: Any, folder: Path) -> None:
     """Write a FAISS index into a folder. Raises :class:`DataError` if the disk is full."""
     import faiss
 
@@ -114,64 +113,38 @@ def write_index(index: Any, folder: Path) -> None:
         ) from None
 
 
-def _write_flat(shards: VectorSource, path: Path) -> None:
+def _write_flat(source: ReadyVectors, path: Path) -> None:
     """Stream the vectors behind the header of an ``IndexFlatIP``: FAISS itself writes from memory only."""
     import faiss
 
     # 45 bytes, the counts of rows and floats at 8 and 37. FAISS reads it back in the tests.
-    header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(shards.dimension)).tobytes())
-    header[8:16] = shards.rows.to_bytes(8, "little")
-    header[37:45] = (shards.rows * shards.dimension).to_bytes(8, "little")
+    header = bytearray(faiss.serialize_index(faiss.IndexFlatIP(source.dimension)).tobytes())
+    header[8:16] = source.rows.to_bytes(8, "little")
+    header[37:45] = (source.rows * source.dimension).to_bytes(8, "little")
     with path.open("wb") as stream:
         stream.write(header)
-        for vectors in shards:
+        for vectors in source:
             stream.write(np.asarray(vectors).tobytes())
 
 
-def _hnsw(shards: VectorSource, config: IndexConfig) -> Any:
+def _hnsw(source: ReadyVectors, config: IndexConfig) -> Any:
     import faiss
 
     if config.faiss == "hnsw":
-        index: Any = faiss.IndexHNSWFlat(shards.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+        index: Any = faiss.IndexHNSWFlat(source.dimension, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
     else:
         bits: Any = faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexHNSWSQ(shards.dimension, bits, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
-        index.train(shards.sample(RANGE_ROWS))
+        index = faiss.IndexHNSWSQ(source.dimension, bits, config.hnsw_m, faiss.METRIC_INNER_PRODUCT)
+        index.train(source.sample(RANGE_ROWS))
     index.hnsw.efConstruction = config.hnsw_ef_construction
     return index
 
 
-def _train_ivfpq(shards: VectorSource, config: IndexConfig) -> Any:
+def _train_ivfpq(source: ReadyVectors, config: IndexConfig) -> Any:
     import faiss
 
-    if config.trained:
-        return _read_training(Path(config.trained), shards.dimension)
-    # To be trained only, they are a sample that was taken for so many lists.
-    lists = config.ivf_lists
-    if not config.train_only:
-        lists = count_ivf_lists(config, shards.rows, shards.dimension)
-    coarse, inner_product = faiss.IndexFlatIP(shards.dimension), faiss.METRIC_INNER_PRODUCT
-    index = faiss.IndexIVFPQ(coarse, shards.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
-    index.train(shards.sample(training_rows(lists)))
-    return index
-
-
-def training_rows(lists: int) -> int:
-    """Return how many vectors an "ivfpq" index of so many lists is trained on."""
-    return _TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)
-
-
-def _read_training(folder: Path, dimension: int) -> Any:
-    """Read an empty index that was trained before. Raises :class:`IndexMismatchError` if it is none."""
-    import faiss
-
-    try:
-        index = faiss.read_index(str(folder / INDEX))
-    except RuntimeError:
-        index = None
-    if index is None or not isinstance(index, faiss.IndexIVFPQ) or index.ntotal or index.d != dimension:
-        raise IndexMismatchError(
-            f"'{folder}' is no training for vectors of {dimension} dimensions: make it with corag index "
-            "CORPUS --kind dense --faiss ivfpq --train_only true --out FOLDER, and the same encoder."
-        )
+    lists = count_ivf_lists(config, source.rows, source.dimension)
+    coarse, inner_product = faiss.IndexFlatIP(source.dimension), faiss.METRIC_INNER_PRODUCT
+    index = faiss.IndexIVFPQ(coarse, source.dimension, lists, config.pq_bytes, _PQ_BITS, inner_product)
+    index.train(source.sample(_TRAINED_PER_LIST * max(lists, 1 << _PQ_BITS)))
     return index

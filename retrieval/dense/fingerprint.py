@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 _SAMPLE = 16  # first values of each weight that are read: enough for any training to show
@@ -21,20 +18,3 @@ def model_fingerprint(model: Any) -> str:
         digest.update(f"{name}{tuple(weight.shape)}".encode())
         digest.update(weight.flatten()[:_SAMPLE].float().cpu().numpy().tobytes())
     return digest.hexdigest()
-
-
-def is_late_interaction(folder: Path) -> bool:
-    """Whether a model has a vector per token, by its files. Any other would be loaded with random weights."""
-
-    def read(name: str) -> dict[str, Any]:
-        with suppress(OSError, ValueError):
-            record = json.loads((folder / name).read_text(encoding="utf-8"))
-            return record if isinstance(record, dict) else {"modules": record}
-        return {}
-
-    is_saved_late = read("config_sentence_transformers.json").get("model_type") in (
-        "MultiVectorEncoder",
-        "ColBERT",
-    )
-    stanford = "HF_ColBERT" in (read("config.json").get("architectures") or ())
-    return is_saved_late or stanford or "pylate." in json.dumps(read("modules.json"))

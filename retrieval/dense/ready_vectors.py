@@ -1,13 +1,15 @@
-"""Vectors that were made elsewhere: arrays and FAISS files, read block by block through memory maps."""
+"""The vectors of a corpus in files, arrays or FAISS's, read block by block through memory maps."""
 
 from __future__ import annotations
 
 import glob
 import pickle
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,7 @@ from numpy.typing import NDArray
 from corag.core.errors import DataError, IndexMismatchError, reason
 
 _BLOCK = 1 << 14  # vectors that are in memory at once: 64 MB of 1,024 dimensions
-_UNIT = 1e-2  # how far a length may be from 1 for a vector that was made in half precision
-FORMATS = ".npy, .pt, .safetensors, .memmap (float32), or any other ending for a FAISS index"
+FORMATS = ".npy, .pt, .memmap (float32), or any other ending for a FAISS index"
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,11 @@ class ReadyVectors:
         parts: the files in order.
         start: the first row that is meant.
         stop: the row behind the last.
-        block: how many are read at once.
-        kept: the FAISS index that is taken over as it is, None where the vectors are put into a new one.
     """
 
     parts: tuple[VectorFile, ...]
     start: int
     stop: int
-    block: int
-    faiss_index: Any = None
 
     @property
     def rows(self) -> int:
@@ -72,10 +69,11 @@ class ReadyVectors:
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """Return the vectors of these rows, [rows, dimension], as float32."""
         start, stop = self.start + start, min(self.start + stop, self.stop)
-        read = []
-        for part, (first, end) in zip(self.parts, self._bounds(), strict=True):
-            if first < stop and start < end:
-                read.append(part.read(max(start, first) - first, min(stop, end) - first))
+        row, number, read = start, bisect_right(self._firsts, start) - 1, []
+        while row < stop:
+            part, first = self.parts[number], self._firsts[number]
+            read.append(part.read(row - first, min(stop - first, part.rows)))
+            row, number = first + part.rows, number + 1
         vectors = np.concatenate(read) if len(read) > 1 else read[0]
         if not np.isfinite(vectors).all():
             row = start + int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
@@ -83,15 +81,17 @@ class ReadyVectors:
         return vectors
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
-        return (self.read(first, first + self.block) for first in range(0, self.rows, self.block))
+        return (self.read(first, first + _BLOCK) for first in range(0, self.rows, _BLOCK))
 
     def sample(self, count: int) -> NDArray[np.float32]:
         """Return about ``count`` vectors spread evenly over the corpus."""
         step = max(1, self.rows // count)
         return np.concatenate([self.read(row, row + 1) for row in range(0, self.rows, step)])
 
-    def _bounds(self) -> Iterator[tuple[int, int]]:
-        return pairwise(accumulate((part.rows for part in self.parts), initial=0))
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The first row of each file."""
+        return list(accumulate((part.rows for part in self.parts), initial=0))
 
 
 def vector_files(names: Sequence[str]) -> list[Path]:
@@ -123,38 +123,33 @@ def open_vectors(files: Sequence[Path], dimension: int, encoder: str) -> ReadyVe
 
     Raises:
         DataError: for what cannot be read.
-        IndexMismatchError: for vectors of another dimension, or a FAISS index beside other files that it
-            cannot be joined with.
+        IndexMismatchError: for vectors of another dimension.
     """
-    parts, faiss_index = [], None
-    for file in files:
-        part, index = _OPEN.get(file.suffix, _open_faiss)(file, dimension)
-        parts.append(part)
-        faiss_index = index or faiss_index
-    if faiss_index is not None and len(parts) > 1:
-        raise IndexMismatchError(
-            "of several files of vectors each has to be an array or a flat FAISS index, since a compressed "
-            "one or a graph is taken over as it is: name that one alone."
-        )
+    parts = [_OPEN.get(file.suffix, _open_faiss)(file, dimension) for file in files]
     for part in parts:
         if part.dimension != dimension:
             raise IndexMismatchError(
                 f"the vectors of '{part.file}' have {part.dimension} dimensions, but the encoder '{encoder}' "
                 f"makes vectors of {dimension}: name by 'encoder' the one that made them."
             )
-    return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts), _BLOCK, faiss_index)
+    return ReadyVectors(tuple(parts), 0, sum(part.rows for part in parts))
 
 
-def _open_numpy(file: Path, _: int) -> tuple[VectorFile, None]:
+def _open_numpy(file: Path, _: int) -> VectorFile:
     try:
         array = np.load(file, mmap_mode="r")
     except (ValueError, OSError, EOFError) as error:
         raise DataError(f"'{file}' cannot be read as a NumPy array: {reason(error)}") from None
     _require_matrix(file, array.shape, array.dtype.kind == "f", str(array.dtype))
-    return _part(file, array.shape, lambda start, stop: np.asarray(array[start:stop], np.float32)), None
+    # Mapped when it is read: an encoding has more files than a process may have open.
+    return _part(
+        file,
+        array.shape,
+        lambda start, stop: np.asarray(np.load(file, mmap_mode="r")[start:stop], np.float32),
+    )
 
 
-def _open_memmap(file: Path, dimension: int) -> tuple[VectorFile, None]:
+def _open_memmap(file: Path, dimension: int) -> VectorFile:
     """Open bare float32 numbers, as ``numpy.memmap`` writes them: no header says how many make a vector."""
     numbers = file.stat().st_size // 4
     if not numbers or file.stat().st_size % (4 * dimension):
@@ -163,10 +158,10 @@ def _open_memmap(file: Path, dimension: int) -> tuple[VectorFile, None]:
             f"{dimension} dimensions: name the encoder that made them, or save them as .npy."
         )
     array = np.memmap(file, np.float32, "r", shape=(numbers // dimension, dimension))
-    return _part(file, array.shape, lambda start, stop: np.array(array[start:stop])), None
+    return _part(file, array.shape, lambda start, stop: np.array(array[start:stop]))
 
 
-def _open_torch(file: Path, _: int) -> tuple[VectorFile, None]:
+def _open_torch(file: Path, _: int) -> VectorFile:
     import torch
 
     try:
@@ -185,26 +180,7 @@ def _open_torch(file: Path, _: int) -> tuple[VectorFile, None]:
         )
     tensor = tensors[0]
     _require_matrix(file, tuple(tensor.shape), tensor.is_floating_point(), str(tensor.dtype))
-    return _part(file, tensor.shape, lambda start, stop: tensor[start:stop].float().numpy()), None
-
-
-def _open_safetensors(file: Path, _: int) -> tuple[VectorFile, None]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        tensors: Any = safe_open(file, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"'{file}' cannot be read as safetensors: {reason(error)}") from None
-    names = list(tensors.keys())
-    if len(names) != 1:
-        raise DataError(
-            f"'{file}' holds {len(names)} tensors ({', '.join(names[:3])}), and one was expected, [passages, "
-            "dimension]: save the vectors alone."
-        )
-    matrix = tensors.get_slice(names[0])
-    kind = matrix.get_dtype()
-    _require_matrix(file, tuple(matrix.get_shape()), kind[:1] in ("F", "B") and kind != "BOOL", kind)
-    return _part(file, matrix.get_shape(), lambda start, stop: matrix[start:stop].float().numpy()), None
+    return _part(file, tensor.shape, lambda start, stop: tensor[start:stop].float().numpy())
 
 
 def _part(file: Path, shape: Sequence[int], read: Callable[[int, int], NDArray[np.float32]]) -> VectorFile:
@@ -219,8 +195,7 @@ def _require_matrix(file: Path, shape: Sequence[int], floats: bool, kind: str) -
         )
 
 
-def _open_faiss(file: Path, _: int) -> tuple[VectorFile, Any]:
-    """Open a FAISS index; the second is None for a flat one, whose vectors go into a new index."""
+def _open_faiss(file: Path, _: int) -> VectorFile:
     import faiss
 
     try:
@@ -230,24 +205,11 @@ def _open_faiss(file: Path, _: int) -> tuple[VectorFile, Any]:
             f"'{file}' is no file of vectors: FAISS cannot read it ({str(error).splitlines()[-1][-120:]}). "
             f"What is read: {FORMATS}."
         ) from None
-    if isinstance(index, faiss.IndexIDMap | faiss.IndexBinary):
+    if not keeps_vectors(index):
         raise DataError(
-            f"'{file}' is a FAISS index of the type {type(index).__name__}, whose rows need not be those of "
-            "the corpus: write the index within it (index.index) with faiss.write_index, if its rows are."
+            f"'{file}' is a FAISS index of the type {type(index).__name__}, which does not keep its vectors "
+            "by row: give those that it was made of."
         )
-    if index.metric_type not in (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2):
-        raise DataError(
-            f"'{file}' ranks by FAISS's metric {index.metric_type}, and only inner product and L2 are known "
-            "here: build it with one of these."
-        )
-    part = index_part(file, index)
-    if index.metric_type == faiss.METRIC_L2 and keeps_vectors(index):
-        _require_unit_length(part)
-    return part, None if isinstance(index, faiss.IndexFlat) else index
-
-
-def index_part(file: Path, index: Any) -> VectorFile:
-    """Return the vectors of an open FAISS index that keeps them."""
     shape = (int(index.ntotal), int(index.d))
     return _part(file, shape, lambda start, stop: index.reconstruct_n(start, stop - start))
 
@@ -262,27 +224,8 @@ def keeps_vectors(index: Any) -> bool:
     return isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexScalarQuantizer)
 
 
-def are_unit(lengths: NDArray[np.float32]) -> bool:
-    """Whether lengths of vectors are 1 but for half precision; so it is of none."""
-    return not len(lengths) or bool(np.abs(lengths - 1).max() <= _UNIT)
-
-
-def _require_unit_length(part: VectorFile) -> None:
-    """Raise :class:`DataError` unless the nearest by L2 are those of the highest inner product."""
-    rows = range(0, part.rows, max(1, part.rows // 100))
-    lengths = np.array([np.linalg.norm(part.read(row, row + 1)) for row in rows])
-    if not are_unit(lengths):
-        raise DataError(
-            f"the FAISS index '{part.file}' ranks by L2 and its vectors are of lengths from "
-            f"{lengths.min():.2f} to {lengths.max():.2f}, but passages are ranked by inner product here, "
-            "which agrees with L2 for vectors of length 1 only: build it with faiss.METRIC_INNER_PRODUCT."
-        )
-
-
-_OPEN: dict[str, Callable[[Path, int], tuple[VectorFile, Any]]] = {
+_OPEN: dict[str, Callable[[Path, int], VectorFile]] = {
     ".npy": _open_numpy,
     ".memmap": _open_memmap,
     ".pt": _open_torch,
-    ".pth": _open_torch,
-    ".safetensors": _open_safetensors,
 }

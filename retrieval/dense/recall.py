@@ -9,24 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.dense.build import INDEX, VectorSource
+from retrieval.dense.build import INDEX
+from retrieval.dense.ready_vectors import ReadyVectors
 from retrieval.dense.search import FaissIndex
 
 _ROUNDING = 1e-5  # more than two ways of summing in float32 differ
 
 
 def measure_recall(
-    shards: VectorSource, folder: Path, config: IndexConfig, count: int = 1_000, k: int = 10
+    source: ReadyVectors, folder: Path, config: IndexConfig, count: int = 1_000, k: int = 10
 ) -> str:
     """Return a sentence on how many of the nearest vectors a new index finds, "" if it is too small to say.
 
     ``count`` of its own vectors, spread evenly, are searched as a search does by default, and compared with
     an exact search of all; the vector itself does not count.
     """
-    if shards.rows <= k:
+    if source.rows <= k:
         return ""
-    rows = np.arange(0, shards.rows, max(1, shards.rows // count))
-    queries = np.concatenate([np.asarray(part) for part in _pick(shards, rows)])
+    rows = np.arange(0, source.rows, max(1, source.rows // count))
+    queries = np.concatenate([np.asarray(part) for part in _pick(source, rows)])
     search = RetrieverConfig(["-"])
     index = FaissIndex(
         folder / INDEX,
@@ -39,9 +40,9 @@ def measure_recall(
         hits = [[int(name) for name, _ in matches] for matches in index.search(queries, k + 1)]
     finally:
         index.close()
-    best, nearest = _search_exactly(shards, queries, k + 1)
+    best, nearest = _search_exactly(source, queries, k + 1)
     unique_rows = np.unique(np.concatenate([np.array(row, np.int64) for row in hits]))
-    vectors = np.concatenate(list(_pick(shards, unique_rows)))
+    vectors = np.concatenate(list(_pick(source, unique_rows)))
     hit_count = 0
     for position, row in enumerate(rows.tolist()):
         # By scores: of equal vectors it does not matter which are found.
@@ -61,16 +62,16 @@ def measure_recall(
     return sentence
 
 
-def _pick(shards: VectorSource, rows: NDArray[np.int64]) -> Iterable[NDArray[np.float32]]:
+def _pick(source: ReadyVectors, rows: NDArray[np.int64]) -> Iterable[NDArray[np.float32]]:
     start = 0
-    for vectors in shards:
+    for vectors in source:
         here = rows[(rows >= start) & (rows < start + len(vectors))] - start
         yield np.asarray(vectors[here])
         start += len(vectors)
 
 
 def _search_exactly(
-    shards: VectorSource, queries: NDArray[np.float32], k: int
+    source: ReadyVectors, queries: NDArray[np.float32], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return (scores, rows) of each query's k nearest, [queries, k], shard after shard."""
     import faiss
@@ -78,7 +79,7 @@ def _search_exactly(
     scores = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.full((len(queries), k), -1, np.int64)
     start = 0
-    for vectors in shards:
+    for vectors in source:
         block = np.ascontiguousarray(vectors)
         some, near = faiss.knn(queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
         scores = np.concatenate([scores, some], 1)

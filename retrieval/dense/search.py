@@ -26,7 +26,7 @@ from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.prompts import AUTO
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
-from retrieval.dense.vector_check import check_compressed, check_vectors
+from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
 from retrieval.search.stage import HitsOrError, with_note
 
 Matches = list[list[tuple[str, float]]]
@@ -198,16 +198,17 @@ class FaissIndex:
         what: str,
         passages: Sequence[Passage],
         encoder: TextEncoder,
+        prefix: str,
         advice: str = "",
-        prefix: str | None = None,
     ) -> None:
         """Raise :class:`IndexMismatchError` unless the vectors of passages are those that an encoder makes.
 
         ``passages``: those of ``sample_rows``. ``what``, ``advice``: begin and end the sentence. ``prefix``:
-        what stood before every passage; None if any will do.
+        what stood before every passage.
         """
         if keeps_vectors(self._index):
-            check_vectors(what, passages, self._index.reconstruct, self.rows, encoder, prefix, advice)
+            stored = np.stack([self._index.reconstruct(row) for row in sample_rows(self.rows)])
+            check_vectors(what, passages, stored, encoder, prefix, advice)
         else:
             # One of its own: how deep it looks is not how deep searches shall.
             check_compressed(what, passages, _map_index(self._path), encoder, prefix, advice)
@@ -222,19 +223,10 @@ class FaissIndex:
         elif self._refine is not None:
             scores, rows = self._search_and_refine(vectors, min(k, self.rows))
         else:
-            scores, rows = _sort_by_score(*self._nearest(vectors, min(k, self.rows)))
+            scores, rows = _sort_by_score(*self._index.search(vectors, min(k, self.rows)))
         query_rows = (zip(*query, strict=True) for query in zip(rows.tolist(), scores.tolist(), strict=True))
         # Where FAISS finds fewer than k it pads with row -1.
         return [[(self._read_id(row), score) for row, score in pairs if row >= 0] for pairs in query_rows]
-
-    def _nearest(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return FAISS's (scores, rows), [queries, k], best first."""
-        import faiss
-
-        scores, rows = self._index.search(vectors, k)
-        if self._index.metric_type == faiss.METRIC_L2:
-            scores = 1 - scores / 2  # the cosine of vectors of length 1, of their squared distance
-        return scores, rows
 
     def _search_and_refine(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return (scores, rows), [queries, k], of the best candidates, scored by the vectors themselves."""
@@ -270,7 +262,7 @@ class FaissIndex:
     def _rough(self, vectors: NDArray[np.float32], depth: int) -> tuple[NDArray[Any], NDArray[Any], Any]:
         """Return (scores, rows) of the nearest, and by how much two scores may be apart in a wrong order."""
         if self._torch is None:
-            return (*self._nearest(vectors, depth), _ROUNDING)
+            return (*self._index.search(vectors, depth), _ROUNDING)
         scores, rows = self._torch.search(vectors, depth)
         return scores, rows, self._torch.tolerance(vectors, scores)
 

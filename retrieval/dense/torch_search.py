@@ -6,7 +6,6 @@ the bound it knows when nothing can be missing (:class:`retrieval.dense.search.F
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.core.errors import ConfigError
+from corag.core.devices import choose_device
 from corag.core.lazy import importing
 from corag.core.machine import available_memory
 
@@ -33,21 +32,9 @@ def resolve_devices(text: str) -> list[str]:
     with importing:
         import torch
 
-    count = torch.cuda.device_count()
-    names = [name.strip() for name in text.split(",")]
-    if names == ["cuda"] and count:
+    if text == "cuda" and (count := torch.cuda.device_count()):
         return [f"cuda:{number}" for number in range(count)]
-    for name in names:
-        if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
-            raise ConfigError(
-                f"vectors cannot be searched on '{name}': give cpu, cuda (all GPUs), cuda:1 or cuda:0,cuda:1."
-            )
-        if name != "cpu" and int(name.partition(":")[2] or 0) >= count:
-            raise ConfigError(
-                f"vectors are to be searched on '{name}', but torch sees {count} GPU(s) here: leave "
-                "search_device out, or choose among those."
-            )
-    return names
+    return [choose_device(name.strip(), "retriever.search_device") for name in text.split(",")]
 
 
 @dataclass

@@ -179,12 +179,6 @@ class _FolderWalk:
         self.closed.append(Path(os.fsdecode(error.filename)))
 
 
-def find_document(folder: Path) -> Path | None:
-    """Return a file of a folder, or below it, that can be indexed; None if there is none."""
-    files = (Path(above, name) for above, _, names in os.walk(folder) for name in sorted(names))
-    return next((file for file in files if is_readable(file)), None)
-
-
 def _absolute(path: Path) -> str:
     return os.path.abspath(path)
 

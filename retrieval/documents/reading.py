@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -147,12 +147,6 @@ class DocumentCorpus:
                     site.digest,
                 )
             )
-
-    def has_passages(self, readable_hashes: Collection[str]) -> bool:
-        """Whether any file can be read; ``readable_hashes``: of files that could be."""
-        return any(file.hash in readable_hashes for file in self.hashes) or any(
-            self._read(file).passages for file in self.listing.files
-        )
 
     def _read(
         self, file: DocumentFile, site: Site | None = None, document: Document | None = None
@@ -367,11 +361,6 @@ class EarlierIndex:
         parts = [f"{len(names):,} {what} ({_some(names)})" for what, names in by_kind.items() if names]
         same = sum(before.get(name) == file_hash for name, file_hash in now.items())
         return f"since this index was built: {', '.join(parts) or 'another order'}; unchanged: {same:,}"
-
-
-def load_file_hashes(folder: Path) -> set[str]:
-    """Return the hashes of the files that an index has passages of."""
-    return {record["hash"] for record in read_jsonl(folder / FILES) if record["passages"]}
 
 
 def write_reports(folder: Path, files: Sequence[FileReport]) -> None:

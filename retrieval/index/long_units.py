@@ -7,23 +7,23 @@ unit is in the corpus's order (there, a set's), and a document longer than a uni
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from corag.core.errors import ConfigError, DataError
+from annotated_types import Ge
+
+from corag.core.errors import DataError
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
-from corag.core.words import UNSPACED_LETTERS, count_words, is_unspaced, word_spans
+from corag.core.words import count_words
 from retrieval.corpora.files import expand_corpus
 from retrieval.corpora.formats import (
     AUTO,
     DOCUMENTS,
-    FORMATS,
     check_format,
     detect_format,
     has_links,
@@ -31,13 +31,9 @@ from retrieval.corpora.formats import (
 )
 from retrieval.corpora.record_files import read_records_and_passages
 from retrieval.corpora.sifting import CorpusReport
+from retrieval.search.titles import TitleTable
 
 LinkSource = Literal["auto", "field", "mentions", "title"]
-_WORD = re.compile(r"\w+(?:[.-]\w+|['’](?!s\b)\w+)*")  # a genitive's s is a word by itself
-_BRACKET = re.compile(r"\s*[(（][^)）]*[)）]$")
-_UNSPACED_LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
-# What stands before a word that has a capital for its place alone.
-_SENTENCE_START = re.compile(r"(?:^|[.!?][\"”’)]*\s+|\n\s*)$")
 
 
 @dataclass(frozen=True)
@@ -58,19 +54,11 @@ class UnitsConfig(Options):
     names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what shares a
     title), or "auto": "field" if any record has links, else "title"."""
 
-    max_words: int = 3000
+    max_words: Annotated[int, Ge(1)] = 3000
     """Words of a unit at most; 3,000 are about the paper's 4,000 tokens."""
 
     def __post_init__(self) -> None:
-        if self.max_words < 1:
-            raise ConfigError(f"max_words must be at least 1, but is {self.max_words}.")
         check_format(self.format)
-        if self.links == "field" and self.format != AUTO and not has_links(self.format):
-            formats = ", ".join(filter(has_links, FORMATS))
-            raise ConfigError(
-                f"records of the format '{self.format}' have no field 'links': choose links 'mentions' or "
-                f"'title', or a corpus in one of the formats {formats}."
-            )
 
 
 @dataclass(frozen=True)
@@ -245,66 +233,12 @@ def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[in
 
 
 def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield a link from every passage's document to those whose titles its text names, longest titles first.
-
-    Titles match as whole words with their capitals, without a closing bracket such as "(film)". A title that
-    several documents have is passed over, and so is a single word at the start of a sentence, where any word
-    has a capital. Of scripts without capitals, titles of several words match, and any of two characters where
-    no spaces are set between words.
-    """
-    by_first_word: dict[str, dict[tuple[str, ...], int]] = {}
-    shared = set()
-    for number, title in enumerate(documents.titles):
-        text = _BRACKET.sub("", title)
-        words = tuple(text[start:end] for start, end in _words(text))
-        if not words or not (any(map(_begins_name, words)) or _names_without_capitals(words)):
-            continue
-        if words in by_first_word.setdefault(words[0], {}):
-            shared.add(words)
-        by_first_word[words[0]][words] = number
-    # Which of the documents of one title is meant, the text does not tell.
-    for words in shared:
-        del by_first_word[words[0]][words]
+    """Yield a link from every passage's document to those whose titles its text names."""
+    titles = TitleTable.build(
+        Passage(str(number), title, "") for number, title in enumerate(documents.titles)
+    )
     for passage in passages:
         source = documents.by_passage_id[passage.id]
-        yield from ((source, target) for target in _titles_in(passage.text, by_first_word))
-
-
-def _titles_in(text: str, by_first_word: dict[str, dict[tuple[str, ...], int]]) -> Iterator[int]:
-    """Yield the documents that a text names.
-
-    ``by_first_word``: the words of a title and its document.
-    """
-    spans = list(_words(text))
-    words = [text[start:end] for start, end in spans]
-    position = 0
-    while position < len(words):
-        candidates = by_first_word.get(words[position], {})
-        fits = [title for title in candidates if tuple(words[position : position + len(title)]) == title]
-        longest = max(fits, key=len, default=())
-        # Four characters are enough to see the end of a sentence, closing quotes and brackets included.
-        if len(longest) == 1 and _begins_name(longest[0]):
-            start = spans[position][0]
-            if _SENTENCE_START.search(text[max(0, start - 4) : start]):
-                longest = ()
-        if longest:
-            yield candidates[longest]
-        position += max(1, len(longest))
-
-
-def _words(text: str) -> Iterator[tuple[int, int]]:
-    for match in _WORD.finditer(text):
-        if is_unspaced(match[0]):
-            yield from ((match.start() + start, match.start() + end) for start, end in word_spans(match[0]))
-        else:
-            yield match.span()
-
-
-def _begins_name(word: str) -> bool:
-    return word[0].isupper() or word[0].isdigit()
-
-
-def _names_without_capitals(words: Sequence[str]) -> bool:
-    """Whether words of a script without capitals are enough to be a title, and no word like any other."""
-    caseless = words[0][0].isalpha() and words[0][0].lower() == words[0][0].upper()
-    return caseless and (len(words) > 1 or (len(words[0]) > 1 and bool(_UNSPACED_LETTER.match(words[0]))))
+        for mention in titles.find(passage.text):
+            if len(mention.rows) == 1:  # which of the documents of one title is meant, the text does not tell
+                yield source, mention.rows[0]

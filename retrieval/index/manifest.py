@@ -31,7 +31,9 @@ LANGUAGE = "language"  # the detail of a BM25 index that is not English
 # build for another index, since Lucene writes random names into its files.
 HASHES = "corag_hashes.json"
 SHARDS = "shards"
-PART, TRAINED, TRAINING = "part", "trained", "training"  # details that only some indexes have
+PART = "part"  # a detail that only parts have
+# How vectors are indexed: parts are flat, and become an index of any of these.
+FORM = ("faiss", "hnsw_m", "hnsw_ef_construction", "ivf_lists", "pq_bytes", "refine")
 # What an index in the making is made of; one in its place has its manifest alone. The name is its own:
 # folders of runs have such a file too, and a folder of ours may be emptied.
 BUILDING = "corag_building.json"
@@ -144,10 +146,13 @@ class IndexSettings:
     @property
     def part(self) -> IndexPart | None:
         """Which part of an index this is, None for a whole one."""
-        if not (text := self.detail(PART)):
-            return None
-        others = tuple(pair for pair in self.details if pair[0] != PART)
-        return IndexPart.parse(text, dataclasses.replace(self, details=others).fingerprint)
+        text = self.detail(PART)
+        return IndexPart.parse(text, self.without(PART).fingerprint) if text else None
+
+    def without(self, *names: str) -> IndexSettings:
+        """Return the same without some of the ``details``."""
+        details = tuple(pair for pair in self.details if pair[0] not in names)
+        return dataclasses.replace(self, details=details)
 
     @property
     def provenance(self) -> Provenance:
@@ -262,8 +267,6 @@ def read_manifest(folder: Path) -> IndexManifest | None:
         settings = _settings_from(record["settings"])
         if settings.kind not in get_args(IndexKind):
             raise ValueError(f"an index of the kind '{settings.kind}'")
-        if settings.kind != "bm25":
-            int(settings.detail("max_passage_tokens"))  # or it is none of ours
         manifest = IndexManifest(
             settings=settings,
             passages=record["passages"],

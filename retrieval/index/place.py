@@ -8,7 +8,6 @@ their folder is removed.
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,16 +100,9 @@ def begin_build(
 
 
 def _refuse_others_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        return
-    if not is_ours(folder) and any(folder.iterdir()):
+    if folder.is_dir() and not is_ours(folder) and any(folder.iterdir()):
         raise IndexMismatchError(
             f"the folder '{folder}' has files in it but is not an index of ours: choose another `out`."
-        )
-    if os.path.ismount(folder.resolve()):
-        raise IndexMismatchError(
-            f"'{folder}' is a mount point, whose place no other folder can take: choose a folder in it, such "
-            f"as out={folder / 'index'}."
         )
 
 
@@ -150,19 +142,6 @@ def _refuse_missing_files(folder: Path, here: Sequence[CorpusFile], there: Seque
             f"of the {len(here):,} files of the index '{folder}' {len(missing):,} are not among those that "
             f"are given now, such as '{missing[0]}': name all folders of the index. If they are to go, "
             "replace it with overwrite=true; else choose another 'out'."
-        )
-
-
-def refuse_lost_passages(folder: Path, earlier: IndexManifest, passages: int) -> None:
-    """Raise :class:`IndexMismatchError` if an update would lose most of an index's passages.
-
-    So it is where files are still there but can no longer be read: a share that is not mounted, rights that
-    were taken away.
-    """
-    if 2 * passages < earlier.passages:
-        raise IndexMismatchError(
-            f"{passages:,} passages would take the place of the {earlier.passages:,} of the index "
-            f"'{folder}', so it stays as it was. If that is meant, replace it with overwrite=true."
         )
 
 

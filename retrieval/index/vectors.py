@@ -16,12 +16,11 @@ from retrieval.corpora.formats import DOCUMENTS
 from retrieval.dense.build import (
     DOCID,
     EarlierVectors,
-    Shards,
     encode_corpus,
-    measure_corpus,
 )
-from retrieval.dense.encoder import CutTexts, TextEncoder
+from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
+from retrieval.dense.ready_vectors import ReadyVectors, open_vectors
 from retrieval.index.manifest import SHARDS, IndexSettings
 from retrieval.index.place import BuildPlace
 from retrieval.index.store import PassageStore, has_store
@@ -29,6 +28,8 @@ from retrieval.index.store import PassageStore, has_store
 Report = Callable[[str], None]
 Notes = tuple[list[str], list[str]]
 _REPORT_EVERY_S = 10.0
+_SAMPLE_SIZE = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
+_LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,17 @@ class EncodedVectors(CorpusVectors):
     def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
         """Say what the encoder does not read, encode the passages, index the vectors."""
         config, encoder, folder = self.config, self.encoder, place.building
-        if config.faiss == "ivfpq" and not config.trained and not config.train_only:
+        if config.faiss == "ivfpq":
             # To refuse now what would fail after hours of encoding.
             count_ivf_lists(config, len(store), encoder.dimension)
-        if cut_note := _describe_cut(
-            measure_corpus(store, encoder, config.passage_prefix), len(store), encoder, config
-        ):
+        if cut_note := _describe_cut(store, encoder, config):
             report(cut_note)
-        shards = self._encode(store, place, report)
-        recall_note = build_faiss(shards, folder, config, report)
+        vectors = self._encode(store, place, report)
+        recall_note = build_faiss(vectors, folder, config, report)
         shutil.rmtree(folder / SHARDS)
         return [cut_note], [recall_note]
 
-    def _encode(self, store: PassageStore, place: BuildPlace, report: Report) -> Shards:
+    def _encode(self, store: PassageStore, place: BuildPlace, report: Report) -> ReadyVectors:
         earlier = None
         if place.earlier and has_store(place.folder):
             if EarlierVectors.are_in(place.folder, self.config):
@@ -84,7 +83,7 @@ class EncodedVectors(CorpusVectors):
                 report(
                     "an index of this kind does not keep its vectors as they were: all passages are encoded."
                 )
-        shards = encode_corpus(
+        files, resumed_rows = encode_corpus(
             store,
             self.encoder,
             place.building / SHARDS,
@@ -95,10 +94,10 @@ class EncodedVectors(CorpusVectors):
             earlier_vectors=earlier,
         )
         if earlier:
-            resumption = f", {shards.resumed_rows:,} of the interrupted build" if shards.resumed_rows else ""
-            new = len(store) - earlier.reuse_count - shards.resumed_rows
+            resumption = f", {resumed_rows:,} of the interrupted build" if resumed_rows else ""
+            new = len(store) - earlier.reuse_count - resumed_rows
             report(f"vectors: {earlier.reuse_count:,} taken over, {new:,} encoded{resumption}.")
-        return shards
+        return open_vectors(files, self.encoder.dimension, self.config.encoder)
 
 
 def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
@@ -113,16 +112,22 @@ def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[
     return PassageStore(folder)
 
 
-def _describe_cut(cut: CutTexts, rows: int, encoder: TextEncoder, config: IndexConfig) -> str:
-    """Say how much of the passages the encoder does not read, "" if it reads all."""
-    if not cut.cut_texts:
+def _describe_cut(store: PassageStore, encoder: TextEncoder, config: IndexConfig) -> str:
+    """Say how much of the passages the encoder does not read, "" if it reads all; of many, a sample tells."""
+    limit = encoder.max_tokens
+    if limit == UNLIMITED:
         return ""
-    sample = f" in a sample of {rows:,}" if cut.texts < rows else ""
+    rows, tokens = range(0, len(store), max(1, len(store) // _SAMPLE_SIZE)), list[int]()
+    for start in range(0, len(rows), _LOOKED_AT):
+        some = (store.row(row).contents for row in rows[start : start + _LOOKED_AT])
+        tokens += encoder.count_tokens(config.passage_prefix + text for text in some)
+    if not (over := [count - limit for count in tokens if count > limit]):
+        return ""
+    sample = f" in a sample of {len(store):,}" if len(rows) < len(store) else ""
     advice = ""
     if config.format == DOCUMENTS:
         advice = " Add passage_words=auto, and passages are cut to what it reads."
     return (
-        f"{cut.cut_texts:,} of {cut.texts:,} passages{sample} are longer than the {encoder.max_tokens} "
-        f"tokens that the encoder reads: their ends, {cut.cut_words / max(1, cut.words):.1%} of all words, "
-        f"are in no vector.{advice}"
+        f"{len(over):,} of {len(rows):,} passages{sample} are longer than the {limit} tokens that the "
+        f"encoder reads: their ends, {sum(over) / sum(tokens):.1%} of all tokens, are in no vector.{advice}"
     )

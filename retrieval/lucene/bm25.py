@@ -20,9 +20,7 @@ import orjson
 from corag.core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
 from corag.core.machine import count_threads
 from corag.core.pace import pace
-from corag.core.prompting.shorten import longest_beginning
 from corag.core.types import Hit, Passage
-from corag.core.words import count_words, word_spans
 from retrieval.config import Bm25
 from retrieval.corpora.records import passage_from_record
 from retrieval.index.store import PassageStore, has_store
@@ -37,13 +35,11 @@ from retrieval.lucene.java import (
     to_json,
     writing_lucene,
 )
-from retrieval.lucene.languages import ENGLISH, count_terms, open_analyzer, prepare
-from retrieval.search.stage import HitsOrError, with_note
+from retrieval.lucene.languages import ENGLISH, open_analyzer, prepare
+from retrieval.search.stage import HitsOrError
 
 _INDEX_CHUNK = 2_000  # documents that cross over to Java in one call
-_MOST_TERMS = 1024  # of a query: Lucene's own limit, which a search over several fields multiplies
-_SURELY_FEW = 500  # characters: no analyser makes more than two terms of one
-_CLAUSES = 4 * _MOST_TERMS  # a term is a clause in each field that is searched
+_CLAUSES = 1 << 16  # of a query: a term in each field that is searched; Lucene's own limit is 1,024
 _SEARCH_CHUNK = 512  # Anserini starts its threads afresh for every batch, so small ones waste them
 
 
@@ -107,7 +103,7 @@ class LuceneSearcher:
     Lucene searches a chunk of queries with all threads while another thread decodes the hits of the chunk
     before. The hits of a chunk cross over from Java as one JSON string: a call per document would cost more
     than the search. If there is a passage store, only ids and scores cross over, which halves the time; else
-    the stored documents do. A query of more than 1,024 different terms is shortened to the first of them.
+    the stored documents do.
 
     ``language``: the one that the index was analysed by.
     """
@@ -131,21 +127,9 @@ class LuceneSearcher:
         self._closed = False
         self._refuse_unusable(bm25)
 
-    @property
-    def size(self) -> int:
-        """Number of passages in the index."""
-        return int(self._searcher.get_total_num_docs())
-
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
-        prepared_queries = [self._shorten(prepare(query, self._language)) for query in queries]
-        outcomes = self._search_all([query for query, _ in prepared_queries], k)
-        return [
-            outcome if isinstance(outcome, SearchFailedError) else with_note(outcome, note)
-            for outcome, (_, note) in zip(outcomes, prepared_queries, strict=True)
-        ]
-
-    def _search_all(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
+        queries = [prepare(query, self._language) for query in queries]
         restore_fault_handlers()
         chunks = [queries[start : start + _SEARCH_CHUNK] for start in range(0, len(queries), _SEARCH_CHUNK)]
         futures = [
@@ -171,27 +155,6 @@ class LuceneSearcher:
             self._searcher.close()
             if self._store is not None:
                 self._store.close()
-
-    def _shorten(self, query: str) -> tuple[str, str]:
-        """Return the beginning of a query that Lucene takes, and what to say of it, "" if it is all of it."""
-        if len(query) <= _SURELY_FEW:
-            return query, ""
-        analyzer = self._searcher.get_analyzer()
-
-        def count(text: str) -> int:
-            return count_terms(analyzer, text)
-
-        if count(query) <= _MOST_TERMS:
-            return query, ""
-        ends = [end for _, end in word_spans(query)]
-        # A first word that has too many terms by itself is cut within.
-        shorter = longest_beginning(query, ends, _MOST_TERMS, count) or longest_beginning(
-            query, range(len(query) + 1), _MOST_TERMS, count
-        )
-        return shorter, (
-            f"BM25 searched for the first {count_words(shorter):,} of the query's {len(ends):,} words: "
-            f"Lucene takes {_MOST_TERMS:,} different terms"
-        )
 
     def _search_chunk(self, queries: Sequence[str], k: int) -> bytes:
         """Return the hits of each query, for a refused one the reason as text: JSON, by number."""
@@ -253,12 +216,7 @@ class LuceneSearcher:
                 f"{', '.join(missing)}: build it with `corag index`, or search it with bm25: pyserini."
             )
         first = self._searcher.doc(0)
-        if first is None:
-            raise IndexMismatchError(
-                f"the Lucene index '{self._folder}' is damaged: its first document cannot be read. "
-                f"'corag doctor {self._folder}' tells which file; build it again."
-            )
-        if first.get("raw") is None:
+        if first is None or first.get("raw") is None:
             raise IndexMismatchError(
                 f"the Lucene index '{self._folder}' does not store its documents: build it with Pyserini's "
                 "--storeRaw."

@@ -17,15 +17,13 @@ from retrieval.dense.build import DOCID, INDEX
 from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.dense.open_encoder import load_encoder, open_encoder, packages_of
+from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.dense.search import DenseSearcher, FaissIndex, PassageSource
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
-from retrieval.documents.files import find_document
 from retrieval.index.manifest import (
     INDEX_FILE,
     LANGUAGE,
-    REBUILD,
-    TRAINING,
     IndexManifest,
     read_manifest,
 )
@@ -56,11 +54,6 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     if manifest is None and (folder / INDEX).is_file() and (folder / DOCID).is_file():
         return _open_pyserini_faiss(folder, config)
     if not is_lucene_index(folder) or (manifest is None and was_begun(folder)):
-        if not was_begun(folder) and (document := find_document(folder)):
-            raise IndexMismatchError(
-                f"'{folder}' is no index, but holds documents, such as '{document.name}'. Index them: `corag "
-                f"index {folder} --out indexes/{folder.resolve().name}`, and search that folder."
-            )
         raise IndexMismatchError(
             f"'{folder}' is not a complete index: it has neither the manifest {INDEX_FILE}, which is written "
             "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "
@@ -68,12 +61,6 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
         )
     bm25, language = Bm25.from_config(config), _choose_language(folder, manifest, config)
     searcher = LuceneSearcher(folder, bm25, config.threads, language)
-    # Files of the right size may still be another index's: what Lucene itself counts shows it.
-    if manifest and searcher.size != manifest.passages:
-        raise IndexMismatchError(
-            f"the Lucene index '{folder}' has {searcher.size:,} passages, but its manifest says "
-            f"{manifest.passages:,}. {REBUILD}"
-        )
     # A manifest's fingerprint has its language in it.
     suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
     contents = _contents_fingerprint(folder, manifest)
@@ -101,11 +88,6 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     settings = manifest.settings
     name = config.encoder or settings.encoder
     require(f"the index '{folder}'", *packages_of(name), "faiss")
-    if settings.detail(TRAINING):
-        raise IndexMismatchError(
-            f"'{folder}' is a training without passages: build an index with it, corag index ... --trained "
-            f"{folder}."
-        )
     most_tokens = int(settings.detail("max_passage_tokens"))
     encoder = open_encoder(
         name,
@@ -125,11 +107,10 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         )
     store = PassageStore(folder)
     vectors = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
-    _refuse_other_vectors(folder, vectors, len(store), manifest)
     if is_compared:
         passages = [store.row(row) for row in sample_rows(len(store))]
         what = f"the vectors of the index '{folder}'"
-        vectors.check(what, passages, encoder, prefix=settings.detail("passage_prefix"))
+        vectors.check(what, passages, encoder, settings.detail("passage_prefix"))
     searcher = DenseSearcher(encoder, vectors, store, settings.detail("query_prefix"))
     how = f"{config.ef_search}|{config.nprobe}{encoder.rounding and '|' + encoder.rounding}"
     if encoder.fingerprint != settings.encoder_fingerprint:
@@ -138,16 +119,6 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     if part is not None:
         part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
     return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{how}"), folder, part)
-
-
-def _refuse_other_vectors(folder: Path, vectors: FaissIndex, texts: int, manifest: IndexManifest) -> None:
-    # Files of the right size may hold vectors of another length, and as many numbers.
-    rows, dimension = manifest.passages, manifest.settings.dimension
-    if (vectors.rows, vectors.dimension, texts) != (rows, dimension, rows):
-        raise IndexMismatchError(
-            f"the dense index '{folder}' has {vectors.rows:,} vectors of {vectors.dimension} dimensions and "
-            f"{texts:,} passages, but its manifest says {rows:,} of {dimension}: it is damaged. {REBUILD}"
-        )
 
 
 def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
@@ -200,7 +171,8 @@ def _check_passages(
         encoder = load_encoder(config.passage_encoder, placement=config.placement)
     what = f"the vectors of the FAISS index '{folder}'"
     advice = "" if config.passage_encoder else _TWO_ENCODERS
-    vectors.check(what, [by_id[name] for name in names], encoder, advice)
+    prefix = encoder.resolve_prompt(OWN_PROMPT, "document")
+    vectors.check(what, [by_id[name] for name in names], encoder, prefix, advice)
 
 
 def _open_faiss(

@@ -57,21 +57,15 @@ def set_hop_encoder(indexes: Sequence[SearchStage], encoder: TextEncoder) -> Non
 
 def _require_same_passages(encoder: TextEncoder, base: TextEncoder) -> None:
     """Raise :class:`IndexMismatchError` unless an encoder is for passages that another one encoded."""
-    trained_for = _training(encoder.name).get("passage_encoder", "")
-    if not trained_for and encoder.fingerprint != base.fingerprint and encoder.dimension == base.dimension:
+    trained_for = _training(encoder.name).get("passage_encoder", encoder.fingerprint)
+    if (base.dimension, base.fingerprint) != (encoder.dimension, trained_for):
         # A random model of the same dimension would be searched with, and find what looks like chance.
         raise IndexMismatchError(
-            f"nothing says that the hop encoder '{encoder.name}' makes queries for passages of "
-            f"'{base.name}': 'corag train encoder' writes it into {HOP_ENCODER} in the encoder's folder. If "
-            "it was trained elsewhere, from that very encoder and with its passages frozen, write this file: "
-            f'{{"passages": "frozen", "passage_encoder": "{base.fingerprint}"}}.'
-        )
-    trained_for = trained_for or base.fingerprint
-    if (base.dimension, base.fingerprint) != (encoder.dimension, trained_for):
-        raise IndexMismatchError(
-            f"the hop encoder '{encoder.name}' makes queries of {encoder.dimension} dimensions for passages "
-            f"of the encoder {trained_for}, but the index has those of '{base.name}' ({base.dimension} "
-            f"dimensions, fingerprint {base.fingerprint}): train it from the index's own encoder."
+            f"nothing says that the hop encoder '{encoder.name}' ({encoder.dimension} dimensions) makes "
+            f"queries for passages of '{base.name}' ({base.dimension} dimensions): 'corag train encoder' "
+            f"writes it into {HOP_ENCODER} in the encoder's folder. If it was trained elsewhere, from that "
+            'very encoder and with its passages frozen, write this file: {"passages": "frozen", '
+            f'"passage_encoder": "{base.fingerprint}"}}.'
         )
 
 

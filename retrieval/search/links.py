@@ -55,14 +55,8 @@ class LinkedRetriever(SearchStage):
         What lies elsewhere, such as on a search server, is linked as far as it is among the first hits.
         """
         super().__init__(below)
-        self._rules, self._elsewhere = rules, elsewhere
-        self._indexes: list[StoredTitles] = []
-        for each in indexes:
-            if any(each.has_same(other) for other in self._indexes):
-                each.close()  # passages and vectors of one corpus, fused: their titles are looked up once
-            else:
-                self._indexes.append(each)
-        self.fingerprint = stable_hash(f"links 2|{rules}{'|hits' * elsewhere}|{below.fingerprint}")
+        self._rules, self._indexes, self._elsewhere = rules, indexes, elsewhere
+        self.fingerprint = stable_hash(f"links 3|{rules}{'|hits' * elsewhere}|{below.fingerprint}")
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first.

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from corag.core.errors import DataError
 from corag.core.files import atomic_replace
 from corag.core.types import Passage
-from retrieval.index.store import IDS, PassageStore
+from retrieval.index.store import PassageStore
 
-TITLES = "passages.titles-2.npy"  # the number counts up when titles are read otherwise
+TITLES = "passages.titles-3.npy"  # the number counts up when titles are read otherwise
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out
 _LEAST_LETTERS = 5  # of a title of one word: shorter ones are mostly common words
 _MOST_PLACES = 3  # of an index that a title names: "Introduction" is no name
@@ -30,12 +30,6 @@ _UNSPACED_LETTERS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED_LETTERS}]|[^\W_{_UNSPACED_LETTERS}]+")
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _PATH = " > "  # between the headings above a passage of a document
-# "Effective Date" means ..., and (hereinafter the "Agreement"): how contracts and manuals define names.
-_QUOTATION = r'["\u201c\u201e]([^"\u201c-\u201f\n]{3,60})["\u201c\u201d]'
-_DEFINITION = re.compile(
-    rf"{_QUOTATION}\s*(?:\([^()]*\)\s*)?(?:(?:shall|will)\s+)?(?:means?|refers?\s+to|denotes?|is\s+defined\s+as)\b"
-    rf"|\((?:(?:the|an?|each|hereinafter|hereafter|collectively|together|referred|to|as),?\s+)*{_QUOTATION}\s*\)"
-)
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -58,9 +52,8 @@ class TitleTable:
 
     A title is a sequence of words without regard to case; brackets at its end are dropped ("Titanic (1997
     film)" is mentioned as "Titanic"). Of a document's headings the innermost counts; its first passage has
-    the document's title and the name of its file, too, and a passage that defines a name in quotation marks
-    (the "Effective Date") has that. Hashes of 64 bits: of 10^9 words that are looked up among a million
-    titles, less than one is mistaken.
+    the document's title and the name of its file, too. Hashes of 64 bits: of 10^9 words that are looked up
+    among a million titles, less than one is mistaken.
     """
 
     def __init__(self, table: Numbers) -> None:
@@ -92,14 +85,6 @@ class TitleTable:
         """Write the table, whole or not at all. Raises :class:`DataError` if that fails."""
         with atomic_replace(file) as temporary, temporary.open("wb") as stream:
             np.save(stream, np.stack([self._hashes, self._rows]))
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two tables name the same rows by the same titles."""
-        return isinstance(other, TitleTable) and (
-            np.array_equal(self._hashes, other._hashes) and np.array_equal(self._rows, other._rows)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def find(self, text: str) -> list[Mention]:
         """Return the titles that a text mentions, from left to right; the longest, where they overlap.
@@ -186,7 +171,6 @@ class StoredTitles:
 
     def __init__(self, folder: Path) -> None:
         self._store = PassageStore(folder)
-        self._ids = np.load(folder / IDS, mmap_mode="r")
         self._titles = TitleTable.open(folder, self._store)
 
     def find(self, text: str, hits: HitTitles) -> Iterator[tuple[int, Sequence[Passage]]]:
@@ -199,10 +183,6 @@ class StoredTitles:
             if len(passages) < MOST_PER_TITLE:
                 passages = [*passages, *map(self._store.row, mention.rows[:MOST_PER_TITLE])]
             yield mention.key, passages
-
-    def has_same(self, other: StoredTitles) -> bool:
-        """Whether another index has the same passages under the same titles."""
-        return self._titles == other._titles and np.array_equal(self._ids, other._ids)
 
     def close(self) -> None:
         """Let go of the passages. Safe to call twice."""
@@ -224,8 +204,6 @@ def _keys(passage: Passage, *, opens_document: bool) -> set[int]:
         return {_hash_title(headings[-1])} - {0}
     # A heading of one word, such as "Results", is a word and no name.
     keys = {_hash_title(headings[-1], least_words=2)}
-    for name in _DEFINITION.finditer(passage.text):
-        keys.add(_hash_title(name[1] or name[2]))
     if opens_document:
         file = PurePath(passage.source)
         keys |= {_hash_title(headings[0]), _hash_title(file.name), _hash_title(file.stem, least_words=2)}

@@ -53,15 +53,6 @@ def test_folder_that_is_no_index(capsys, tmp_path):
     assert "is not a complete index" in refused(capsys, [*ASK, "--retriever.index", str(tmp_path)])
 
 
-def test_a_folder_of_documents_for_an_index_is_told_how_to_become_one(capsys, tmp_path):
-    documents = tmp_path / "firm"
-    (documents / "hr").mkdir(parents=True)
-    (documents / "hr" / "leave.md").write_text("# Leave")
-    message = refused(capsys, ["search", str(documents), "leave"])
-    assert "holds documents, such as 'leave.md'" in message
-    assert f"`corag index {documents} --out indexes/firm`" in message
-
-
 def test_the_short_name_of_the_index_is_suggested(capsys):
     assert "did you mean 'index'?" in refused(capsys, ["serve", "answers", "--indexes", "x"])
     assert "did you mean 'index'?" in refused(capsys, [*ASK, "--indexes", "x"])

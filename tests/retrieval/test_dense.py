@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from corag.core.errors import ConfigError, IndexMismatchError
 from corag.core.types import Passage
 from retrieval.config import IndexConfig, RetrieverConfig
-from retrieval.dense.build import INDEX, Shards
+from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.placement import Precision
+from retrieval.dense.ready_vectors import ReadyVectors, open_vectors
 from retrieval.dense.search import FaissIndex
 from retrieval.index.build import build_index
 from retrieval.index.place import building_folder
@@ -122,7 +123,7 @@ async def test_a_folder_of_pyserinis_is_searched_by_the_encoder_that_made_it(
         await (await open_retriever(replace(config, encoder=str(tmp_path / "first_token")))).close()
 
 
-def clustered_shards(folder: Path, rows: int = 10_000) -> tuple[Shards, NDArray[np.float32]]:
+def clustered_shards(folder: Path, rows: int = 10_000) -> tuple[ReadyVectors, NDArray[np.float32]]:
     generator = np.random.default_rng(0)
     centres = generator.normal(size=(200, 32))
     noise = 0.4 * generator.normal(size=(rows, 32))
@@ -132,7 +133,7 @@ def clustered_shards(folder: Path, rows: int = 10_000) -> tuple[Shards, NDArray[
     for number, part in enumerate(np.array_split(vectors, 3)):
         files.append(folder / f"{number}.npy")
         np.save(files[-1], part)
-    return Shards(tuple(files), rows, 32), vectors
+    return open_vectors(files, 32, "encoder"), vectors
 
 
 def test_indexes_that_are_not_exact_find_most_true_neighbours(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_which_of_equal_vectors_are_found_does_not_matter(tmp_path: Path) -> Non
         tmp_path / "0.npy", np.repeat(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 25, axis=0)
     )
     config = IndexConfig([], "", kind="dense", faiss="sq8", threads=1)
-    note = build_faiss(Shards((tmp_path / "0.npy",), 750, 16), tmp_path, config)
+    note = build_faiss(open_vectors([tmp_path / "0.npy"], 16, "encoder"), tmp_path, config)
     assert note == "recall@10 of 750 of its own vectors against exact search: 1.000."
 
 
@@ -287,10 +288,10 @@ def test_passages_longer_than_the_encoder_reads_are_counted(tmp_path: Path, tiny
         told.append,
     )
     note = (
-        "1 of 2 passages are longer than the 32 tokens that the encoder reads: their ends, 24.4% of all "
-        "words, are in no vector."
+        "1 of 2 passages are longer than the 32 tokens that the encoder reads: their ends, 22.2% of all "
+        "tokens, are in no vector."
     )
-    assert told.count(note) == 1 and note in manifest.notes, "41 words, of which 40 - 30 are cut"
+    assert told.count(note) == 1 and note in manifest.notes, "3 and 42 tokens, of which 10 are cut"
     assert told.index(note) < next(n for n, line in enumerate(told) if "passages encoded" in line)
     with raises_message(ConfigError):
         Encoder(tiny_encoder, max_tokens=1_000)

@@ -765,8 +765,6 @@ def test_the_format_follows_from_folders_and_endings(tmp_path: Path) -> None:
         list(read_corpus([tmp_path / "pictures"], "auto", CorpusReport()))
     with raises_message(DataError):
         detect_format([tmp_path / "nowhere.txt"])
-    with raises_message(ConfigError):
-        build_index(IndexConfig([str(tmp_path / "a.jsonl")], str(tmp_path / "out"), passage_words=90), ignore)
 
 
 # Source and page on their way

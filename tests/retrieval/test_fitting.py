@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.errors import ConfigError
 from corag.core.types import Passage
 from corag.core.words import count_words
 from retrieval.config import IndexConfig
@@ -103,29 +102,3 @@ def test_what_fits_stays_as_it_is(short_encoder: str) -> None:
         ("Title", "a.pdf", 3)
     }
     assert len({each.id for each in (first, *rest)}) == len(rest) + 1
-
-
-def test_passages_that_stand_as_they_are_cannot_be_fitted(
-    corpus: Path, short_encoder: str, tmp_path: Path
-) -> None:
-    config = IndexConfig(
-        [str(corpus)], str(tmp_path / "o"), kind="dense", encoder=short_encoder, passage_words="auto"
-    )
-    with pytest.raises(
-        ConfigError, match="the corpus is read as 'jsonl', whose passages are taken as they stand"
-    ):
-        build_index(config, lambda _: None)
-
-
-@pytest.mark.parametrize(
-    ("limit", "cut_texts", "cut_words"), [(12, 1, 18), (22, 1, 8), (32, 0, 0), (64, 0, 0)]
-)
-def test_words_behind_the_limit_are_counted(
-    limit: int, cut_texts: int, cut_words: int, short_encoder: str
-) -> None:
-    # 28 words and the two special tokens; the other text is short.
-    counts = Encoder(short_encoder, limit).measure_cut(["river " * 28, "Issel"])
-    assert (counts.texts, counts.cut_texts, counts.words, counts.cut_words) == (2, cut_texts, 29, cut_words)
-    if limit < 20:  # a prompt takes its part of the room
-        with_prompt = Encoder(short_encoder, limit).measure_cut(["river " * 28], "passage: ")
-        assert with_prompt.cut_words == cut_words + 2

@@ -79,7 +79,7 @@ async def test_batches_and_bad_requests(index_of: Callable[[str], str]) -> None:
         )
         results = reply.json()["results"]
         assert [len(result["hits"]) for result in results[:2]] == [2, 0] and "note" not in results[0]
-        assert "the first 1,024 of the query's 2,000 words" in results[2]["note"], "shortened, not refused"
+        assert "note" not in results[2]
         assert (await client.get("/health")).json() == {"status": "ok", "fingerprint": local.fingerprint}
         for body, sentence in (
             ({"queries": "mayor", "k": 2}, "'queries' must be a list of strings"),

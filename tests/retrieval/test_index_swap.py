@@ -183,17 +183,6 @@ async def test_an_update_from_which_most_files_are_missing_is_refused(config: In
     assert await search(out) != OLD
 
 
-async def test_an_update_that_would_lose_most_passages_is_refused(config: IndexConfig) -> None:
-    docs, out = Path(config.corpus[0]), Path(config.out)
-    for number in range(1, 5):
-        (docs / f"{number}.txt").write_bytes(b"")  # as on a share that is not mounted
-    with raises_message(IndexMismatchError):
-        build_index(config, ignore)
-    assert await search(out) == OLD
-    (docs / "1.txt").write_text("Yaks live in Zanzibar.")
-    assert build_index(config, ignore).passages == 3
-
-
 def test_what_lies_beside_an_index_is_no_hidden_document(tmp_path: Path) -> None:
     docs = write_documents(tmp_path / "docs", "Zanzibar")
     config = IndexConfig([str(docs)], str(docs / "index"))

@@ -260,21 +260,16 @@ async def test_a_title_of_many_passages_does_not_flood_the_hits(tmp_path: Path) 
     assert "b40" in ids and sum(name.startswith("b") for name in ids) <= 2, ids
 
 
-def test_documents_are_mentioned_by_title_file_and_defined_names() -> None:
+def test_documents_are_mentioned_by_title_and_file() -> None:
     passages = [
         Passage("a", "Travel Policy > Scope", "", "rules/travel_policy.md"),
-        Passage(
-            "b", "Travel Policy > Costs", 'The "Daily Rate" means 40 euros a day.', "rules/travel_policy.md"
-        ),
-        Passage("c", "Lease", "An agreement with Acme (hereinafter the “Landlord”).", "lease-2024.pdf", 1),
-        Passage("d", "Lease", 'It says "Daily Rate" again.', "lease-2024.pdf", 2),
+        Passage("b", "Travel Policy > Costs", "40 euros a day.", "rules/travel_policy.md"),
+        Passage("c", "Lease", "An agreement with Acme.", "lease-2024.pdf", 1),
     ]
     table = TitleTable.build(passages)
     for text, row in (
         ("as the Travel Policy has it", 0),
         ("see travel_policy.md", 0),
-        ("the Daily Rate applies", 1),
-        ("owed to the Landlord", 2),
         ("in Lease-2024", 2),
     ):
         (mention,) = table.find(text)

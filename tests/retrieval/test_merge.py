@@ -56,7 +56,7 @@ def manifest_of(folder: str) -> IndexManifest:
 
 
 def without_recall(folder: str) -> IndexManifest:
-    """Return a manifest without the figure: parts have vectors in two bytes a number, and many tie here."""
+    """Return a manifest without the figure: many vectors tie here."""
     manifest = manifest_of(folder)
     return replace(manifest, notes=tuple(re.sub(r": \d\.\d+", "", note) for note in manifest.notes))
 
@@ -68,7 +68,6 @@ def test_merged_parts_are_the_index_built_in_one_go(
     options: dict[str, object] = {"faiss": kind, "threads": 1}
     if kind == "ivfpq":
         options |= {"pq_bytes": 16, "ivf_lists": 16}
-        options["trained"] = built(corpus, encoder, tmp_path / "trained", train_only=True, **options)
     if kind == "hnsw":
         options["hnsw_ef_construction"] = 20
     whole = built(corpus, encoder, tmp_path / "whole", **options)

@@ -13,14 +13,11 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 import pytest
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.types import Passage
-from retrieval.config import IndexConfig
 from retrieval.corpora.formats import detect_format, read_corpus
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.reading import DocumentCorpus
-from retrieval.index.build import build_index
-from tests.messages import raises_message
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from tests.retrieval.office_files import damaged, eml_bytes, epub_bytes, flipped, ipynb_bytes, xlsx_bytes
 from tests.retrieval.test_documents import note_of, read
@@ -285,11 +282,6 @@ def test_the_main_text_of_a_page_is_read_alone_if_that_is_asked_for(tmp_path: Pa
     )
     assert "Another story" not in passage.text and "Subscribe" not in passage.text
     assert report.files[0].left_out["what stands around the main text"] > 30
-    (tmp_path / "a.jsonl").write_text('{"text": "A passage."}')
-    with raises_message(ConfigError):
-        build_index(
-            IndexConfig([str(tmp_path / "a.jsonl")], str(tmp_path / "ix"), html="main"), lambda _: None
-        )
     whole = " ".join(each.text for each in DocumentCorpus([tmp_path]).passages(CorpusReport()))
     assert "Another story" in whole
 
