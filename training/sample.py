@@ -35,7 +35,6 @@ from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
 from eval.experiment.progress import Rate
 from eval.experiment.questions import QuestionFile, question_notes, with_gold_answers
-from eval.experiment.run import refuse_other_run
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
@@ -119,7 +118,6 @@ async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question])
         check_setup(setup)
         opening = open_executor(setup, config.workers, config.batch_size, len(questions))
     refuse_if_locked(config.folder, advice=ANOTHER_OUT)
-    refuse_other_run(config.folder, _settings(config), config.model)
     prepare_output(config.folder)
     async with opening as executor:
         await sample_into(config, questions, executor)

@@ -19,14 +19,11 @@ from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.folder import ANOTHER_OUT, RunFolder, refuse_other_settings
-from corag.core.runs.manifest import MANIFEST, Manifest
+from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
 from corag.core.shared_values import names_on_hub
 from corag.core.types import Question
-from corag.generation.config import ModelConfig
-from corag.generation.engines import ENGINES
 from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file
 from eval.datasets.corpora import describe_corpora
@@ -133,10 +130,7 @@ async def answer_dataset(
     runs = {title: (name, each) for name in config.method for title, each in repeats_of(config, name).items()}
     for title, (name, each) in runs.items():
         if each.out != "auto":
-            path = run_path(each, name, {}, title)
-            refuse_if_locked(path, advice=ANOTHER_OUT)
-            if not each.overwrite:
-                refuse_other_run(path, method_settings(each, name), each.model, overwrite=False)
+            refuse_if_locked(run_path(each, name, {}, title), advice=ANOTHER_OUT)
     prepare_output(config.folder)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         for name in config.method:
@@ -160,24 +154,6 @@ def repeats_of(config: RunConfig, title: str) -> dict[str, RunConfig]:
     return {
         title if seed == config.seed else f"{title} seed={seed}": replace(config, seed=seed) for seed in seeds
     }
-
-
-def refuse_other_run(
-    path: Path, settings: Mapping[str, Any], model: ModelConfig, overwrite: bool | None = None
-) -> None:
-    """Raise :class:`ConfigError`, before anything opens, if a folder holds a run of other settings.
-
-    ``settings``: all but "model" and "retriever", which only what is open tells, but for the model's engine.
-    ``overwrite``: None where a run cannot be replaced.
-    """
-    if not (path / MANIFEST).is_file():
-        return
-    earlier = Manifest.read(path).settings
-    later = {name: earlier[name] for name in ("model", "retriever")}
-    engine, backend = str(later["model"]).partition(":")[0], model.with_engine().backend
-    if engine in ENGINES and engine != backend:
-        later["model"] = backend
-    refuse_other_settings(path, earlier, {**settings, **later}, overwrite)
 
 
 async def answer_with(
@@ -244,11 +220,9 @@ def open_run(
     settings = run_settings(config, name, model, index)
     environment = run_environment(config, settings) | dict(notes or {})
     path = run_path(config, name, settings, cell)
-    known_by = _known_by(config, name)
-    code = {name: "source text"} if config.find_method(name).code else {}
-    if own_objects := known_by | code:
+    if own_objects := _own_objects(config, name):
         environment["own_objects"] = own_objects
-    unsure = [each for each, how in known_by.items() if how != "fingerprint"]
+    unsure = [each for each, how in own_objects.items() if how != "fingerprint" and each != name]
     run = RunFolder(
         path,
         settings,
@@ -265,28 +239,21 @@ def open_run(
     return run
 
 
-def _user_object_names(config: RunConfig, name: str) -> list[str]:
-    """Return the names of the model and the indexes that a method asks, if they may be the user's."""
-    names = [config.model.name] if config.model.backend == "python" else []
-    return names + (list(config.retriever.index) if config.find_method(name).searches else [])
-
-
-def _bare_object_name(name: str) -> str:
-    return name.removeprefix("__main__:").partition("#")[0]
-
-
 def is_told_apart(config: RunConfig, name: str) -> bool:
     """Whether equal settings of a method's run mean equal answers: not of what may change unnoticed."""
-    return set(_known_by(config, name).values()) <= {"fingerprint"} and not config.find_method(name).code
+    return set(_own_objects(config, name).values()) <= {"fingerprint"}
 
 
-def _known_by(config: RunConfig, name: str) -> dict[str, str]:
-    """Return by what each of the user's objects that a method asks is known: fingerprint, source text, name.
+def _own_objects(config: RunConfig, name: str) -> dict[str, str]:
+    """Return by what each of the user's objects that a method is or asks is known: fingerprint, source text.
 
     The code of one without a fingerprint is not checked beyond its source text.
     """
-    identities = {_bare_object_name(each): identify(each) for each in _user_object_names(config, name)}
-    return {each: identity.known_by for each, identity in identities.items() if identity}
+    method, names = config.find_method(name), [config.model.name] * (config.model.backend == "python")
+    names += config.retriever.index if method.searches else []
+    identities = {each.removeprefix("__main__:").partition("#")[0]: identify(each) for each in names}
+    known_by = {each: identity.known_by for each, identity in identities.items() if identity}
+    return known_by | ({name: "source text"} if method.code else {})
 
 
 def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str, Any]:

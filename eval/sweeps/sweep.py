@@ -5,7 +5,6 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,7 @@ from eval.experiment.loop import in_turn
 from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
 from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
-from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings, refuse_other_run
+from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
@@ -110,11 +109,7 @@ def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    cells = apply_questions(config, read_cells(config, config.cells, config.grid, over=config.over))
-    for cell in itertools.chain(*cells):
-        if not config.overwrite:  # else minutes go into opening an engine first
-            refuse_other_run(cell.folder, method_settings(cell.config, cell.method), cell.config.model, False)
-    return cells
+    return apply_questions(config, read_cells(config, config.cells, config.grid, over=config.over))
 
 
 def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
