@@ -17,6 +17,7 @@ from corag.core.options import Options
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.opening import open_index_quietly
 from retrieval.config import RetrieverConfig
+from retrieval.http.server import serve
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,6 @@ def main(config: ServeOptions) -> int:
 
 
 async def _serve(config: ServeOptions) -> None:
-    from retrieval.http.server import serve
-
     retriever = await open_index_quietly(replace(config.retriever, index=config.index), part_alone=True)
     try:
         await serve(retriever, config.host, config.port, lambda line: print(line, file=sys.stderr))

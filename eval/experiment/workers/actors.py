@@ -13,7 +13,6 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from corag.core.errors import BackendError, CoragError, reason
 from corag.core.machine import count_cores
@@ -22,10 +21,10 @@ from corag.core.runs.rows import Row
 from corag.core.tools import SearchStep
 from corag.core.types import Hit, Question
 from corag.generation import gpu_memory
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.executor import QuestionTask
-
-if TYPE_CHECKING:
-    from retrieval.config import RetrieverConfig
+from retrieval.config import RetrieverConfig
+from retrieval.search.pipeline import open_retriever
 
 EngineOpener = Callable[[], Awaitable[Generator]]
 Addresses = Mapping[str, Mapping[str, str]]
@@ -178,9 +177,7 @@ class SearchServer:
                 os._exit(1)
 
     async def _answer(self) -> None:
-        from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-        from retrieval.http.server import serve
-        from retrieval.search.pipeline import open_retriever
+        from retrieval.http.server import serve  # with a web server, which no worker needs
 
         retriever = await open_retriever(self._config)
         await serve(retriever, self._host, self._port, lambda _: self._ready.set())
@@ -210,8 +207,6 @@ def client_options(config: RetrieverConfig, url: str) -> RetrieverConfig:
 
 async def _client(config: RetrieverConfig, servers: Mapping[str, str]) -> Retriever:
     """Open a client of the server on this machine, or of any other if it has none."""
-    from retrieval.search.pipeline import open_retriever
-
     if not config.url:
         import ray
 
