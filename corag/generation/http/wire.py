@@ -6,7 +6,6 @@ vLLM has fields beyond the protocol's own: for further settings, for token ids, 
 
 from __future__ import annotations
 
-import codecs
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -275,14 +274,9 @@ def _logprobs(choice: dict[str, Any], *, empty: bool) -> tuple[list[str], tuple[
         return [], ()
     tokens = list_at(logprobs, "content", kind=dict)
     values = tuple(value_at(token, "logprob", kind=float) for token in tokens)
-    if any(token.get("bytes") is None for token in tokens):
-        return [value_at(token, "token", kind=str) for token in tokens], values
-    # Bytes that are no whole character yet wait for the token that completes them.
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    try:
-        return [decoder.decode(bytes(list_at(token, "bytes", kind=int))) for token in tokens], values
-    except ValueError:
-        raise MalformedReplyError("a reply with tokens that are no bytes") from None
+    texts = [value_at(token, "token", kind=str) for token in tokens]
+    # OpenAI's own servers spell bytes that are no whole character like this, others like the latter.
+    return ["\ufffd" if text.startswith("bytes:") else text for text in texts], values
 
 
 def split_by_tokens(text: str, pieces: Sequence[str]) -> list[str]:
