@@ -183,11 +183,6 @@ class IndexConfig(Options):
         return Placement(self.device, self.encoder_dtype, self.batch_size, encodes_corpus=True)
 
     @property
-    def fits_encoder(self) -> bool:
-        """Whether passages are made as long as the encoder reads."""
-        return self.passage_words == "auto"
-
-    @property
     def cutting(self) -> Cutting:
         """How documents are cut, as far as that is known without the encoder."""
         words = Cutting.words if self.passage_words == "auto" else self.passage_words

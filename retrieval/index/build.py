@@ -101,7 +101,7 @@ def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     documents = None
     if config.format == DOCUMENTS:
         cutting, fit = config.cutting, None
-        if encoder and config.fits_encoder:
+        if encoder and config.passage_words == "auto":
             cutting = Cutting(fitting_words(encoder, prompt), config.passage_overlap)
             fit = partial(split_to_fit, encoder=encoder, prompt=prompt)
         documents = DocumentCorpus(config.corpus, cutting, fit, main=config.html == MAIN)

@@ -23,7 +23,7 @@ from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
 from retrieval.dense.ready_vectors import ReadyVectors, open_vectors
 from retrieval.index.manifest import SHARDS, IndexSettings
 from retrieval.index.place import BuildPlace
-from retrieval.index.store import PassageStore, has_store
+from retrieval.index.store import PassageStore
 
 Report = Callable[[str], None]
 Notes = tuple[list[str], list[str]]
@@ -75,14 +75,8 @@ class EncodedVectors(CorpusVectors):
         return [cut_note], [recall_note]
 
     def _encode(self, store: PassageStore, place: BuildPlace, report: Report) -> ReadyVectors:
-        earlier = None
-        if place.earlier and has_store(place.folder):
-            if EarlierVectors.are_in(place.folder, self.config):
-                earlier = EarlierVectors(place.folder)
-            else:
-                report(
-                    "an index of this kind does not keep its vectors as they were: all passages are encoded."
-                )
+        is_of_use = place.earlier and EarlierVectors.are_in(place.folder, self.config)
+        earlier = EarlierVectors(place.folder) if is_of_use else None
         files, resumed_rows = encode_corpus(
             store,
             self.encoder,

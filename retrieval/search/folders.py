@@ -30,7 +30,7 @@ from retrieval.index.manifest import (
 from retrieval.index.place import was_begun
 from retrieval.index.store import Lines, PassageStore
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
-from retrieval.lucene.languages import ENGLISH, LANGUAGES
+from retrieval.lucene.languages import ENGLISH
 from retrieval.search.batched import BatchedRetriever
 from retrieval.search.places import find_index_folder
 
@@ -59,7 +59,8 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
             "last, nor a plain Lucene or Pyserini FAISS index. Run `corag index` with the same settings to "
             "finish or build it."
         )
-    bm25, language = Bm25.from_config(config), _choose_language(folder, manifest, config)
+    bm25 = Bm25.from_config(config)
+    language = (manifest.settings.detail(LANGUAGE) if manifest else config.language) or ENGLISH
     searcher = LuceneSearcher(folder, bm25, config.threads, language)
     # A manifest's fingerprint has its language in it.
     suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
@@ -68,20 +69,6 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     # cores gain nothing by it (0.92 to 1.01 times the speed, 'corag bench retrieval').
     at_once = 2 if (config.threads or count_threads()) >= _MANY_THREADS else 1
     return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"), folder, at_once=at_once)
-
-
-def _choose_language(folder: Path, manifest: IndexManifest | None, config: RetrieverConfig) -> str:
-    """Return by which language's analyser a Lucene index is searched: that by which it was built."""
-    if manifest is None:
-        return config.language or ENGLISH
-    language = manifest.settings.detail(LANGUAGE) or ENGLISH
-    if language not in LANGUAGES or config.language not in ("", language):
-        raise IndexMismatchError(
-            f"the index '{folder}' was built with the analyser for '{language}', but "
-            f"'{config.language or language}' is to search it: leave out retriever.language, or build the "
-            "index again with corag index --language."
-        )
-    return language
 
 
 def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) -> BatchedRetriever:
