@@ -33,14 +33,12 @@ from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
-from eval.experiment.progress import Rate
 from eval.experiment.questions import QuestionFile, question_notes, with_gold_answers
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
 from training.sampling import (
     SampleConfig,
-    SampledChains,
     check_questions,
     collect_thoughts,
     sample_chains,
@@ -142,7 +140,6 @@ async def sample_into(config: SampleRunConfig, questions: Sequence[Question], ex
             title="sample",
             batch_size=config.batch_size,
             shard=config.shard,
-            rate=Rate("chains", _count_chains),
         )
 
 
@@ -194,7 +191,3 @@ def _run_notes(config: SampleRunConfig) -> dict[str, Any]:
     }
     names |= {"model": asdict(config.model), "retriever": asdict(config.retriever)}
     return environment() | names | {"from_hub": names_on_hub(config.model, config.retriever)}
-
-
-def _count_chains(row: Row) -> int:
-    return len(row.answer.chains) if isinstance(row.answer, SampledChains) else 0

@@ -14,7 +14,7 @@ from corag.core.runs.rows import Row
 from corag.core.runs.shards import write_questions
 from corag.core.types import Question
 from eval.experiment.executor import Executor, QuestionTask
-from eval.experiment.progress import Rate, RunProgress, Work
+from eval.experiment.progress import RunProgress, Work
 
 T = TypeVar("T")
 
@@ -64,7 +64,6 @@ async def answer_into(
     title: str,
     batch_size: int,
     shard: str = "",
-    rate: Rate | None = None,
     send: Callable[[Row], None] | None = None,
     turn: RunTurn | None = None,
 ) -> None:
@@ -78,7 +77,6 @@ async def answer_into(
         title: what the line of progress is called.
         batch_size: questions in flight with each engine.
         shard: such as "2/8" if the questions are a shard: their ids are then recorded in the folder.
-        rate: what else of the rows to count in the line of progress.
         send: sends the spans of each row that is written; see :mod:`eval.experiment.collector`.
         turn: of this run among those that share the executor's engine.
 
@@ -99,7 +97,6 @@ async def answer_into(
         answered_count=answered_count,
         in_flight=in_flight,
         work=work,
-        rate=rate,
         status=executor.status,
     ) as progress:
 

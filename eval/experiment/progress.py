@@ -24,14 +24,6 @@ _BAR_SECONDS = 1.0
 FEWEST_FOR_TIME_LEFT = 10
 
 
-@dataclass(frozen=True)
-class Rate:
-    """Something that a row has several of, such as chains. ``count``: how many of them."""
-
-    name: str
-    count: Callable[[Row], int]
-
-
 @dataclass(slots=True)
 class Work:
     """What an engine did. ``calls``: requests that it replied to; ``tokens``: those that it computed."""
@@ -51,7 +43,6 @@ class RunProgress:
         answered: those that an earlier start answered; they do not count for the rates.
         in_flight: questions that are answered at the same time.
         work: what the engine has done in this start, kept up to date by others; None if nobody knows.
-        rate: what else to give a rate of.
         status: returns something to add, such as how busy workers are; "" for nothing.
     """
 
@@ -65,13 +56,12 @@ class RunProgress:
         answered_count: int = 0,
         in_flight: int = 1,
         work: Work | None = None,
-        rate: Rate | None = None,
         status: Callable[[], str] = str,
     ) -> None:
-        self._title, self._total, self._answered_count, self._rate = title, total, answered_count, rate
+        self._title, self._total, self._answered_count = title, total, answered_count
         self._status = status
         self._in_flight, self._work = in_flight, work
-        self._new = self._tokens = self._rate_count = self._failure_count = 0
+        self._new = self._tokens = self._failure_count = 0
         self._start_time = self._first = time.monotonic()
         self._end_event = threading.Event()
         self._refresher = threading.Thread(target=self._refresh, name="progress", daemon=True)
@@ -87,7 +77,6 @@ class RunProgress:
         # Tokens that the engine computed: replies from the request cache are no measure of its speed.
         self._tokens += row.total_usage.computed
         self._failure_count += bool(row.error)
-        self._rate_count += self._rate.count(row) if self._rate else 0
         if self._bar:
             self._bar.update(self._task, advance=1, text=escape(self._text()))
         elif not self._is_terminal and time.monotonic() - self._line_time >= LINE_SECONDS:
@@ -101,7 +90,6 @@ class RunProgress:
         parts = [f"{finished_count}/{self._total} questions"]
         if self._new:
             parts.append(f"{self._new / seconds:.2f} questions/s")
-            parts += [f"{self._rate_count / seconds:.2f} {self._rate.name}/s"] if self._rate else []
         elif self._work and self._work.calls:
             parts.append(f"{self._work.calls:,} calls, {tokens:,} computed tokens")
         if tokens or self._new:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import choices_of
 from corag.core.options import Options
 from corag.core.runner import BoundMethod
 from corag.core.runs.manifest import CHAINS, VERDICTS
@@ -179,18 +178,9 @@ def check_names(names: Sequence[str], methods: Mapping[str, Method] = METHODS) -
     for name in names:
         if name not in methods:
             raise ConfigError(
-                f"there is no method '{name}': {_kind_of_method(name, methods) or nearest(name, methods)} "
+                f"there is no method '{name}': {nearest(name, methods)} "
                 f"(A method of your own: FILE.py:FUNCTION, see {PAGE}.)"
             )
-
-
-def _kind_of_method(name: str, methods: Mapping[str, Method]) -> str:
-    """Say whose option has this name as a value, if it tells runs apart as if they were methods."""
-    for method_name, method in methods.items():
-        for option in method.grouped_by:
-            if (value := name.replace("-", "_")) in choices_of(option, method.config):
-                return f"write method={method_name} {method_name}.{option}={value}."
-    return ""
 
 
 def bind(name: str, options: _MethodOptions) -> BoundMethod:

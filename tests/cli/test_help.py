@@ -99,7 +99,6 @@ MISSPELT = {
     "--zzz 1": "--help lists the options.",
     "--verbos": "unknown option 'verbos': --help lists the options.",
     "--method reat": "there is no method 'reat': did you mean 'react'?",
-    "--method best-of-n": "there is no method 'best-of-n': write method=corag corag.strategy=best_of_n.",
 }
 
 

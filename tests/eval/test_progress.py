@@ -14,7 +14,7 @@ from corag.core.runs.rows import Row
 from corag.core.types import Answer, Question, TokenUsage
 from eval.experiment import progress
 from eval.experiment.executor import LocalExecutor
-from eval.experiment.progress import Rate, RunProgress, Work
+from eval.experiment.progress import RunProgress, Work
 from tests.fakes import ScriptedGenerator
 
 REQUEST = GenerateRequest(Prompt((Message("user", (Segment("Hello"),)),)), Sampling(1))
@@ -97,10 +97,10 @@ async def test_calls_are_told_before_the_first_question_is_finished(monkeypatch)
 def test_failures_and_other_parts_are_counted(monkeypatch):
     file = io.StringIO()
     monkeypatch.setattr("sys.stderr", file)
-    with RunProgress("sample", total=2, rate=Rate("chains", lambda row: 8)) as shown:
+    with RunProgress("sample", total=2) as shown:
         for row in rows(2, error="it failed"):
             shown.advance(row)
-    assert re.search(r" chains/s, .* computed tokens/s, 2 failed$", file.getvalue().splitlines()[-1])
+    assert re.search(r"questions/s, .* computed tokens/s, 2 failed$", file.getvalue().splitlines()[-1])
 
 
 def test_nothing_to_do_is_one_line_without_rates(monkeypatch):
