@@ -16,7 +16,7 @@ from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import NOT_SHARED, shared_error, shared_text, withheld_name
+from corag.core.shared_values import NOT_SHARED, is_withheld, shared_error
 from corag.generation.adapters import MERGED_TRAINING, TRAINING
 from eval.tables.conditions import describe_conditions
 from eval.tables.formats import to_markdown
@@ -103,7 +103,7 @@ def _search_arguments(results: Mapping[str, Path]) -> list[str]:
     return [
         argument
         for name, value in configs[0].items()
-        if isinstance(value, str | int | float) and not withheld_name(value)
+        if isinstance(value, str | int | float) and not is_withheld(value)
         for argument in (f"--retriever.{name}", str(value))
     ]
 
@@ -129,7 +129,7 @@ def _training_lines(manifest: Mapping[str, Any] | None, record: str) -> list[str
         "seed": options.get("seed"),
         "mean loss": result.get("train_loss"),
         **{f"loss on rows set aside, {_task(name)}": loss for name, loss in _evaluation(result).items()},
-        "trained further from": withheld_name(before) or before,
+        "trained further from": before,
     }
     lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value not in (None, "")]
     return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{record}`.", ""]
@@ -160,7 +160,7 @@ def chains_card(name: str, licence: str, folder: Path, lacking: int) -> str:
         f"Chains of sub-queries and sub-answers for {len(rows):,}{of_all} questions ({_source(manifest)}), "
         f"sampled with corag{', which has not finished' if lacking else ''}.",
         "",
-        *_block(*map(shared_text, describe(rows).lines())),
+        *_block(*describe(rows).lines()),
         "Training rows from them, with the index that they were sampled with:",
         "",
         *_block(f"corag rows {PREFIX}{name} --retriever.index INDEX --out rows"),
@@ -205,7 +205,7 @@ def _table(folders: Mapping[str, Path]) -> str:
         for each in table.summaries
     ]
     table = replace(table, summaries=summaries, conditions=describe_conditions(manifests))
-    return shared_text(to_markdown(table))
+    return to_markdown(table)
 
 
 def _provenance(manifest: Manifest) -> list[str]:

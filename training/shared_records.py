@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +14,12 @@ import orjson
 from corag.core.errors import ConfigError
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.hub_files import is_repository_name
-from corag.core.option_names import FREE_MAPPING, Mark, marked_options
+from corag.core.option_names import Mark, marked_options
 from corag.core.runs.folder import read_lines
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.shards import SHARD
-from corag.core.shared_values import (
-    Sections,
-    shared_error,
-    shared_name,
-    shared_options,
-    shared_origin,
-    shared_value,
-)
+from corag.core.seeds import stable_hash
+from corag.core.shared_values import is_withheld, shared_error, shared_options, shared_value
 from corag.core.yaml_files import plain
 from corag.generation.adapter_weights import CONFIG
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, read_manifest
@@ -32,24 +27,14 @@ from corag.generation.config import ModelConfig
 from corag.generation.models import DEFAULT_MODEL
 from eval.experiment.registry import METHODS
 from retrieval.config import RetrieverConfig
-from training.sampling import SampleConfig
 
 # The default model is shipped as one file; its adapters name it as the hub does.
 DEFAULT_ON_HUB = f"HuggingFaceTB/{DEFAULT_MODEL}"
-_SECTIONS: Sections = {
-    **{name: method.config for name, method in METHODS.items()},
-    "sample": SampleConfig,
-    "model": ModelConfig,
-    "retriever": RetrieverConfig,
-    "trainer": FREE_MAPPING,
-    "more": FREE_MAPPING,
-    "questions": Mark.PUBLIC,  # a file's hash or a data set's name
-}
-# Of a start; the rest, such as the command line and the workers' hosts, is this machine's own.
+_CACHED_MODEL = re.compile(r".*/models--([^/]+?)--([^/]+)/snapshots/[^/]+/?")
+# Of a start as it stands; the rest, such as the command line and the workers' hosts, is this machine's own.
 _SHARED_OF_START = (
     "started", "git_commit", "python", "versions", "batch_size", "scorer", "recall_at", "shard", "asked",
-    "synthetic", "aliases", "corpus", "trained_for", "model", "retriever",
-    "resumed_from", "from_hub",
+    "aliases", "trained_for", "resumed_from",
 )  # fmt: skip
 _SHARED_OF_MACHINE = ("platform", "cores", "gpus")
 
@@ -57,13 +42,30 @@ _SHARED_OF_MACHINE = ("platform", "cores", "gpus")
 def shared_manifest(manifest: Manifest) -> Manifest:
     """Return a run's or chains' manifest as others may read it."""
     on_hub = _names_on_hub(*(each.record for each in manifest.starts))
-    settings = shared_value(manifest.settings, _SECTIONS, on_hub)
+    settings = _shared_settings(manifest.settings, on_hub)
+    settings["questions"] = manifest.questions  # a file's hash or a data set's name
     if manifest.method in METHODS:
-        config = METHODS[manifest.method].config
-        settings["options"] = shared_options(manifest.options, config, _SECTIONS, on_hub)
+        settings["options"] = shared_options(manifest.options, METHODS[manifest.method].config, on_hub)
     return replace(
         manifest, settings=settings, starts=[_shared_start(each.record) for each in manifest.starts]
     )
+
+
+def _shared_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
+    """Return settings of a manifest, with those of the chains and rows in them, as others may read them."""
+    shared: dict[str, Any] = shared_value(settings, on_hub)
+    for name, value in settings.items():
+        if name in ("model", "retriever") and isinstance(value, str):
+            shared[name] = _shared_fingerprint(value)
+        elif name in ("rows", "chains") and isinstance(value, list):
+            shared[name] = [_shared_settings(each, on_hub) for each in value]
+    return shared
+
+
+def _shared_fingerprint(text: str) -> str:
+    """Return what tells a model or an index: engines make it of digests, users of what they like."""
+    kind, _, rest = text.partition(":")
+    return f"{kind}:{stable_hash(rest)}" if re.search(r"[/\\@~]", text) else text
 
 
 def _names_on_hub(*starts: Mapping[str, Any]) -> set[str]:
@@ -71,15 +73,27 @@ def _names_on_hub(*starts: Mapping[str, Any]) -> set[str]:
 
 
 def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> Start:
-    fields = {name: record[name] for name in _SHARED_OF_START if name in record}
-    record_values = shared_value(fields, _SECTIONS, {*on_hub, *_names_on_hub(record)})
+    on_hub = {*on_hub, *_names_on_hub(record)}
+    shared = {name: record[name] for name in _SHARED_OF_START if name in record}
+    for name, config in (("model", ModelConfig), ("retriever", RetrieverConfig)):
+        if name in record:
+            shared[name] = shared_options(record[name], config, on_hub)
+    if "corpus" in record:
+        shared["corpus"] = shared_value(record["corpus"], on_hub)
+    if "from_hub" in record:
+        shared["from_hub"] = sorted(_names_on_hub(record))
     if "synthetic" in record:
-        record_values["synthetic"] = shared_origin(record["synthetic"])
-    if machine := record.get("machine"):
-        record_values["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
+        shared["synthetic"] = shared_origin(record["synthetic"])
     if "questions" in record:
-        record_values["questions"] = Path(record["questions"]).name
-    return Start.from_json(record_values)
+        shared["questions"] = Path(record["questions"]).name
+    if machine := record.get("machine"):
+        shared["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
+    return Start.from_json(shared)
+
+
+def shared_origin(text: str) -> str:
+    """Return how a program made questions, or only that one did, if a path may be in the text."""
+    return "made by a program" if is_withheld(shared_value(text)) else text
 
 
 def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
@@ -87,9 +101,8 @@ def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
 
     ``base``: the name of the model that it was made of.
     """
-    values: dict[str, Any] = shared_value(
-        {name: manifest[name] for name in ("settings", "result") if name in manifest}, _SECTIONS, (base,)
-    )
+    values = {"settings": _shared_settings(manifest["settings"], (base,))}
+    values |= {"result": shared_value(manifest["result"])} if "result" in manifest else {}
     if manifest["settings"]["base"]["name"] != "default":
         values["settings"]["base"]["name"] = base
     starts = manifest["starts"]
@@ -134,7 +147,9 @@ def base_on_hub(folder: Path) -> str:
         name = str(manifest["settings"]["base"]["name"])
     if name == "default":  # whatever folder of that name may be here
         return DEFAULT_ON_HUB
-    hub_name = shared_name(name, (name,))
+    # A snapshot in the hub's cache is named after its repository.
+    cached = _CACHED_MODEL.fullmatch(name)
+    hub_name = f"{cached[1]}/{cached[2]}" if cached else name
     # A relative path may look like a name. Trainings note folders; of adapters from elsewhere, the base is
     # looked for where they may have been trained, which is often above them.
     folders = {each.get("base_folder") for each in (manifest or {}).get("starts", ())}
@@ -198,7 +213,7 @@ def run_options(manifest: Manifest) -> dict[str, Any]:
         method_options = shared_run.options
         preset = manifest.options.get("preset")
         base = kind(preset=preset) if preset else kind()
-        section = {"preset": preset} if preset and preset != getattr(kind(), "preset", "") else {}
+        section = {"preset": preset} if preset and preset != vars(kind()).get("preset") else {}
         section |= _differing(method_options, base)
         options |= {method: section} if section else {}
     model = _differing(record.get("model") or {}, ModelConfig())

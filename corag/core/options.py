@@ -33,7 +33,7 @@ from corag.core.option_names import (
     sections_of,
     split_list,
 )
-from corag.core.shared_values import withheld_name
+from corag.core.shared_values import is_withheld
 from corag.core.yaml_files import parse_scalars, parse_yaml
 
 if TYPE_CHECKING:
@@ -162,10 +162,9 @@ def _check(config: Any, name: str, value: Any, prefix: str) -> Any:
         return value
     from pydantic import ValidationError
 
-    if withheld := withheld_name(value):
+    if is_withheld(value):
         raise ConfigError(
-            f"option '{prefix}{name}' was '{withheld}' on the machine where this was made, which was not "
-            "shared: give your own."
+            f"option '{prefix}{name}' had a value where this was made that was not shared: give your own."
         )
     try:
         return _adapter(config, name).validate_python(_prepare_value(kind, value))

@@ -15,9 +15,9 @@ import yaml
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.help import descriptions
-from corag.core.option_names import Mark, kinds_of, marks_of
+from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marks_of
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import names_on_hub, shared_options, shared_value
+from corag.core.shared_values import FREE, NOT_SHARED, names_on_hub, shared_options, shared_value
 from corag.core.types import Question
 from corag.generation.adapters import SHIPPED_ADAPTERS
 from corag.generation.config import ModelConfig
@@ -97,11 +97,13 @@ def test_an_option_that_is_marked_private_is_left_out_whatever_it_holds() -> Non
     assert "api_key_variable" not in shared and "urls" not in shared and shared["name"] == "default"
 
 
-def test_keys_that_name_a_secret_are_left_out_of_free_mappings() -> None:
-    trainer = {"hub_token": "hf_x", "api_key": "k", "max_tokens": 5, "logging_dir": "/home/maria/logs"}
-    assert shared_value({"trainer": trainer}) == {
-        "trainer": {"max_tokens": 5, "logging_dir": "not-shared:logs"}
-    }
+def test_arguments_of_libraries_are_shared_as_far_as_they_are_numbers() -> None:
+    free = {name for config in CLASSES for name, kind in kinds_of(config).items() if kind == FREE_MAPPING}
+    assert free == FREE
+    deep = {"api_key": "k", "max_tokens": 5}
+    shared = shared_value({"trainer": {"hub_token": "hf_x", "depth": deep, "args": ["--key", 1]}})["trainer"]
+    assert shared["depth"] == {"api_key": NOT_SHARED, "max_tokens": 5}
+    assert shared["hub_token"] == NOT_SHARED and shared["args"] == [NOT_SHARED, 1]
 
 
 @pytest.mark.parametrize("name", SHIPPED_ADAPTERS)
@@ -110,7 +112,7 @@ def test_settings_without_paths_are_shared_as_they_are(name: str) -> None:
     shared = shared_training(manifest, "me/x")
     adapter = manifest["settings"]["options"].get("adapter")
     if adapter and "/" in adapter["name"]:
-        adapter["name"] = "not-shared:adapter"
+        adapter["name"] = NOT_SHARED
     assert shared["settings"] == manifest["settings"] and shared["result"] == manifest["result"]
     (start,) = shared["starts"]
     assert "command" not in start and start["versions"] == manifest["starts"][0]["versions"]
@@ -147,8 +149,8 @@ def test_a_runs_manifest_keeps_names_and_loses_places(tmp_path: Path) -> None:
     shared = shared_manifest(manifest)
     text = json.dumps(shared.to_json())
     assert "maria" not in text and "10.0.0.7" not in text and str(tmp_path) not in text
-    assert shared.last.model == "not-shared:tuned" and shared.last.adapter == "not-shared:towns"
-    assert shared.last.questions == "dev.jsonl" and shared.last.searched_sources == "not-shared:idx"
+    assert shared.last.model == shared.last.adapter == NOT_SHARED
+    assert shared.last.questions == "dev.jsonl" and shared.last.searched_sources == NOT_SHARED
     assert shared.settings["questions"] == manifest.settings["questions"], "what identifies it stays"
 
 
@@ -178,7 +180,7 @@ def test_the_errors_of_failed_questions_are_shared_without_their_messages(tmp_pa
         row(ADA, None), error="BackendError: gpu7.corp:8000 is gone ('/home/maria smith/log.txt').\nTraceback"
     )
     text = uploaded(make_run(tmp_path / "run", [failed]))
-    assert "BackendError (its message is not shared)" in text
+    assert "BackendError (not shared)" in text
     assert not any(each in text for each in ("gpu7", "maria", "smith", "Traceback"))
 
 
@@ -205,7 +207,7 @@ def test_relative_folders_are_withheld_wherever_the_push_is_made(tmp_path: Path)
     assert "maria" not in text and '"K"' not in text and "intfloat/" not in text, (
         "nobody noted that it is a name"
     )
-    assert "not-shared:tuned" in text and "not-shared:layout.txt v1" in text
+    assert f'"name": "{NOT_SHARED}"' in text and f'"{NOT_SHARED}"' in text
     text = uploaded(make_run(tmp_path / "other", rows, settings, from_hub=["intfloat/e5"], **start))
     assert "encoder: intfloat/e5" in text
 
@@ -228,22 +230,23 @@ def test_a_part_of_the_questions_asked_later_does_not_make_a_run_finished(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["x-api-key", "apikey", "apiKey", "API_KEY", "api_keys", "Authorization", "passwd", "bearer", "hfToken"],
-)
-def test_no_spelling_of_a_secret_is_shared(key: str) -> None:
-    shared = shared_options({"engine": {key: "K", "max_tokens": 5, "note": "to me@x:1"}}, ModelConfig)
-    assert shared == {"engine": {"max_tokens": 5, "note": "not-shared:a text"}}
-    assert shared_value({"of another version": {key: "K"}}) == {"of another version": {}}
-
-
-@pytest.mark.parametrize(
     "text",
     ["gpu01:8000", "10.0.0.7:80", "maria@gpu7:80", "\\\\maria\\share\\x", "file:/home/maria/x", "a maria/x"],
 )
 def test_places_of_every_spelling_are_withheld(text: str) -> None:
-    shared = shared_options({"name": text}, ModelConfig)["name"]
-    assert shared in ("not-shared:a server", "not-shared:x")
+    assert shared_options({"name": text}, ModelConfig)["name"] == NOT_SHARED
+
+
+def test_what_tells_a_model_or_an_index_stays_the_same_text_or_its_digest(tmp_path: Path) -> None:
+    def shared(model: str) -> str:
+        settings = {"model": model, "retriever": "bm25:1|rrf"}
+        manifest = shared_manifest(Manifest.read(make_run(tmp_path / model[-3:], [], settings)))
+        assert manifest.retriever == "bm25:1|rrf"
+        return manifest.model
+
+    assert shared("vllm:0a1b:bfloat16:chat=way") == "vllm:0a1b:bfloat16:chat=way"
+    own = shared("python:mine.llm:/home/maria/a")
+    assert own.startswith("python:") and "maria" not in own and own != shared("python:mine.llm:/home/maria/b")
 
 
 def test_an_adapters_tokenizer_says_not_where_it_lay(tmp_path: Path) -> None:

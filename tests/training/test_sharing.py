@@ -12,6 +12,7 @@ import yaml
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
+from corag.core.shared_values import NOT_SHARED
 from corag.core.types import Question
 from corag.generation.adapters import adapter_folder
 from tests.eval.runs import make_run, row
@@ -104,7 +105,7 @@ def test_how_a_run_searched_is_shared_too_but_where_is_not(tmp_path):
         retriever=searched | {"reranker": "http://10.0.0.7:9"},
     )
     options = run_options(Manifest.read(run))
-    reranked = {"reranker": "not-shared:a server"}  # without one the run would be another
+    reranked = {"reranker": NOT_SHARED}  # without one the run would be another
     assert options["retriever"] == {"bm25": "ircot", "links": "titles"} | reranked
     assert options["leave_out_self"] is True
 
@@ -136,7 +137,7 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     shared = [each.decode() for each in upload.files.values() if isinstance(each, bytes)]
     assert "adapter_model.bin" in upload.files and not any("/home/me" in each for each in shared)
     assert not any(str(tmp_path) in each or "10.0.0.7" in each for each in shared)
-    assert "| trained further from | first |" in upload.card and "  max_hops: 3" in upload.card, (
+    assert "| trained further from | (not shared) |" in upload.card and "  max_hops: 3" in upload.card, (
         "how the results were made"
     )
 
