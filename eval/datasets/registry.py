@@ -17,10 +17,7 @@ DATASETS: dict[str, Dataset] = {dataset.name: dataset for module in _MODULES for
 """Datasets by the name that ``--dataset`` takes."""
 
 CORPUS_FORMATS: dict[str, CorpusFormat] = {
-    form.name: form
-    for module in _MODULES
-    if hasattr(module, "CORPUS_FORMATS")
-    for form in module.CORPUS_FORMATS
+    form.name: form for module in _MODULES for form in vars(module).get("CORPUS_FORMATS", ())
 }
 """Corpora in the layouts of datasets by the name that ``--format`` takes."""
 

@@ -13,7 +13,7 @@ import yaml
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
 from corag.core.option_names import options_of, resolve_alias, sections_of
-from corag.core.options import change_options, flatten
+from corag.core.options import change_options, flatten, full_names
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
@@ -174,8 +174,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{each.title} changes {foreign[0]}, but its method is {method}: give the {each.kind} 'method: "
             f"{foreign[0].split('.')[0]}'."
         )
-    changes = flatten(each.changes.items(), {prefix for prefix, _ in sections_of(type(config))})
-    names = tuple(resolve_alias(option, type(config)) for option, _ in changes)
+    names = tuple(full_names(type(config), each.changes.items()))
     return Cell(each.name, each.label, config, names, is_combined=each.is_combined)
 
 
@@ -194,10 +193,7 @@ def _repeats(cell: Cell) -> list[Cell]:
 
 def _without_adapter(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return changes without the base's adapter where they name another model: it was made for the base's."""
-    sections = {prefix for prefix, _ in sections_of(type(base))}
-    stated_values = {
-        resolve_alias(option, type(base)): value for option, value in flatten(changes.items(), sections)
-    }
+    stated_values = full_names(base.extend(changes), changes.items())
     is_other = stated_values.get("model.name", base.model.name) != base.model.name
     return ({"model.adapter": ""} if is_other else {}) | dict(changes)
 
