@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError
@@ -50,19 +50,15 @@ async def open_servers(
     return list(await asyncio.gather(*(opening.open() for opening in openings)))
 
 
+@dataclass(frozen=True, slots=True)
 class _Opening:
     """The requests by which one server is opened."""
 
-    def __init__(
-        self,
-        client: JsonClient,
-        url: str,
-        config: ModelConfig,
-        renderer: Renderer | None,
-        profile: ServerProfile | None,
-    ) -> None:
-        self._client, self._url, self._config = client, url, config
-        self._renderer, self._profile = renderer, profile
+    _client: JsonClient
+    _url: str
+    _config: ModelConfig
+    _renderer: Renderer | None
+    _profile: ServerProfile | None
 
     async def open(self) -> Served:
         """Return what the server is."""
