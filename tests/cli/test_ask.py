@@ -51,7 +51,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     opened = Opened()
     monkeypatch.setattr(corag.cli.commands.ask, "open_backends", opened)
     monkeypatch.setattr(corag.cli.commands.ask, "check_setup", lambda setup: None)
-    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
+    monkeypatch.setattr(corag.cli.commands.ask, "visible_gpus", lambda: [])
     return opened
 
 
@@ -87,7 +87,7 @@ def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
 
     monkeypatch.setattr(corag.cli.commands.ask, "open_backends", opened)
     monkeypatch.setattr(corag.cli.commands.ask, "check_setup", lambda setup: None)
-    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: False)
+    monkeypatch.setattr(corag.cli.commands.ask, "visible_gpus", lambda: [])
     single = ["ask", QUESTION.text, *ASK[1:]]
     assert main(single) == 0 and "model.backend=vllm overrules" in capsys.readouterr().err
     assert main([*single, "--model.backend", "vllm"]) == 0
@@ -96,7 +96,7 @@ def test_a_single_question_goes_to_what_answers_it_sooner_unless_one_is_named(
     assert main(["ask", QUESTION.text, "--method", "one_step,closed_book"]) == 0
     many = ["--method", "corag", "--corag.strategy", "best_of_n", "--corag.max_hops", "1"]
     assert main(["ask", QUESTION.text, *many]) == 0
-    monkeypatch.setattr(corag.cli.commands.ask, "_has_gpu", lambda: True)
+    monkeypatch.setattr(corag.cli.commands.ask, "visible_gpus", lambda: ["0"])
     assert main(single) == 0
     assert chosen == ["transformers", "vllm", "server", "vllm", "vllm", "vllm"]
 

@@ -26,6 +26,7 @@ from rich.text import Text
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.installation import missing
+from corag.core.machine import visible_gpus
 from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
 from corag.core.tools import GenerateStep, SearchStep, Step, Tools
@@ -83,7 +84,7 @@ def sooner_backend(config: AskOptions) -> Backend:
     if model.backend == "transformers" or missing(["torch"]):
         return model.backend
     wide = any(config.of(name).chains_at_once > 1 for name in config.method)
-    if not config.question or len(config.method) > 1 or wide or _has_gpu():
+    if not config.question or len(config.method) > 1 or wide or visible_gpus():
         return "vllm"
     print(
         "corag: transformers answers a single question sooner than vLLM here, which takes longer to start "
@@ -91,12 +92,6 @@ def sooner_backend(config: AskOptions) -> Backend:
         file=sys.stderr,
     )
     return "transformers"
-
-
-def _has_gpu() -> bool:
-    import torch  # which either back end imports anyway
-
-    return bool(torch.cuda.is_available())
 
 
 async def _ask(config: AskOptions) -> CommandResult:

@@ -49,15 +49,7 @@ class WorldOptions(Options):
 
 def main(config: WorldOptions) -> CommandResult:
     """Write the world and say how to go on."""
-    manifest = write_world(
-        Path(config.out),
-        seed=config.seed,
-        passages=config.passages,
-        train=config.train,
-        dev=config.dev,
-        test=config.test,
-        references=config.references,
-        report=lambda line: print(line, file=sys.stderr),
-    )
+    sizes = {name: value for name, value in asdict(config).items() if name != "out"}
+    manifest = write_world(Path(config.out), report=lambda line: print(line, file=sys.stderr), **sizes)
     print(f"Index it: corag index {config.out}/corpus.jsonl --out INDEX")
     return CommandResult(0, [asdict(manifest)])
