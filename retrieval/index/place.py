@@ -109,11 +109,6 @@ def _refuse_others_folder(folder: Path) -> None:
 def _refuse_other_index(
     folder: Path, existing: IndexManifest, settings: IndexSettings, updates: bool
 ) -> None:
-    if existing.settings.kind != settings.kind:
-        raise IndexMismatchError(
-            f"'{folder}' is an index of the kind '{existing.settings.kind}', not '{settings.kind}': add "
-            f"kind={existing.settings.kind} to bring it up to date, or choose another 'out'."
-        )
     before, after = existing.settings.provenance, settings.provenance
     if updates and _has_other_corpus(before, after):
         _refuse_missing_files(folder, existing.settings.corpus, settings.corpus)
