@@ -30,7 +30,6 @@ from retrieval.config import RetrieverConfig
 
 # The default model is shipped as one file; its adapters name it as the hub does.
 DEFAULT_ON_HUB = f"HuggingFaceTB/{DEFAULT_MODEL}"
-_CACHED_MODEL = re.compile(r".*/models--([^/]+?)--([^/]+)/snapshots/[^/]+/?")
 # Of a start as it stands; the rest, such as the command line and the workers' hosts, is this machine's own.
 _SHARED_OF_START = (
     "started", "git_commit", "python", "versions", "batch_size", "scorer", "recall_at", "shard", "asked",
@@ -78,10 +77,8 @@ def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> St
     for name, config in (("model", ModelConfig), ("retriever", RetrieverConfig)):
         if name in record:
             shared[name] = shared_options(record[name], config, on_hub)
-    if "corpus" in record:
-        shared["corpus"] = shared_value(record["corpus"], on_hub)
-    if "from_hub" in record:
-        shared["from_hub"] = sorted(_names_on_hub(record))
+    named = {name: record[name] for name in ("corpus", "from_hub") if name in record}
+    shared |= shared_value(named, on_hub)
     if "synthetic" in record:
         shared["synthetic"] = shared_origin(record["synthetic"])
     if "questions" in record:
@@ -147,19 +144,16 @@ def base_on_hub(folder: Path) -> str:
         name = str(manifest["settings"]["base"]["name"])
     if name == "default":  # whatever folder of that name may be here
         return DEFAULT_ON_HUB
-    # A snapshot in the hub's cache is named after its repository.
-    cached = _CACHED_MODEL.fullmatch(name)
-    hub_name = f"{cached[1]}/{cached[2]}" if cached else name
     # A relative path may look like a name. Trainings note folders; of adapters from elsewhere, the base is
     # looked for where they may have been trained, which is often above them.
     folders = {each.get("base_folder") for each in (manifest or {}).get("starts", ())}
     is_here = any((each / name).is_dir() for each in folder.absolute().parents)
-    if name in folders or is_here or not is_repository_name(hub_name):
+    if name in folders or is_here or not is_repository_name(name):
         raise ConfigError(
             f"'{folder}' was trained on '{name}', a folder of this machine: others need its name on the hub. "
             f"Write that into its {CONFIG if manifest is None else record}."
         )
-    return hub_name
+    return name
 
 
 def shared_lines(folder: Path) -> bytes:

@@ -4,13 +4,12 @@ Two trainings, runs, samplings or index builds in one folder would write each ot
 system's own (flock): it ends with the process that holds it, however that ends, so ``kill -9`` leaves none
 behind. The file, ``.lock``, stays; it says who holds the lock, for the message.
 
-On NFS Linux makes flock a lock of the server, which all machines see. Where a file system has no locks (some
-Lustre mounts), the noted process is looked for, which notices only processes of the same machine.
+On NFS Linux makes flock a lock of the server, which all machines see. A file system without locks (some
+Lustre mounts) keeps no second process out.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -24,12 +23,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.process import start_of
 
 LOCK = ".lock"
 _TRIES, _PAUSE_S = 30, 0.05
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
-_BUSY_ERRORS = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
@@ -139,10 +136,10 @@ def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return whether that worked."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY_ERRORS:
-            return False
-        return not _is_alive(_holder(descriptor))  # a file system without locks
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        return True
     return True
 
 
@@ -167,8 +164,7 @@ def _is_same(descriptor: int, file: Path) -> bool:
 
 
 def _this_process(work: str) -> dict[str, Any]:
-    process = os.getpid()
-    return {"work": work, "process": process, "host": socket.gethostname(), "started": start_of(process)}
+    return {"work": work, "process": os.getpid(), "host": socket.gethostname()}
 
 
 def _holder(descriptor: int) -> dict[str, Any]:
@@ -178,17 +174,6 @@ def _holder(descriptor: int) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
-
-
-def _is_alive(holder: dict[str, Any]) -> bool:
-    process = holder.get("process")
-    return (
-        holder.get("host") == socket.gethostname()
-        and isinstance(process, int)
-        and process != os.getpid()
-        and bool(start := start_of(process))
-        and start == holder.get("started")
-    )
 
 
 def _work_message(folder: Path, holder: dict[str, Any], advice: str) -> str:
