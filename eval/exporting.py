@@ -17,6 +17,7 @@ from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
+from corag.data.fields import Record, gold_answer, require_id
 from eval.datasets import DATASETS, read_question_records
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
@@ -31,7 +32,6 @@ from eval.datasets.exports import (
     two_wiki_prediction,
     write_dataset,
 )
-from eval.datasets.fields import Record, gold_answer, require_id
 from eval.datasets.gold_names import is_name
 from eval.datasets.sets.two_wiki import read_aliases
 from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_scores, two_wiki_scores

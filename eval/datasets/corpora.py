@@ -92,5 +92,5 @@ for _form in CORPUS_FORMATS.values():
     register_format(_form.name, _form.read_passages)
 for _dataset in DATASETS.values():
     if _dataset.paragraphs is not None:  # a question file's own paragraphs, pooled into one corpus
-        _reader = partial(read_pooled, paragraphs=_dataset.paragraphs)
+        _reader = partial(read_pooled, paragraphs=_dataset.paragraphs, read_file=_dataset.read_file)
         register_format(_dataset.name, _reader, marks=_dataset.marks)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.types import Question
-from eval.datasets.fields import Record
+from corag.data.fields import Record
+from corag.data.records import FileReader, read_records
 from eval.datasets.paragraphs import Paragraph
-from eval.datasets.records import PlacedRecords, read_file_records
+from eval.datasets.records import PlacedRecords
 from eval.datasets.report import QuestionReport
-from retrieval.corpora.record_files import CorpusItem
+from retrieval.corpora.passages import CorpusItem, Reading
 
 Aliases = Mapping[str, tuple[str, ...]]
 """Further spellings of answers, by the id that a record names."""
@@ -27,14 +28,12 @@ class Dataset:
         parse: makes a question of a raw record; its second argument names the record in errors.
         scorer: the name of its official rule in :mod:`eval.scoring.scorers`.
         task: what its questions are like, for a prompt's ``{task}``; "" for the prompt's own words.
-        read_records: streams the raw records of a question file, counting those that it leaves out.
-        question: the field that holds the question; "" where ids are made of it anyway.
-        texts: fields that hold a text, for which a number may stand.
+        read_file: streams the records of a file, where official ones have a shape of their own.
+        read_records: streams raw records of question files that are no files of records.
+        question: the field that holds the question, of which a missing id is made; "" where records have ids.
         marks: fields that together tell a record of this dataset from others'; none if it has no such fields.
-        lists: fields that hold a list of texts, for which a single one may stand.
         gold: the field of the gold answers, which strict reading insists on; "" where test splits hide them.
-        optional: fields without which a record is still a question: a broken one is left out alone.
-        canonical: writes a record with the names and types of our own format, given what notes a remark.
+        note_record: returns remarks on a record that was read, such as on fields that are not.
         columns: the names that ``columns`` may give fields; none if that is for other datasets.
         source_files: further files that the questions depend on, given the question file.
         paragraphs: returns the paragraphs that a record brings; None if records bring none. A question file
@@ -48,14 +47,12 @@ class Dataset:
     parse: Callable[[Record, str], Question]
     scorer: str = "squad"
     task: str = ""
-    read_records: Callable[[str, QuestionReport], PlacedRecords] = read_file_records
+    read_file: FileReader = read_records
+    read_records: Callable[[str, QuestionReport], PlacedRecords] | None = None
     question: str = "question"
-    texts: Sequence[str] = ("answer",)
     marks: frozenset[str] = frozenset()
-    lists: Sequence[str] = ()
     gold: str = ""
-    optional: Sequence[str] = ()
-    canonical: Callable[[Record, Callable[[str], None]], Record] | None = None
+    note_record: Callable[[Record], Sequence[str]] | None = None
     columns: Sequence[str] = ()
     source_files: Callable[[str], Sequence[Path]] = lambda _: ()
     paragraphs: Callable[[Record, str], list[Paragraph]] | None = None
@@ -74,5 +71,5 @@ class CorpusFormat:
     """
 
     name: str
-    read_passages: Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
+    read_passages: Callable[[Sequence[str | Path], Reading], Iterator[CorpusItem]]
     has_pages: bool = False

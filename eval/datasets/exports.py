@@ -18,7 +18,7 @@ from corag.core.files import atomic_replace
 from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep
-from eval.datasets.fields import Record, require_id
+from corag.data.fields import Record, require_id
 from eval.datasets.pages import page_id
 from eval.datasets.sets.jsonl import question_columns
 from eval.datasets.sets.musique import numbered_paragraphs

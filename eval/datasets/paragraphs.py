@@ -13,10 +13,10 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.core.types import Passage, passage_id
-from eval.datasets.fields import Record, distinct, name_record, unpack
-from retrieval.corpora.record_files import CorpusItem, Note, read_record_file
-from retrieval.corpora.record_files import Record as FileRecord
-from retrieval.corpora.records import OddRecordError
+from corag.data.fields import Record, distinct, name_record, unpacked
+from corag.data.records import FileReader, Note, OddRecordError, read_records
+from corag.data.records import Record as FileRecord
+from retrieval.corpora.passages import CorpusItem, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,20 @@ class Paragraph:
 
 
 def read_pooled(
-    paths: Sequence[str | Path], paragraphs: Callable[[Record, str], list[Paragraph]]
+    paths: Sequence[str | Path],
+    reading: Reading,
+    paragraphs: Callable[[Record, str], list[Paragraph]],
+    read_file: FileReader = read_records,
 ) -> Iterator[CorpusItem]:
     """Stream the union of the paragraphs of all questions, each passage once, in order of first appearance.
 
-    ``paragraphs``: of a raw record, as :attr:`eval.datasets.dataset.Dataset.paragraphs` returns them. A
-    record that is not of this dataset is an odd one, with file, record and field.
+    ``paragraphs`` and ``read_file`` are those of a :class:`eval.datasets.dataset.Dataset`. A record that is
+    not of this dataset is an odd one, with file, record and field.
     """
     ids: set[str] = set()
     for path in paths:
         repeats = 0
-        for record in read_record_file(path):
+        for record in read_file(path, encoding=reading.encoding, delimiter=reading.delimiter):
             if not isinstance(record, FileRecord):
                 yield record
                 continue
@@ -117,7 +120,7 @@ def _field(record: Record, field: str, where: str) -> Any:
             f"{where}: field '{field}' is missing; the record has "
             f"{', '.join(map(repr, record)) or 'no fields'}."
         )
-    return unpack(record[field], field, where)
+    return unpacked(record, field, where)
 
 
 def _rows(value: object, field: str, where: str) -> list[Record]:
@@ -163,7 +166,7 @@ def supporting_facts(record: Record, where: str) -> list[tuple[str, Any]]:
     """Return the (title, number of the sentence) pairs of a record; [] where they are hidden."""
     if record.get("supporting_facts") is None:
         return []
-    facts = unpack(record["supporting_facts"], "supporting_facts", where)
+    facts = unpacked(record, "supporting_facts", where)
     return _pairs(facts, ("title", "sent_id"), "supporting_facts", where)
 
 

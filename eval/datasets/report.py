@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -10,8 +10,9 @@ from rich.console import Console
 from corag.core.errors import DataError
 
 _MAX_LOCATIONS = 3  # places that a line names
-_STRAYS = "bytes that are not UTF-8 were read as U+FFFD"
 _MAX_REASONS = 8  # reasons, and remarks, that are listed
+NO_GOLD = "no gold answer: answered, but not scored"
+"""The remark on a question that is not scored."""
 
 
 _silent_sources: set[str] = set()
@@ -45,7 +46,9 @@ class QuestionReport:
 
     Attributes:
         source: the file, by which places begin.
-        strict: refuse the file for the first record that would be left out.
+        strict: refuse the file for the first record that would be left out or remarked on.
+        encoding: of the file; "" to find it out.
+        delimiter: between the cells of a table; "" for that of its ending.
         question_count: records that became a question.
         drops: those that did not, by reason.
         remarks: what was guessed, made or passed over in records that were kept.
@@ -53,6 +56,8 @@ class QuestionReport:
 
     source: str
     strict: bool = False
+    encoding: str = ""
+    delimiter: str = ""
     question_count: int = 0
     drops: dict[str, Tally] = field(default_factory=dict)
     remarks: dict[str, Tally] = field(default_factory=dict)
@@ -74,20 +79,19 @@ class QuestionReport:
         self._add(self.drops, where, reason)
 
     def remark(self, where: str, text: str) -> None:
-        """Count a record that was kept in spite of something."""
+        """Count a record that was kept in spite of something. Raises :class:`DataError` if strict."""
+        if self.strict:
+            raise DataError(f"{where}: {text}")
         self._add(self.remarks, where, text)
 
-    def count_strays(self, *, is_reopened: bool = False) -> Callable[[int], None] | None:
-        """Return what counts bytes that are not UTF-8, for ``open_text``; None where reading is strict.
+    def note_unscored(self, where: str, gold: str) -> None:
+        """Count a question without a gold answer, of which ``gold`` is the field if all should have one.
 
-        ``is_reopened``: the file is opened once more, so what was counted of it is forgotten.
+        Raises :class:`DataError` for such a field where reading is strict.
         """
-        if is_reopened:
-            self.remarks.pop(_STRAYS, None)
-        return None if self.strict else self._add_strays
-
-    def _add_strays(self, count: int) -> None:
-        self.remarks.setdefault(_STRAYS, Tally(locations=[self.source])).count += count
+        if self.strict and gold:
+            raise DataError(f"{where}: field '{gold}' is missing or empty: give at least one gold answer.")
+        self._add(self.remarks, where, NO_GOLD)
 
     def _add(self, tallies: dict[str, Tally], where: str, text: str) -> None:
         tallies.setdefault(text.rstrip("."), Tally()).add(where.removeprefix(f"{self.source}, "))

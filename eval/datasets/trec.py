@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.core.files import open_text
+from corag.data.packed import open_bytes
+from corag.data.text import read_lines
 
 Judgements = Mapping[str, Mapping[str, int]]
 """Grades by question and passage: above 0 is relevant."""
@@ -24,18 +25,15 @@ _JUDGEMENT = (
 
 
 def judgement_lines(
-    path: str | Path,
-    drop: Callable[[str, str], None],
-    take_strays: Callable[[int], None] | None = None,
+    path: str | Path, drop: Callable[[str, str], None]
 ) -> Iterator[tuple[str, str, str, float]]:
     """Yield the place, query, passage and grade of each line of a file of judgements.
 
     Lines are BEIR's (query, passage, grade) or TREC's (query, iteration, passage, grade), separated by tabs
     or spaces, with a header or without. ``drop`` is given the place of any other line and what is wrong.
-    ``take_strays``: as of :func:`corag.core.files.open_text`.
     """
-    with open_text(path, take_strays) as stream:
-        for number, line in enumerate(stream, 1):
+    with open_bytes(path) as stream:
+        for number, line in enumerate(read_lines(stream, path), 1):
             cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
             # The first line may have the names of the columns.
             if not line.strip() or (number == 1 and cells[-1].lower() in _HEADERS):
@@ -92,8 +90,8 @@ def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str,
     """
     scores: dict[str, dict[str, float]] = {}
     tag, others = "", set()
-    with open_text(path) as stream:
-        for number, line in enumerate(stream, 1):
+    with open_bytes(path) as stream:
+        for number, line in enumerate(read_lines(stream, path), 1):
             cells = line.split()
             if not cells:
                 continue

@@ -90,7 +90,14 @@ class QuestionFile(Options):
 
     columns: Annotated[list[str], Mark.PUBLIC] = field(default_factory=list)
     """your file's names for our fields (id, question, answers, supporting ...), such as
-    "question=prompt,answers=gold"; common names are recognised."""
+    "question=prompt,answers=gold"; the official formats' own are known. A field within another is written
+    with a dot (answers=answer.aliases)."""
+
+    encoding: Annotated[str, Mark.PUBLIC] = ""
+    """encoding of text that is not UTF-8, such as cp1252; "" takes the likeliest and says which."""
+
+    delimiter: Annotated[str, Mark.PUBLIC] = ""
+    """between the cells of a table, such as ;; "" is a comma for .csv and a tab for .tsv."""
 
     strict: bool = False
     """refuse the whole file at the first invalid record, instead of skipping and counting such records."""
@@ -126,7 +133,15 @@ class QuestionFile(Options):
             "dataset": self.dataset,
             "split": self.split,
             "subset": self.subset,
-        } | ({"columns": ",".join(self.columns)} if self.columns else {})
+        } | {
+            name: value
+            for name, value in (
+                ("columns", ",".join(self.columns)),
+                ("encoding", self.encoding),
+                ("delimiter", self.delimiter),
+            )
+            if value
+        }
 
     @property
     def question_options(self) -> dict[str, Any]:
@@ -144,6 +159,8 @@ class QuestionFile(Options):
             subset=self.subset,
             aliases=self.aliases,
             columns=self.columns,
+            encoding=self.encoding,
+            delimiter=self.delimiter,
             strict=self.strict,
         )
         if self.shuffle:

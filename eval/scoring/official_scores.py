@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from corag.core.errors import DataError
-from eval.datasets.fields import Record, distinct, gold_answer, list_field, require_id, texts_field
+from corag.data.fields import Record, distinct, gold_answer, list_field, require_id, texts_field
 from eval.datasets.paragraphs import supporting_facts
 from eval.datasets.sets import kilt
 from eval.datasets.sets.kilt import provenance_pages

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from corag.core.compression import content_name
 from corag.core.errors import ConfigError, DataError
 from corag.core.hub_files import HubFiles, is_hub_name
 from corag.core.installation import require
-from retrieval.corpora.tables import ARROW_TABLES
-from retrieval.documents.files import RECORDS, content_ending, is_document
+from corag.data.packed import content_ending, content_name
+from corag.data.records import ARROW_TABLES
+from retrieval.documents.files import RECORDS, is_document
 
 _SHARD = re.compile(r"(.*?)[-_.]?(\d{5})-of-(\d{5})")
 _NUMBER = re.compile(r"\d{5}")

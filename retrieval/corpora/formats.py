@@ -7,39 +7,33 @@ adds its own (:func:`register_format`) from a package above.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
-from corag.core.compression import open_bytes
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.installation import require
 from corag.core.types import Passage
-from retrieval.corpora.record_files import (
-    CorpusItem,
-    Record,
-    read_passage_records,
-    read_record_file,
-    read_records_and_passages,
-)
-from retrieval.corpora.records import NO_COLUMNS, Columns
+from corag.data.packed import content_ending
+from corag.data.records import Record, is_table, read_records
+from retrieval.corpora.passages import CorpusItem, Reading, read_passages
 from retrieval.corpora.sifting import CorpusReport, sift
-from retrieval.corpora.tables import ARROW_TABLES, is_table
-from retrieval.documents.files import ENDINGS, content_ending, is_document
+from retrieval.documents.files import ENDINGS, is_document
 from retrieval.documents.reading import DocumentCorpus
 
-CorpusReader = Callable[[Sequence[str | Path]], Iterator[CorpusItem]]
+CorpusReader = Callable[[Sequence[str | Path], Reading], Iterator[CorpusItem]]
 
-AUTO, JSONL, TABLE, DOCUMENTS = "auto", "jsonl", "table", "documents"
+AUTO, JSONL, TABLE, DPR, DOCUMENTS = "auto", "jsonl", "table", "dpr", "documents"
 _RECORD_ENDINGS = ("", ".jsonl", ".ndjson", ".json")
 _DPR = ("id", "text", "title")  # the order of its columns
+_OF_RECORDS = (JSONL, TABLE, DPR)
+"""Formats whose records may call their fields as they like."""
 
 
 def read_corpus(
     paths: Sequence[str | Path],
     format: str,
     report: CorpusReport,
+    reading: Reading | None = None,
     *,
-    columns: Columns = NO_COLUMNS,
     strict: bool = False,
     keep_all: bool = False,
 ) -> Iterator[Passage]:
@@ -52,25 +46,19 @@ def read_corpus(
         paths: files, or folders of documents.
         format: the layout, "auto" to go by the endings.
         report: filled while the passages stream by.
-        columns: what names the fields or columns of records have.
+        reading: names of fields, encoding and delimiter, where they are unusual.
         strict: refuse the first odd record.
         keep_all: a passage for each record, repeats and empty ones too; odd ones are refused.
 
     Raises:
-        ConfigError: for an unknown format, or ``columns`` for one whose fields have their names.
+        ConfigError: for an unknown format, or columns for one whose fields have their names.
         DataError: if there is no passage in the files; naming the file and line of an odd record, with
             ``strict``. Documents that cannot be read stand in ``report.files`` instead.
     """
-    format = detect_format(paths, format)
-    if format not in FORMATS:
-        raise DataError(_describe_unknown(format))
-    if format == DOCUMENTS:
-        items = _documents(paths, report)
-    elif columns != NO_COLUMNS:
-        check_columns(format)
-        items = _COLUMN_READERS[format](paths, columns)
-    else:
-        items = FORMATS[format](paths)
+    format, reading = detect_format(paths, format), reading or Reading()
+    check_format(format)
+    check_columns(format, reading)
+    items = DocumentCorpus(paths).passages(report) if format == DOCUMENTS else FORMATS[format](paths, reading)
     what = f"{', '.join(map(str, paths))} (read as '{format}')"
     yield from sift(items, report, what, strict=strict, keep_all=keep_all)
 
@@ -102,62 +90,39 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     return TABLE if len(tables) == len(files) else JSONL
 
 
-def check_packages(paths: Sequence[str | Path]) -> None:
-    """Raise :class:`ConfigError` if a package that reads one of the files is not installed."""
-    for path in map(Path, paths):
-        if not path.is_file():  # a folder's files are looked at when they are listed
-            continue
-        if content_ending(path) in ARROW_TABLES:
-            require(f"'{path}'", "pyarrow", otherwise="write the file as JSONL")
-        open_bytes(path).close()  # asks for what unpacks it
+def _read_table(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:
+    """Read tables, also under an ending that does not tell."""
+    for path in paths:
+        delimiter = reading.delimiter or ("" if content_ending(path) else "\t")
+        yield from read_passages([path], replace(reading, delimiter=delimiter))
 
 
-def _documents(paths: Sequence[str | Path], report: CorpusReport) -> Iterator[CorpusItem]:
-    return DocumentCorpus(paths).passages(report)
-
-
-def read_dpr(paths: Sequence[str | Path], columns: Columns = NO_COLUMNS) -> Iterator[CorpusItem]:
+def read_dpr(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:
     """Read DPR's tables (also wiki18), whose columns are id, text, title unless a header says otherwise."""
-    records = read_records_and_passages(paths, columns, table=True, order=_DPR)
-    return (item for _, item in records)
+    return read_passages(paths, replace(reading, names=_DPR))
 
 
-ColumnReader = Callable[[Sequence[str | Path], Columns], Iterator[CorpusItem]]
-# Formats whose records may call their fields as they like.
-_COLUMN_READERS: dict[str, ColumnReader] = {
-    JSONL: read_passage_records,
-    TABLE: partial(read_passage_records, table=True),
-    "hippo": read_passage_records,
-    "dpr": read_dpr,
-}
 FORMATS: dict[str, CorpusReader] = {
-    JSONL: read_passage_records,
-    TABLE: partial(read_passage_records, table=True),
-    "hippo": read_passage_records,
-    "dpr": read_dpr,
-    DOCUMENTS: lambda paths: _documents(paths, CorpusReport()),
+    JSONL: read_passages,
+    TABLE: _read_table,
+    DPR: read_dpr,
+    DOCUMENTS: lambda paths, _: DocumentCorpus(paths).passages(CorpusReport()),
 }
 
 _MARKS: dict[str, frozenset[str]] = {}
 
 
-def has_columns(format: str) -> bool:
-    """Whether the records of a format may call their fields as they like."""
-    return format in _COLUMN_READERS
-
-
 def has_links(format: str) -> bool:
     """Whether a passage of this format is a record of its own, so may state its links."""
-    return format in _COLUMN_READERS and format != "dpr"
+    return format in (JSONL, TABLE)
 
 
-def check_columns(format: str) -> None:
-    """Raise :class:`ConfigError` if the fields of a format have names of their own."""
-    if format != AUTO and not has_columns(format):
-        formats = ", ".join(filter(has_columns, FORMATS))
+def check_columns(format: str, reading: Reading) -> None:
+    """Raise :class:`ConfigError` if columns are named for a format whose fields have names of their own."""
+    if reading.columns and format not in (AUTO, *_OF_RECORDS):
         raise ConfigError(
-            f"columns is for records whose fields may have any name ({formats}), but the corpus is read as "
-            f"'{format}': leave it out."
+            f"columns is for records whose fields may have any name ({', '.join(_OF_RECORDS)}), but the "
+            f"corpus is read as '{format}': leave it out."
         )
 
 
@@ -165,21 +130,22 @@ def register_format(name: str, reader: CorpusReader, marks: frozenset[str] = fro
     """Make a layout known under a name, in this process.
 
     ``reader`` streams the passages of some files. For a record that it cannot read it yields an
-    :class:`OddRecordError`; whatever it raises refuses the corpus. Repeats and empty passages are dropped
-    after it. ``marks``: fields by which a record of it is known, if it has such.
+    :class:`corag.data.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty passages are
+    dropped after it. ``marks``: fields by which a record of it is known, if it has such.
     """
     FORMATS[name] = reader
     if marks:
         _MARKS[name] = marks
 
 
-def refuse_other_records(paths: Sequence[str | Path]) -> None:
+def refuse_other_records(paths: Sequence[str | Path], reading: Reading) -> None:
     """Raise :class:`ConfigError` if the first record of a file has the fields of a layout with a name.
 
     Read as a passage, a question with ten paragraphs would be one of ten in one.
     """
     for path in paths:
-        record = next((each for each in read_record_file(path) if isinstance(each, Record)), None)
+        items = read_records(path, encoding=reading.encoding, delimiter=reading.delimiter)
+        record = next((each for each in items if isinstance(each, Record)), None)
         for name, marks in _MARKS.items():
             if record is not None and marks <= record.fields.keys():
                 raise ConfigError(
@@ -191,8 +157,4 @@ def refuse_other_records(paths: Sequence[str | Path]) -> None:
 def check_format(name: str) -> None:
     """Raise :class:`ConfigError` if no layout has this name, and it is not "auto"."""
     if name not in FORMATS and name != AUTO:
-        raise ConfigError(_describe_unknown(name))
-
-
-def _describe_unknown(name: str) -> str:
-    return f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}"
+        raise ConfigError(f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}")

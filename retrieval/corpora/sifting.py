@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from corag.core.errors import DataError
 from corag.core.types import Passage, passage_id
-from retrieval.corpora.record_files import CorpusItem, Note
-from retrieval.corpora.records import OddRecordError
+from corag.data.records import Note, OddRecordError
+from retrieval.corpora.passages import CorpusItem
 
 _MOST_NAMES = 5  # ids, and odd records, that a sentence names
 _HOPELESS = 10_000  # odd records at the beginning, without a passage among them, after which reading ends

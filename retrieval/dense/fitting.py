@@ -7,7 +7,7 @@ from itertools import islice
 
 from corag.core.types import Passage
 from corag.core.words import count_words
-from retrieval.corpora.record_files import CorpusItem
+from retrieval.corpora.passages import CorpusItem
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.documents.document import Block, Document
 from retrieval.documents.passages import Cutting, cut

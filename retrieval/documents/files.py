@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corag.core.compression import content_name
 from corag.core.errors import DataError
-from retrieval.corpora.tables import is_table
+from corag.data.packed import content_ending
+from corag.data.records import is_table
 from retrieval.documents.exports import find_originals
 from retrieval.documents.readers import READERS, docling
 from retrieval.index.place import is_ours
@@ -22,15 +22,6 @@ RECORDS = ".jsonl"
 
 ENDINGS = tuple(sorted([*READERS, RECORDS]))
 """Of all files that can be read, in small letters."""
-
-
-def content_ending(file: Path) -> str:
-    """Return the ending of a file's name, in small letters and without that of a compression.
-
-    >>> content_ending(Path("Report.PDF")), content_ending(Path("notes.txt.gz"))
-    ('.pdf', '.txt')
-    """
-    return Path(content_name(file)).suffix.lower()
 
 
 def is_readable(file: Path) -> bool:

@@ -7,8 +7,8 @@ from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
 from email.policy import default
 
-from corag.core.encodings import DecodedText, decode
 from corag.core.words import count_words
+from corag.data.text import DecodedText, decode
 from retrieval.documents.document import Block, Document, stated_title
 from retrieval.documents.markup import read_markup
 from retrieval.documents.plain import read_text

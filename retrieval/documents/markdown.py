@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from corag.core.encodings import decode
+from corag.data.text import decode
 from retrieval.documents.document import Document, clean, stated_title
 from retrieval.documents.markup import read_markup
 from retrieval.documents.omissions import LEFT_OUT

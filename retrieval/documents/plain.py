@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from corag.core.encodings import decode
 from corag.core.words import line_joint
+from corag.data.text import decode
 from retrieval.documents.contents import find_contents, find_repeated_contents
 from retrieval.documents.document import Document, Writer, clean
 

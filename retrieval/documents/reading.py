@@ -10,9 +10,11 @@ from pathlib import Path, PurePosixPath
 
 import orjson
 
-from corag.core.compression import content_name, find_packing, unpack
 from corag.core.errors import DataError, reason
-from corag.core.file_types import (
+from corag.core.files import read_jsonl, write_atomically
+from corag.core.installation import require
+from corag.core.types import Passage
+from corag.data.file_types import (
     EPUB,
     EXCEL,
     HTML,
@@ -25,11 +27,9 @@ from corag.core.file_types import (
     ZIP,
     detect_file_type,
 )
-from corag.core.files import read_jsonl, write_atomically
-from corag.core.installation import require
-from corag.core.types import Passage
-from retrieval.corpora.record_files import CorpusItem, read_passage_records
-from retrieval.corpora.records import OddRecordError
+from corag.data.packed import content_name, unpack
+from corag.data.records import OddRecordError
+from retrieval.corpora.passages import CorpusItem, Reading, read_passages
 from retrieval.corpora.sifting import CorpusReport, FileReport
 from retrieval.documents.document import Document, make_title
 from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
@@ -281,10 +281,10 @@ def _look_inside(data: bytes, file: DocumentFile) -> tuple[bytes, str, list[str]
     Raises :class:`DataError` for what no reader takes, whatever its name.
     """
     notes = []
-    if packing := find_packing(data):
-        data = unpack(data, packing, _LARGEST_UNPACKED)
-        if content_name(file.path) == str(file.path):
-            notes.append(f"it is compressed with {packing.name}, whatever its ending says: unpacked")
+    content = unpack(data, _LARGEST_UNPACKED)
+    if content is not data and content_name(file.path) == str(file.path):
+        notes.append("it is compressed with gzip, whatever its ending says: unpacked")
+    data = content
     file_type = detect_file_type(data)
     if file_type is None or (file.ending in _ZIP_ENDINGS and file_type in (ZIP, OLE)):
         return data, file.ending, notes  # its reader tells what is wrong with its own kind
@@ -304,7 +304,7 @@ def _read_records(file: DocumentFile) -> tuple[list[CorpusItem], str]:
     """
     items: list[CorpusItem] = []
     odd: list[OddRecordError] = []
-    for item in read_passage_records([file.path]):
+    for item in read_passages([file.path], Reading()):
         if isinstance(item, Passage) and not item.source:
             item = replace(item, source=file.name)
         elif isinstance(item, OddRecordError):

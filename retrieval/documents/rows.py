@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
-from corag.core.encodings import decode
-from retrieval.corpora.table_layout import Layout, split_rows
+from corag.data.records import Note, split_rows
+from corag.data.text import decode
 from retrieval.documents.document import Document, Writer, clean, name_cells
 
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
@@ -26,24 +25,23 @@ def read_table_file(data: bytes, title: str) -> Document:
     writer = Writer(title)
     writer.notes += [decoding.note] if decoding.note else []
     lines = clean(_WITHIN_ROWS.sub(" ", decoding.text)).splitlines(keepends=True)
-    layout = Layout.of_any_columns(lines, tab_first="\t" in "".join(lines[:1]))
-    is_whole = partial(layout.dialect.reads_whole, lines)
-    unquoted_rows: list[int] = []  # numbers of rows
     rows: list[list[str]] = []
-    for _, row in split_rows(lines, layout, is_whole):
-        rows.append(row)
-        if layout.unquoted_rows > len(unquoted_rows):
-            unquoted_rows.append(len(rows))
+    for number, row in split_rows(iter(lines), _delimiter(lines)):
+        if isinstance(row, Note):
+            writer.notes.append(row.text)
+        elif isinstance(row, str):
+            writer.notes.append(f"line {number} is left out: {row.rstrip('.')}")
+            rows.append([])
+        else:
+            rows.append(row)
     write_rows(writer, rows, "row {}".format, header_by_words=True)
-    if layout.dialect_guess or not layout.dialect.quoted:
-        guess = layout.dialect_guess or "a guess: they are part of the text"
-        writer.notes.append(f"quotation marks are read by {guess}")
-    if unquoted_rows:
-        writer.notes.append(
-            f"{len(unquoted_rows):,} row(s) whose quotation marks do not close were taken as they stand, row "
-            f"{unquoted_rows[0]} first: a spreadsheet program may number the rows below it otherwise"
-        )
     return writer.document()
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """Return what separates cells: of the usual ones that which most rows have outside of marks."""
+    sample = [re.sub(r'"[^"]*"', "", line) for line in lines[:100] if line.strip()]
+    return max("\t,;|", key=lambda each: (sum(each in line for line in sample), sample[0].count(each)))
 
 
 def write_rows(

@@ -23,12 +23,10 @@ from retrieval.corpora.formats import (
     AUTO,
     DOCUMENTS,
     check_columns,
-    check_packages,
     detect_format,
     read_corpus,
     refuse_other_records,
 )
-from retrieval.corpora.records import Columns
 from retrieval.corpora.sifting import CorpusReport, sift
 from retrieval.dense.encoder import TextEncoder
 from retrieval.dense.fitting import fitting_words, split_to_fit
@@ -86,13 +84,11 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:
     _check_installed(config)
     config = replace(config, corpus=expand_corpus(config.corpus, report))
-    check_packages(config.corpus)
     given_format = config.format
     config = replace(config, format=detect_format(config.corpus, given_format))
     if given_format == AUTO and config.format != DOCUMENTS and not config.columns:
-        refuse_other_records(config.corpus)
-    if config.columns:
-        check_columns(config.format)
+        refuse_other_records(config.corpus, config.reading)
+    check_columns(config.format, config.reading)
     encoder, prompt = None, ""
     if config.kind == "dense":
         encoder = load_encoder(config.encoder, config.max_passage_tokens, config.placement)
@@ -187,12 +183,11 @@ def _check_installed(config: IndexConfig) -> None:
 
 def _read(config: IndexConfig, corpus: CorpusReport) -> Iterator[Passage]:
     """Stream the passages of a corpus that is no documents."""
-    columns = Columns.parse(config.columns)
     return read_corpus(
         config.corpus,
         config.format,
         corpus,
-        columns=columns,
+        config.reading,
         strict=config.strict,
         keep_all=bool(config.vectors),
     )
@@ -270,7 +265,11 @@ def _settings(
     # which the provenance needs: an interrupted build must not take up shards of another size.
     details: dict[str, str] = {"format": config.format}
     if config.columns:
-        details["columns"] = str(Columns.parse(config.columns))
+        details["columns"] = ",".join(config.columns)
+    if config.encoding:
+        details["encoding"] = config.encoding
+    if config.delimiter:
+        details["delimiter"] = config.delimiter
     if config.format == DOCUMENTS:
         details |= {
             "passage_words": str(config.passage_words),

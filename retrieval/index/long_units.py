@@ -29,7 +29,7 @@ from retrieval.corpora.formats import (
     has_links,
     read_corpus,
 )
-from retrieval.corpora.record_files import read_records_and_passages
+from retrieval.corpora.passages import Reading, read_records_and_passages
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.search.titles import TitleTable
 
@@ -217,7 +217,7 @@ def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[in
 
     What they name outside the corpus is passed over.
     """
-    for record, passage in read_records_and_passages(config.corpus):
+    for record, passage in read_records_and_passages(config.corpus, Reading()):
         names = record.get("links") or []
         if not isinstance(passage, Passage) or not names:
             continue

@@ -22,7 +22,7 @@ from corag.core.machine import count_threads
 from corag.core.pace import pace
 from corag.core.types import Hit, Passage
 from retrieval.config import Bm25
-from retrieval.corpora.records import passage_from_record
+from retrieval.corpora.passages import passage_from_record
 from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.java import (
     java_class,

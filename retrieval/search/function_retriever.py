@@ -11,7 +11,7 @@ from corag.core.errors import ConfigError, DataError, SearchFailedError
 from corag.core.own_objects import OwnFunction, describe
 from corag.core.protocols import Retriever
 from corag.core.types import Hit, Passage, passage_id
-from retrieval.corpora.records import passage_from_record
+from retrieval.corpora.passages import passage_from_record
 from retrieval.search.stage import SearchStage
 
 _EXPECTATION = (

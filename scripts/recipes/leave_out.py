@@ -21,6 +21,7 @@ from corag.core.types import GoldHop, Passage, Question
 from eval.datasets.load import load_questions
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import DATASETS
+from retrieval.corpora.passages import Reading
 
 _MOST_SQUAD = 3000
 
@@ -52,7 +53,7 @@ def read(form: str, file: str) -> tuple[list[Question], list[Passage]]:
     if form == "squad":
         return read_squad(file)
     paragraphs = DATASETS[form].paragraphs
-    pool = read_pooled([file], paragraphs) if paragraphs else ()
+    pool = read_pooled([file], Reading(), paragraphs, DATASETS[form].read_file) if paragraphs else ()
     return list(load_questions(file, form)), [each for each in pool if isinstance(each, Passage)]
 
 

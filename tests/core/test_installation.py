@@ -40,7 +40,6 @@ COMMANDS = {
         "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--workers", "ray",
         "--model.backend", "openai", "--model.urls", "http://127.0.0.1:9",
     ],
-    "zstd": ["index", "c.jsonl.zst", "--out", "made"],
     "otel": [
         "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--trace", "otlp://localhost",
     ],
@@ -83,7 +82,7 @@ def test_extras_are_those_of_the_project() -> None:
         assert asked_for & names_of_packages, f"{extra} brings none of {modules}"
     assert EXTRAS.keys() == SUMMARIES.keys()
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
-    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "web", "zstd"}
+    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "web"}
 
 
 def test_no_extra_asks_for_what_would_be_compiled() -> None:

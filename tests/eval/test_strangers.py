@@ -58,7 +58,9 @@ def names_and_texts(source):
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 module = getattr(node, "module", "") or ""
                 modules = (module, *(each.name for each in imported))
-                names += [(line, re.sub(r"^corag\.(core|generation)\b", r"\1", text)) for text in modules]
+                names += [
+                    (line, re.sub(r"^corag\.(core|data|generation)\b", r"\1", text)) for text in modules
+                ]
     return names, texts
 
 

@@ -62,30 +62,12 @@ def test_json_lines_and_lists(records: list[Any], torn: int) -> None:
     whole = [{"id": "first", "text": "A passage."}, *records]
     report = _count(_lines(whole) + '{"id": \n' * torn, "c.jsonl", "jsonl")
     assert report.records == len(whole) + torn
-    assert _count(json.dumps(whole), "c.json", "hippo").records == len(whole)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from(["Oslo", "Ghent", "Rome", "text 1", "7"]), st.one_of(_TEXT, _ODD)))
-def test_mappings(texts: dict[str, Any]) -> None:
-    whole = {"Bern": "A passage.", "Basel": 5, **texts}
-    assert _count(json.dumps(whole), "c.json", "auto").records in (len(whole), 0)
-    by_id = {"first": {"text": "A passage."}, **{name: {"text": value} for name, value in texts.items()}}
-    assert _count(json.dumps(by_id), "c.json", "auto").records == len(by_id)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.one_of(_OBJECT, st.just({"context": "P"})), max_size=4), max_size=4))
-def test_articles_of_squad(articles: list[list[Any]]) -> None:
-    whole = [[{"context": "A passage."}], *([{"context": "x"}, *each] for each in articles)]
-    data = {"data": [{"title": "T", "paragraphs": each} for each in whole], "version": "1.1"}
-    assert _count(json.dumps(data), "c.json", "auto").records == sum(map(len, whole))
+    assert _count(json.dumps(whole), "c.json", "jsonl").records == len(whole)
 
 
 Write = Callable[[io.StringIO], Any]
 _WRITERS: dict[str, tuple[str, Write]] = {
     "comma": ("c.csv", lambda stream: csv.writer(stream)),
-    "semicolon": ("c.csv", lambda stream: csv.writer(stream, delimiter=";")),
     "tab": ("c.tsv", lambda stream: csv.writer(stream, delimiter="\t")),
     "all quoted": ("c.csv", lambda stream: csv.writer(stream, quoting=csv.QUOTE_ALL)),
 }

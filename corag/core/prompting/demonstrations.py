@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from corag.core.errors import DataError, nearest
-from corag.core.files import open_text
+from corag.core.files import read_text
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.shorten import count_to_drop
@@ -156,8 +156,7 @@ def read_demonstrations(
         return ()
     if direct:
         return bare_answers(read_demonstrations(path, count, ids), path)
-    with open_text(path) as stream:
-        demonstrations = parse_demonstrations(stream.read(), path)
+    demonstrations = parse_demonstrations(read_text(path), path)
     if not ids:
         return demonstrations[:count] if count else demonstrations
     by_id = {demo.qid: demo for demo in demonstrations}

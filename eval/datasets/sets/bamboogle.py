@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
+from corag.data.fields import Record, gold_answer, text_field
 from eval.datasets.dataset import Dataset
-from eval.datasets.fields import Record, gold_answer, text_field
 
 
 def parse(record: Record, where: str) -> Question:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.core.files import open_text
 from corag.core.types import Question
-from eval.datasets.dataset import CorpusFormat, Dataset
-from eval.datasets.fields import (
+from corag.data.fields import (
     Record,
     distinct,
     gold_answer,
-    metadata_field,
     name_record,
+    object_field,
     record_id,
     require_id,
     text_field,
     texts_field,
 )
+from corag.data.packed import open_bytes
+from corag.data.text import read_lines
+from eval.datasets.dataset import CorpusFormat, Dataset
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.report import QuestionReport
 from eval.datasets.trec import judgement_lines
-from retrieval.corpora.record_files import read_passage_records
+from retrieval.corpora.passages import read_passages
 
 
 def parse(record: Record, where: str) -> Question:
@@ -32,7 +33,7 @@ def parse(record: Record, where: str) -> Question:
     ``answer``, as some conversions do. Otherwise only recall can be measured.
     """
     record_name = name_record(record, where)
-    metadata = metadata_field(record, record_name)
+    metadata = object_field(record, "metadata", record_name)
     return Question(
         id=require_id(record, where),
         text=text_field(record, "text", where),
@@ -85,8 +86,8 @@ def _read_query_file(file: str, report: QuestionReport) -> PlacedRecords:
     if not file.endswith(".tsv"):
         yield from read_file_records(file, report)
         return
-    with open_text(file, report.count_strays()) as stream:
-        for number, line in enumerate(stream, 1):
+    with open_bytes(file) as stream:
+        for number, line in enumerate(read_lines(stream, file, report.encoding), 1):
             identity, _, text = line.partition("\t")
             if line.strip():
                 yield f"{file}, line {number}", {"_id": identity.strip(), "text": text.strip()}
@@ -95,7 +96,7 @@ def _read_query_file(file: str, report: QuestionReport) -> PlacedRecords:
 def _read_qrels(path: str, report: QuestionReport) -> dict[str, tuple[str, list[str]]]:
     """Return by query the place of its first line and the passages that are relevant to it."""
     judgements: dict[str, tuple[str, list[str]]] = {}
-    for where, query, passage, grade in judgement_lines(path, report.drop, report.count_strays()):
+    for where, query, passage, grade in judgement_lines(path, report.drop):
         gold = judgements.setdefault(query, (where, []))[1]
         if grade > 0:
             gold.append(passage)
@@ -109,10 +110,8 @@ DATASETS = (
         parse,
         read_records=read_queries,
         question="",
-        texts=("text",),
-        optional=("metadata",),
         # The question file has the judgements only.
         source_files=lambda qrels: (find_queries(qrels),),
     ),
 )
-CORPUS_FORMATS = (CorpusFormat("beir", read_passage_records),)
+CORPUS_FORMATS = (CorpusFormat("beir", read_passages),)

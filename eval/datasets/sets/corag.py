@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from corag.core.errors import DataError
 from corag.core.types import GoldHop, Question
-from eval.datasets.dataset import Dataset
-from eval.datasets.fields import (
+from corag.data.fields import (
     Record,
     distinct,
-    flat_ids,
     list_field,
     name_record,
     require_id,
-    scalar_text,
     text_field,
     texts_field,
 )
+from eval.datasets.dataset import Dataset
 
 
 def parse(record: Record, where: str) -> Question:
@@ -40,11 +38,11 @@ def parse(record: Record, where: str) -> Question:
             "for each."
         )
     return Question(
-        id=scalar_text(record.get("query_id")) or require_id(record, where),
+        id=require_id(record, where),
         text=text_field(record, "query", where),
         answers=distinct(*texts_field(record, "answers", record_name)),
         decomposition=tuple(map(GoldHop, sub_queries, sub_answers)),
-        context_ids=tuple(flat_ids(record.get("context_doc_ids"))),
+        context_ids=tuple(texts_field(record, "context_doc_ids", record_name)),
     )
 
 
@@ -55,8 +53,6 @@ DATASETS = (
         parse,
         marks=frozenset(("query", "subqueries", "subanswers")),
         question="query",
-        lists=("answers",),
         gold="answers",
-        optional=("subqueries", "subanswers", "context_doc_ids"),
     ),
 )

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from corag.core.errors import DataError
 from corag.core.types import Question
-from eval.datasets.dataset import Dataset
-from eval.datasets.fields import (
+from corag.data.fields import (
     Record,
     distinct,
-    metadata_field,
     name_record,
+    object_field,
     require_id,
     text_field,
     texts_field,
 )
+from eval.datasets.dataset import Dataset
 from eval.datasets.paragraphs import fact_titles
 
 
@@ -33,7 +33,7 @@ def parse(record: Record, where: str) -> Question:
             f"{record_name}: this is a multiple-choice question, which no scorer here compares: use a set "
             "with text answers."
         )
-    metadata = metadata_field(record, record_name)
+    metadata = object_field(record, "metadata", record_name)
     kind = metadata.get("type") or metadata.get("prop")
     return Question(
         id=require_id(record, where),
@@ -50,8 +50,6 @@ DATASETS = (
         "FlashRAG's files: Natural Questions, TriviaQA, PopQA and others",
         parse,
         scorer="flashrag",
-        lists=("golden_answers",),
         gold="golden_answers",
-        optional=("metadata",),
     ),
 )

@@ -6,8 +6,8 @@ Test splits hide their answers: a record whose ``answer`` is absent, None or "" 
 from __future__ import annotations
 
 from corag.core.types import Question
+from corag.data.fields import Record, gold_answer, name_record, require_id, text_field
 from eval.datasets.dataset import Dataset
-from eval.datasets.fields import Record, gold_answer, name_record, require_id, text_field
 from eval.datasets.paragraphs import (
     context_paragraphs,
     fact_titles,
@@ -38,6 +38,5 @@ DATASETS = (
         marks=frozenset(("question", "answer", "type", "level", "supporting_facts")),
         scorer="hotpotqa",
         paragraphs=context_paragraphs,
-        optional=("context", "paragraphs", "supporting_facts"),
     ),
 )

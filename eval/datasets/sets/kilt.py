@@ -17,11 +17,11 @@ from typing import Any
 
 from corag.core.errors import DataError
 from corag.core.types import Passage, Question
+from corag.data.fields import Record, distinct, list_field, name_record, require_id, text_field
+from corag.data.records import Note, OddRecordError
+from corag.data.records import Record as FileRecord
 from eval.datasets.dataset import CorpusFormat, Dataset
-from eval.datasets.fields import Record, distinct, list_field, name_record, require_id, text_field
-from retrieval.corpora.record_files import CorpusItem, Note, read_record_file
-from retrieval.corpora.record_files import Record as FileRecord
-from retrieval.corpora.records import OddRecordError, passage_from_record
+from retrieval.corpora.passages import CorpusItem, Reading, passage_from_record, read_file
 
 _SEPARATOR = "[SEP]"  # between subject and relation in T-REx and zero-shot relation extraction
 _LINKING = (
@@ -79,7 +79,7 @@ def provenance_pages(output: Mapping[str, Any], record_name: str) -> Sequence[st
     return [str(page).strip() for page in pages if page not in (None, "")]
 
 
-def read_kilt(paths: Sequence[str | Path]) -> Iterator[CorpusItem]:
+def read_kilt(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:
     """Read KILT's knowledge source (an article per line) or corag/kilt-corpus (a passage per line).
 
     A paragraph of an article's ``text`` becomes a passage with the id "<article id>-<place in the list>". The
@@ -89,7 +89,7 @@ def read_kilt(paths: Sequence[str | Path]) -> Iterator[CorpusItem]:
     """
     for path in paths:
         headings = 0
-        for record in read_record_file(path):
+        for record in read_file(path, reading):
             if not isinstance(record, FileRecord):
                 yield record
                 continue
@@ -144,8 +144,6 @@ DATASETS = tuple(
         scorer="kilt",
         task=task,
         question="input",
-        texts=("input",),
-        optional=("output",),
     )
     for name, title, task in (
         ("aidayago2", "AIDA CoNLL-YAGO, entity linking", _LINKING),

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from corag.core.errors import DataError
 from corag.core.types import GoldHop, Question
-from eval.datasets.dataset import Dataset
-from eval.datasets.fields import (
+from corag.data.fields import (
     Record,
     distinct,
     gold_answer,
@@ -21,6 +20,7 @@ from eval.datasets.fields import (
     text_field,
     texts_field,
 )
+from eval.datasets.dataset import Dataset
 from eval.datasets.paragraphs import (
     Paragraph,
     gold_ids,
@@ -108,7 +108,5 @@ DATASETS = (
         marks=frozenset(("question", "paragraphs", "question_decomposition")),
         scorer="musique",
         paragraphs=listed_paragraphs,
-        lists=("answer_aliases",),
-        optional=("paragraphs", "question_decomposition", "answer_aliases"),
     ),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from corag.core.types import Question
+from corag.data.fields import Record, distinct, name_record, require_id, text_field, texts_field
 from eval.datasets.dataset import Dataset
-from eval.datasets.fields import Record, distinct, name_record, require_id, text_field, texts_field
 from eval.datasets.paragraphs import gold_ids, gold_titles, listed_paragraphs, optional_paragraphs
 
 
@@ -28,8 +28,6 @@ DATASETS = (
         parse,
         paragraphs=listed_paragraphs,
         marks=frozenset(("question", "possible_answers", "prop", "subj")),
-        lists=("possible_answers",),
         gold="possible_answers",
-        optional=("paragraphs",),
     ),
 )

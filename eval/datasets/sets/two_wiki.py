@@ -5,14 +5,17 @@ Test splits hide their answers: a record whose ``answer`` is absent, None or "" 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from corag.core.files import read_records
+from corag.core.errors import DataError
+from corag.core.files import parse_json
 from corag.core.text import mentions
 from corag.core.types import GoldHop, Question
-from eval.datasets.dataset import Aliases, Dataset
-from eval.datasets.fields import (
+from corag.data.fields import (
     Record,
     distinct,
     gold_answer,
@@ -22,6 +25,11 @@ from eval.datasets.fields import (
     text_field,
     texts_field,
 )
+from corag.data.packed import content_ending, open_bytes
+from corag.data.records import FileItem, OddRecordError, read_records
+from corag.data.records import Record as FileRecord
+from corag.data.text import read_lines
+from eval.datasets.dataset import Aliases, Dataset
 from eval.datasets.paragraphs import (
     context_paragraphs,
     fact_titles,
@@ -74,15 +82,53 @@ def _parse_hop(index: int, pair: Record, evidences: list[Any], record_name: str)
     return GoldHop(question, answer, says=sentence if mentions([sentence], [answer]) else "")
 
 
+def read_file(path: str | Path, *, encoding: str = "", delimiter: str = "") -> Iterator[FileItem]:
+    """Stream the records of an official file, or of the release in columns: ``{column: {row: value}}``."""
+    if content_ending(path) == ".json":
+        with open_bytes(path) as stream:
+            is_object = stream.read(1000).lstrip()[:1] == b"{"
+        if is_object and (columns := _read_columns(path, encoding)):
+            for row in columns["question"]:
+                yield FileRecord(
+                    f"{path}, row {row}", {name: column[row] for name, column in columns.items()}
+                )
+            return
+    yield from read_records(path, encoding=encoding, delimiter=delimiter)
+
+
+def _read_columns(path: str | Path, encoding: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the columns of a file, {} for one that has lines.
+
+    Raises :class:`DataError` if the columns have different rows.
+    """
+    with open_bytes(path) as stream:
+        text = "".join(read_lines(stream, path, encoding))
+    try:
+        columns = parse_json(text)
+    except json.JSONDecodeError:
+        return {}
+    if "question" not in columns or not all(isinstance(column, dict) for column in columns.values()):
+        return {}
+    if any(column.keys() != columns["question"].keys() for column in columns.values()):
+        raise DataError(f"{path}: the columns have different rows: expected the same rows in each column.")
+    # pandas, which wrote it by tuples, calls a column `_1` whose name begins with an underscore.
+    return {"_id" if name == "_1" else name: column for name, column in columns.items()}
+
+
 def read_aliases(path: str) -> Aliases:
-    """Read 2WikiMultihopQA's ``id_aliases.json``: from Wikidata id to aliases and demonyms."""
+    """Read 2WikiMultihopQA's ``id_aliases.json``: from Wikidata id to aliases and demonyms.
+
+    Raises :class:`DataError` for the first record that has none.
+    """
     aliases = {}
-    for number, record in enumerate(read_records(path), 1):
-        where = f"{path}, record {number}"
-        aliases[text_field(record, "Q_id", where)] = (
-            *texts_field(record, "aliases", where),
-            *texts_field(record, "demonyms", where),
-        )
+    for item in read_records(path):
+        if isinstance(item, OddRecordError):
+            raise item
+        if isinstance(item, FileRecord):
+            aliases[text_field(item.fields, "Q_id", item.where)] = (
+                *texts_field(item.fields, "aliases", item.where),
+                *texts_field(item.fields, "demonyms", item.where),
+            )
     return aliases
 
 
@@ -100,7 +146,7 @@ DATASETS = (
         marks=frozenset(("question", "supporting_facts", "evidences")),
         scorer="2wikimultihopqa",
         paragraphs=context_paragraphs,
-        optional=("context", "paragraphs", "supporting_facts", "evidences", "qa_pairs"),
+        read_file=read_file,
         read_aliases=read_aliases,
         add_aliases=add_aliases,
     ),

@@ -24,54 +24,50 @@ class FileType:
         return self.name
 
 
-_SAVE = "save it as .docx, .html or .txt"
-_UNPACK = "unpack it, and name what is in it"
-_ROWS = "write its rows as JSON lines"
-_PICTURE = "recognise its text (OCR) and save that"
-_NO_TEXT = "leave it out"
-
+_ROWS, _LEFT_OUT = "write its rows as JSON lines", "leave it out"
 PDF = FileType("a PDF", "give it the ending .pdf")
 WORD = FileType("a Word document (.docx)", "give it the ending .docx")
 HTML = FileType("a web page", "give it the ending .html")
-ZIP = FileType("a ZIP archive", _UNPACK)
-_PARQUET = FileType(
-    "a Parquet table",
-    "write its rows as JSON lines, such as with pandas: read_parquet(FILE).to_json('rows.jsonl', "
-    "orient='records', lines=True)",
+ZIP = FileType("a ZIP archive", "unpack it, and name what is in it")
+_ARCHIVE = FileType("an archive", ZIP.advice)
+PARQUET = FileType("a Parquet table", "give it the ending .parquet")
+OLE = FileType(
+    "of an Office before 2007, or encrypted", "save it as .docx, .html or .txt, without a password"
 )
-OLE = FileType("of an Office before 2007, or encrypted", f"{_SAVE}, without a password")
 EXCEL = FileType("an Excel workbook", "save its sheet as .csv, or give it the ending .xlsx among documents")
 POWERPOINT = FileType("a PowerPoint presentation", "give it the ending .pptx")
 EPUB = FileType("an e-book (EPUB)", "give it the ending .epub")
 RTF = FileType("an RTF document", "give it the ending .rtf")
 MHTML = FileType("a web archive (MHTML)", "give it the ending .mht")
+_PICTURE = FileType("a picture", "recognise its text (OCR) and save that")
+_OTHER = FileType("a sound, a film or a program", _LEFT_OUT)
 _STARTS = (
     (b"%PDF-", PDF),
     (rb"{\rtf", RTF),
     (b"%!PS", FileType("PostScript", "turn it into a PDF (ps2pdf)")),
-    (b"PAR1", _PARQUET),
-    (b"ARROW1", FileType("an Arrow table", _ROWS)),
+    (b"PAR1", PARQUET),
+    (b"ARROW1", FileType("an Arrow table", "give it the ending .arrow")),
     (b"SQLite format 3\0", FileType("an SQLite database", _ROWS)),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE),
-    (b"\x1f\x8b\x08", FileType("compressed with gzip", _UNPACK)),
-    (b"\x28\xb5\x2f\xfd", FileType("compressed with zstd", _UNPACK)),
-    (b"\xfd7zXZ\0", FileType("compressed with xz", _UNPACK)),
-    (b"7z\xbc\xaf\x27\x1c", FileType("a 7z archive", _UNPACK)),
-    (b"Rar!\x1a\x07", FileType("a RAR archive", _UNPACK)),
-    (b"\x89PNG\r\n", FileType("a PNG picture", _PICTURE)),
-    (b"\xff\xd8\xff", FileType("a JPEG picture", _PICTURE)),
-    (b"GIF87a", FileType("a GIF picture", _PICTURE)),
-    (b"GIF89a", FileType("a GIF picture", _PICTURE)),
-    (b"II*\0", FileType("a TIFF picture", _PICTURE)),
-    (b"MM\0*", FileType("a TIFF picture", _PICTURE)),
-    (b"AT&TFORM", FileType("a DjVu document", "turn it into a PDF (ddjvu)")),
-    (b"ITSF\x03\0", FileType("a help file of Windows (CHM)", "turn it into .html")),
-    (b"\x93NUMPY", FileType("an array of numpy", _NO_TEXT)),
+    (b"\x93NUMPY", FileType("an array of numpy", _LEFT_OUT)),
     (b"\x89HDF\r\n", FileType("an HDF5 file", _ROWS)),
-    (b"\x7fELF", FileType("a program", _NO_TEXT)),
-    (b"bplist00", FileType("a property list of macOS", "turn it into text (plutil)")),
-    (b"OggS\0", FileType("a sound or a film (Ogg)", _NO_TEXT)),
-    *((b"ID3" + version, FileType("a sound (MP3)", _NO_TEXT)) for version in (b"\x02", b"\x03", b"\x04")),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE),
+    *(
+        (start, _ARCHIVE)
+        for start in (
+            b"\x1f\x8b\x08",
+            b"\x28\xb5\x2f\xfd",
+            b"\xfd7zXZ\0",
+            b"BZh",
+            b"7z\xbc\xaf\x27\x1c",
+            b"Rar!\x1a\x07",
+        )
+    ),
+    *(
+        (start, _PICTURE)
+        for start in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
+    ),
+    (b"AT&TFORM", FileType("a DjVu document", "turn it into a PDF (ddjvu)")),
+    *((start, _OTHER) for start in (b"\x7fELF", b"OggS\0", b"ID3\x02", b"ID3\x03", b"ID3\x04")),
 )
 # By a file that is in the archive. Many formats are archives under a name of their own.
 _IN_ZIP = {
@@ -87,7 +83,6 @@ _PAGE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WEB_ARCHIVE = re.compile(rb"From: <?Saved by |MIME-Version: 1\.0\s+Content-Type: multipart/related", re.I)
-_TAR = slice(257, 262)
 START = 2048
 """Bytes of a file that tell what it is."""
 
@@ -105,12 +100,10 @@ def detect_file_type(data: bytes) -> FileType | None:
             return file_type
     if data.startswith(b"PK\x03\x04"):
         return _look_into_zip(data)
-    if data[_TAR] == b"ustar":
-        return FileType("a TAR archive", _UNPACK)
-    if data[4:8] == b"ftyp" and b"\0" in data[:8]:
-        return FileType("a film (MP4), or a picture of a phone's (HEIC)", _NO_TEXT)
-    if data.startswith(b"RIFF") and data[8:12] in (b"WEBP", b"WAVE", b"AVI "):
-        return FileType("a picture, a sound or a film (RIFF)", _NO_TEXT)
+    if data[257:262] == b"ustar":
+        return _ARCHIVE
+    if data.startswith(b"RIFF") or (data[4:8] == b"ftyp" and b"\0" in data[:8]):
+        return _OTHER
     if _WEB_ARCHIVE.match(data):
         return MHTML
     return HTML if _PAGE.match(data[:START]) else None
