@@ -85,7 +85,7 @@ def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns 
         name = find_field(record, "text")
         if not name or (text is None and "text" in columns):
             names = [columns["text"]] if "text" in columns else NAMES["text"]
-            found = ", ".join(map(str, record.keys() - columns.keys() if columns else record))
+            found = ", ".join(str(each) for each in record if each not in columns)
             raise OddRecordError(
                 where,
                 "without a field of text",
