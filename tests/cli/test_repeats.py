@@ -80,7 +80,7 @@ def test_a_sweep_repeats_its_cells(options, tmp_path, capsys):
 
 def test_a_grid_over_the_seed_with_repeats_counts_each_run_once(options, tmp_path, capsys):
     grid = ["--grid", "{seed: [0, 1]}", "--repeats", "2"]
-    _, record = record_of(capsys, "sweep", *options, *grid)
+    printed, record = record_of(capsys, "sweep", *options, *grid)
     assert sorted(run["options"]["seed"] for run in record["runs"].values()) == [0, 1, 2], "1 is of both"
     assert len(list((tmp_path / "runs").glob("closed*"))) == 3
-    assert [mean["runs"] for mean in record.get("means", {}).values()] == [3]
+    assert "closed_book seed=0: its 3 runs answer" in printed and record["pareto"] == ["closed_book seed=0"]
