@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 from corag.core.errors import ConfigError
@@ -34,3 +35,11 @@ def test_the_table_imports_nothing_big() -> None:
         "sys.exit(', '.join({'torch', 'vllm', 'transformers', 'httpx'} & {*sys.modules}) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_an_own_model_refuses_options_that_it_is_not_given(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def answer(prompt): return 'Ada'\n")
+    for options in ({"adapter": "wikipedia"}, {"template_args": {"reasoning_effort": "low"}}, {"chat": "no"}):
+        config = ModelConfig(name=f"{tmp_path / 'm.py'}:answer", **options)  # type: ignore[arg-type]
+        with raises_message(ConfigError):
+            await engine_of(config).open(config)
