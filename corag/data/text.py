@@ -51,7 +51,7 @@ def find_codec(label: str) -> str:
     """Return the Python codec that a declared encoding stands for, as browsers read it; "" if there is none.
 
     >>> [find_codec(label) for label in ("gb2312", "Shift_JIS", "latin-1", "klingon")]
-    ['gb18030', 'shift_jis', 'cp1252', '']
+    ['gb18030', 'cp932', 'cp1252', '']
     """
     import webencodings
 

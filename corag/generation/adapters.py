@@ -87,7 +87,7 @@ def _base_agreement(
         base, instead = manifest["settings"]["base"], ""
         name, fits = str(base["name"]), base["digest"] == folder_digest(folder, weights_only=True)
         wrong = f"was trained for the model '{name}' ({base['digest']})"
-    if fits or not name:
+    if fits or (manifest is None and not name):
         return ""
     if kind := quantisation(folder):
         return (

@@ -165,6 +165,11 @@ class ModelConfig(Options, section="model"):
                 f"the backends {names} need the servers' addresses, and only they have any: "
                 "write for example model.backend=server model.urls=http://localhost:8000."
             )
+        if self.engine and self.backend != "vllm":
+            raise ConfigError(
+                f"'model.engine' is for vLLM in this process (model.backend=vllm): '{self.backend}' takes "
+                "no such arguments. A server is given them where it is started."
+            )
         if self.deterministic and self.with_engine().backend not in _DETERMINISTIC:
             raise ConfigError(
                 f"model.deterministic=true was given, but '{self.backend}' computes as it likes: leave it "

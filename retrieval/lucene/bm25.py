@@ -127,6 +127,11 @@ class LuceneSearcher:
         self._closed = False
         self._refuse_unusable(bm25)
 
+    @property
+    def size(self) -> int:
+        """Number of passages in the index."""
+        return int(self._searcher.get_total_num_docs())
+
     def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
         """Return for each query up to k hits, best first; equal scores are ordered by id, as in Pyserini."""
         queries = [prepare(query, self._language) for query in queries]

@@ -24,6 +24,7 @@ from retrieval.dense.vector_check import sample_rows
 from retrieval.index.manifest import (
     INDEX_FILE,
     LANGUAGE,
+    REBUILD,
     IndexManifest,
     read_manifest,
 )
@@ -62,6 +63,8 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     bm25 = Bm25.from_config(config)
     language = (manifest.settings.detail(LANGUAGE) if manifest else config.language) or ENGLISH
     searcher = LuceneSearcher(folder, bm25, config.threads, language)
+    if manifest:
+        _refuse_other_counts(folder, manifest, searcher.size)
     # A manifest's fingerprint has its language in it.
     suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
     contents = _contents_fingerprint(folder, manifest)
@@ -75,7 +78,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     settings = manifest.settings
     name = config.encoder or settings.encoder
     require(f"the index '{folder}'", *packages_of(name), "faiss")
-    most_tokens = int(settings.detail("max_passage_tokens"))
+    most_tokens = int(settings.detail("max_passage_tokens") or 0)
     encoder = open_encoder(
         name,
         most_tokens if most_tokens != UNLIMITED else 0,  # a server does not tell how much it reads
@@ -94,6 +97,7 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
         )
     store = PassageStore(folder)
     vectors = _open_faiss(folder, store.read_id, config, _choose_device(manifest, config)[0])
+    _refuse_other_counts(folder, manifest, vectors.rows, len(store))
     if is_compared:
         passages = [store.row(row) for row in sample_rows(len(store))]
         what = f"the vectors of the index '{folder}'"
@@ -106,6 +110,15 @@ def _open_dense(folder: Path, manifest: IndexManifest, config: RetrieverConfig) 
     if part is not None:
         part = replace(part, whole=stable_hash(f"{part.whole}|{how}"))
     return BatchedRetriever(searcher, stable_hash(f"{manifest.fingerprint}|{how}"), folder, part)
+
+
+def _refuse_other_counts(folder: Path, manifest: IndexManifest, *counts: int) -> None:
+    """Raise :class:`IndexMismatchError` for files of the right size that are another index's."""
+    if set(counts) != {manifest.passages}:
+        raise IndexMismatchError(
+            f"the index '{folder}' has {' and '.join(f'{count:,}' for count in counts)} passages, but its "
+            f"manifest says {manifest.passages:,}: it is damaged. {REBUILD}"
+        )
 
 
 def _open_pyserini_faiss(folder: Path, config: RetrieverConfig) -> BatchedRetriever:

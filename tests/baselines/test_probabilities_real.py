@@ -38,7 +38,7 @@ def toy() -> TransformersGenerator:
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(model_folder("default"))
-    tokenizer.add_tokens(REFLECTION_TOKENS, special_tokens=True)
+    tokenizer.add_tokens(list(REFLECTION_TOKENS), special_tokens=True)
     torch.manual_seed(0)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = LlamaForCausalLM(

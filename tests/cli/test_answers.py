@@ -137,7 +137,7 @@ def test_shards_that_were_killed_go_on_and_every_question_is_answered_once(
         ["bash", SCRIPT, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert f"{out}: {COUNT:,} answers." in done.stdout
+    assert f"{out}: {COUNT:,} answers." in done.stderr
     all_once(out)
     asked = [json.loads(line)["id"] for file in traces for line in file.read_bytes().splitlines()]
     assert len(asked) == len(set(asked)) == COUNT, "nothing is asked twice"

@@ -243,7 +243,7 @@ def test_yaml(config: type[Any], tmp_path: Path) -> None:
     def check(chance: Random) -> None:
         text = damaged(chance, YAML)
         path = write(tmp_path / "c.yaml", text)
-        read_or_refused(lambda: parse(config, ["--config", path], "corag run", "", "", {}))
+        read_or_refused(lambda: parse(config, ["--config", path], "corag run", ""))
 
     a_thousand(check)
 

@@ -84,13 +84,6 @@ def test_a_difference_of_one_point_is_one_point(tmp_path: Path) -> None:
         assert words in verdict(table.summaries, leaders)
 
 
-def test_several_values_without_a_comma_are_answered_with_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--questions", "q.jsonl", "--method", "one_step", "ircot"]) == 2
-    assert "separate several by commas: --method one_step,ircot." in capsys.readouterr().err
-    assert main(["run", "--questions", "q.jsonl", "--limit", "3", "4"]) == 2
-    assert "commas" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_finished_runs_are_drawn_with_their_intervals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str

@@ -485,7 +485,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: run([], corag, m, i, out=p), ConfigError, "no questions were given"),
         (lambda m, i, p: run([7], corag, m, i, out=p), ConfigError, "7 is no question"),
         (lambda m, i, p: run([{"question": "a"}], corag, m, i, out=p, strict=True), DataError,
-         "question 1: field 'id' is missing"),
+         "question 1: no id: one is made"),
         (lambda m, i, p: sweep([{"question": "a"}], {"a": greet}, m, out=p), ConfigError,
          "1 of the 1 questions have no gold answers"),
         (lambda m, i, p: run(RECORD, corag, m, i, out=p, retriever={}), ConfigError,

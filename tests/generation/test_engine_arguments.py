@@ -118,3 +118,8 @@ async def test_an_engine_starts_with_arguments_that_are_passed_through() -> None
             await generator.close()
     assert ":head=torch.float32:" in names[1] and "batched" not in names[1] and "head" not in names[0]
     assert scores[0] != scores[1] and scores[0] == pytest.approx(scores[1], abs=0.2)
+
+
+def test_other_back_ends_take_no_arguments() -> None:
+    with raises_message(ConfigError):
+        ModelConfig(backend="server", urls=("http://localhost:1",), engine={"quantization": "fp8"})

@@ -249,6 +249,22 @@ def test_the_same_build_again_has_the_same_manifest(built: IndexConfig) -> None:
     assert Path(built.out, INDEX_FILE).read_bytes() == before
 
 
+async def test_vectors_of_another_dimension_in_a_file_of_the_right_size_are_refused(
+    index_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    import faiss
+
+    index = shutil.copytree(index_of("dense"), tmp_path / "index")
+    vectors = faiss.read_index(str(index / "index")).reconstruct_n(0, 72)
+    halves = faiss.IndexFlatIP(192)
+    halves.add(vectors.reshape(144, 192))
+    size = (index / "index").stat().st_size
+    faiss.write_index(halves, str(index / "index"))
+    assert (index / "index").stat().st_size == size
+    with pytest.raises(IndexMismatchError, match="has 144 and 72 passages, but its manifest says 72"):
+        await open_retriever(RetrieverConfig([str(index)]))
+
+
 def test_what_lucene_could_not_write_is_told(tmp_path: Path) -> None:
     """On a full disk it logs an error, and goes on."""
     with raises_message(DataError):

@@ -124,7 +124,7 @@ def test_training_questions_without_answers_are_left_out_or_refused_before_anyth
     for record, reason in [
         (good | {"id": "q2", "answers": []}, "field 'answers' is missing or empty"),
         ({"id": "q2", "question": "Who?"}, "field 'answers' is missing or empty"),
-        (good | {"id": "q2", "answers": [" "]}, "non-empty texts"),
+        (good | {"id": "q2", "answers": [" "]}, "field 'answers' is missing or empty"),
     ]:
         file.write_text(json.dumps(good) + "\n" + json.dumps(record) + "\n")
         argv = ["sample", "--questions", str(file), "--out"]

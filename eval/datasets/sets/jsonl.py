@@ -25,12 +25,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from corag.core.errors import DataError
+from corag.core.errors import DataError, nearest
 from corag.core.types import GoldHop, Question
 from corag.data.fields import (
     NAMES,
     Record,
-    as_text,
     find_field,
     is_nothing,
     list_field,
@@ -55,6 +54,7 @@ _FIELDS = (
     "synthetic",
 )
 _PASSAGES = frozenset(("context", "contexts", "ctxs", "paragraphs", "passages", "documents", "docs"))
+_LONGEST_NUMBER = 9  # digits: Python refuses thousands
 _MOST_UNREAD = 6  # fields that are not read, in a remark
 
 
@@ -98,14 +98,18 @@ def note_record(record: Record) -> list[str]:
         return []
     more = ", ..." if len(rest) > _MOST_UNREAD else ""
     belongs = "; passages belong in an index" if _PASSAGES.intersection(rest) else ""
-    return [f"fields that are not read: {', '.join(rest[:_MOST_UNREAD])}{more}{belongs}"]
+    hints = {
+        name: "" if name in _PASSAGES else nearest(name, _FIELDS, otherwise="", cutoff=0.8)
+        for name in rest[:_MOST_UNREAD]
+    }
+    names = ", ".join(f"{name} ({hint})" if hint else name for name, hint in hints.items())
+    return [f"fields that are not read: {names}{more}{belongs}"]
 
 
 def _hops(record: Record, where: str) -> int:
-    value = record.get("hops")
-    text = "" if is_nothing(value) else as_text(value)
-    if text and not text.isdecimal():
-        raise DataError(f"{where}: field 'hops' must be a whole number from 0, but is {value!r:.60}.")
+    text = "".join(texts_field(record, "hops", where))
+    if text and not (text.isdecimal() and len(text) < _LONGEST_NUMBER):
+        raise DataError(f"{where}: field 'hops' must be a whole number from 0, but is {text:.60}.")
     return int(text or 0)
 
 
