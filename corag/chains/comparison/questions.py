@@ -49,6 +49,10 @@ def _read_end(text: str) -> Date | None:
     return read_date(text, end=True)
 
 
+# Small letters alone: in titles they are names.
+_NEGATION = re.compile(r"\b(?:not|never|neither|nor|except|[a-z]+n['’]t)\b")
+
+
 _NEVER = re.compile("(?!)")
 _BIRTH_WORDS = words_pattern("born|births?|birthday|birthdate|age|old|older|younger")
 _DEATH_WORDS = words_pattern("dies?|died|dead|deaths?|deceased|killed|passed away|buried")
@@ -61,12 +65,12 @@ DATE = Aspect(
     read_date,
     words_pattern("born|birth|died?|death|marr(?:y|ied|iage)|set|won|awarded"),
 )
-_CREATION_WORDS = (
+CREATION_WORDS = (
     r"form\w*|found\w*|establish\w*|creat\w*|buil[td]\w*|construct\w*|open\w*|releas\w*|publi(?:sh|cat)\w*|"
     r"incorporat\w*|launch\w*|start\w*"
 )
 AGE = Aspect(  # of people, bands, buildings
-    "age", words_pattern(f"{_BIRTH_WORDS.pattern}|{_CREATION_WORDS}"), read_date, _DEATH_WORDS
+    "age", words_pattern(f"{_BIRTH_WORDS.pattern}|{CREATION_WORDS}"), read_date, _DEATH_WORDS
 )
 LIFE = Aspect("life", _NEVER, _read_end, _NEVER)  # of a birth and a death
 COUNTRY = Aspect(
@@ -75,7 +79,10 @@ COUNTRY = Aspect(
         "countr(?:y|ies)|nation|nationality|citizen(?:ship)?|origin|originate[ds]?|from|where|located"
     ),
     read_country,
-    words_pattern(rf"{_DEATH_WORDS.pattern}|set|takes? place|took place"),
+    words_pattern(
+        rf"{_DEATH_WORDS.pattern}|set|takes? place|took place|stud\w+|work\w*|liv\w+|educat\w+|marr\w+|"
+        r"play\w*|grew|rais\w+|mov\w+"
+    ),
 )
 
 _SINGS = r"perform\w*|sings?|sang|singer|artist"
@@ -128,6 +135,8 @@ _TAIL = re.compile(  # what stands between the candidates and "same"
 def read_tasks(question: str) -> Iterator[Task]:
     """Yield the comparisons that a question may be; none for a question of another kind."""
     text = " ".join(question.split()).rstrip("?. ")
+    if _NEGATION.search(text):
+        return
     if match := _SAME.fullmatch(text):
         yield from _read_same(match)
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
@@ -137,11 +146,25 @@ def read_tasks(question: str) -> Iterator[Task]:
             (role for role in ROLES if re.search(rf"\b(?:has|whose|with|of)\b.*\b{role}\b", stem)), ""
         )
         for first, second in _splits(match["pair"], "and" if stem.endswith((" of", "between")) else "or"):
-            # One that begins small is a description ("the singer of ..."), and not what the answer is called.
-            if want and not (first[:1].islower() or second[:1].islower()):
+            if want and _is_name(first) and _is_name(second):
                 yield Task((first, second), *want, role)
-    elif (match := _THAN.fullmatch(text)) and (want := _read_want(match["stem"], match["how"], "")):
+    elif (
+        (match := _THAN.fullmatch(text))
+        and (want := _read_want(match["stem"], match["how"], ""))
+        and _is_name(match["first"])
+        and _is_name(match["second"])
+    ):
         yield Task((match["first"], match["second"]), *want, yes_or_no=True)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a candidate may be what the answer is called.
+
+    One that begins small is a description ("the singer of ..."), and one with a verb a clause ("A died").
+    """
+    small_words = " ".join(re.findall(r"\b[a-z]+\b", text))
+    is_clause = _BIRTH_WORDS.search(small_words) or _DEATH_WORDS.search(small_words)
+    return not (text[:1].islower() or is_clause)
 
 
 def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:

@@ -18,6 +18,7 @@ from corag.chains.chain import Hop
 from corag.chains.comparison.questions import (
     BIRTH,
     COUNTRY,
+    CREATION_WORDS,
     DEATH,
     LIFE,
     ROLES,
@@ -35,6 +36,11 @@ _RELATIVES = words_pattern(
     r"niece|cousin"
 )
 _PROPERTY_WORDS = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
+_ROLE_WORDS = words_pattern(rf"{'|'.join(ROLES.values())}|it|films?|movies?|songs?|books?|the")
+# "When did Ana found Oat?" is about Oat; "When did Oat open in Lima?" is not.
+_MAKES = re.compile(
+    rf"\bdid\b.*?\b(?:{CREATION_WORDS})\s+(?!(?:in|on|at|to|for|from|by|as)\b)\w", re.IGNORECASE
+)
 LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
 
 
@@ -154,8 +160,10 @@ def _follow(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[_Candidate]
                     candidate.values.append((value, hop.sub_answer))
                     candidate.sub_queries.append((hop.sub_query, name, by_bearer))
             elif task.role and of_role and not by_bearer:
-                # "The director of it is Kurt Land." or only the name.
-                candidate.bearers.append(re.split(r"\b(?:is|was|by)\b", hop.sub_answer)[-1].strip(" ."))
+                # "The director of it is Kurt Land.", "Kurt Land is the director." or only the name.
+                parts = [part.strip(" .") for part in re.split(r"\b(?:is|was|by)\b", hop.sub_answer)]
+                bearers = [part for part in parts if part and not _ROLE_WORDS.search(part)]
+                candidate.bearers += bearers if len(bearers) == 1 else []
                 candidate.bearer_sub_queries.append((hop.sub_query, name, by_bearer))
     return candidates
 
@@ -164,7 +172,7 @@ def _asks_of_another(
     sub_query: str, words: str, candidate: _Candidate, name: str, aspect: Aspect, role: re.Pattern[str]
 ) -> bool:
     """Whether a sub-query is about somebody or something of a candidate's: "When was A's wife born?"."""
-    if _RELATIVES.search(aspect.pattern.sub(" ", words)):
+    if _RELATIVES.search(aspect.pattern.sub(" ", words)) or _MAKES.search(words):
         return True
     spelling = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
     possession = re.search(rf"{_shape(spelling)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)

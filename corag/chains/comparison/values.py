@@ -37,7 +37,19 @@ _SPAN = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
-    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?:\s+(thousand|million|billion))?\b"
+    r"(?<![\w.,])([-−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?))(?:\s+(thousand|million|billion))?\b"
+)
+# Beside a value these say that it is a bound, an estimate, an age or one of several.
+_UNSURE = re.compile(
+    r"\b(?:before|after|since|around|about|circa|ca|approximately|roughly|between|early|late|mid|over|under|"
+    r"nearly|almost|at least|at most|more|less|fewer|up to|or|possibly|probably|perhaps|maybe|unknown|"
+    r"unclear|uncertain|not?|never|aged?|old)\b|\bc\.",
+    re.IGNORECASE,
+)
+_OTHER_NUMBERS = re.compile(
+    r"\b\d{1,3}(?:\.\d{3})+\b|-(?:one|two|three|four|five|six|seven|eight|nine)\b|"
+    r"\b(?:\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|dozens?)\b",
+    re.IGNORECASE,
 )
 _SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 _STATE = re.compile(  # Georgia in "Atlanta, Georgia" or "Georgia, U.S.", which may be the state
@@ -49,6 +61,10 @@ _WORDS = {
         "zero one two three four five six seven eight nine ten eleven twelve".split()
     )
 }
+_UNIT = re.compile(
+    r"(?:\s*(?!(?:tall|high|long|wide|deep|in|of|by|at|and|on|with|from|above|for|to|is|are|was|were|total)\b)"
+    r"[A-Za-z°²³]+){1,3}"
+)
 _WORD_NUMBER = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
 
@@ -103,12 +119,15 @@ def _date(parts: Mapping[str, str | None]) -> Date | None:
 
 
 def read_date(text: str, *, end: bool = False) -> Date | None:
-    """Return the date that a text states, None if it states none or several.
+    """Return the date that a text states, None if it states none or several, or anything makes it unsure.
 
     Of a span ("1686–1753") the first, or the last at its ``end``.
     """
     places = _find_dates(text)
     dates = [date for _, _, date in places]
+    beside = "".join([text[: places[0][0]], text[places[-1][1] :]] if places else [])
+    if _UNSURE.search(beside) or re.search(r"\d", beside):
+        return None
     is_span = len(places) == 2 and _SPAN.fullmatch(text[places[0][1] : places[1][0]])
     if is_span and not dates[0].overlaps(dates[1]):
         return dates[1 if end else 0] if dates[0].first < dates[1].first else None
@@ -116,19 +135,21 @@ def read_date(text: str, *, end: bool = False) -> Date | None:
 
 
 def read_number(text: str) -> tuple[float, str] | None:
-    """Return the number that a text states and the word after it, None if there is none or several.
+    """Return the number that a text states and its unit, None if there is none, several or anything unsure.
 
     >>> read_number("It has 1,234 stories."), read_number("two"), read_number("3.2 million people")
     ((1234.0, 'storie'), (2.0, ''), (3200000.0, 'people'))
     """
+    if _UNSURE.search(text) or _OTHER_NUMBERS.search(text):
+        return None
     in_digits = re.sub(_WORD_NUMBER, lambda match: _WORDS.get(match.group().lower(), match.group()), text)
     numbers = list(_NUMBER.finditer(in_digits))
     if len(numbers) != 1:
         return None
     digits, scale = numbers[0].groups()
-    unit = re.match(r"\s*([A-Za-z²³]+)", in_digits[numbers[0].end() :])
-    value = float(digits.replace(",", "")) * _SCALE.get(scale or "", 1.0)
-    return value, unit.group(1).lower().rstrip("s") if unit else ""
+    unit = _UNIT.match(in_digits[numbers[0].end() :])
+    value = float(digits.replace(",", "").replace("−", "-")) * _SCALE.get(scale or "", 1.0)
+    return value, unit.group().strip().lower().rstrip("s") if unit else ""
 
 
 def plain(text: str) -> str:
@@ -181,29 +202,33 @@ _BEFORE_PLACE = re.compile(
 _JOINING = {"the", "of", "in", "and", "at", "near"}
 
 
-def read_place(text: str) -> str | None:
-    """Return the place that a text names, in small letters; None of a text with digits, which is a date.
+def read_place(text: str) -> tuple[str, ...] | None:
+    """Return the place that a text names and what it lies in, in small letters; None of an unsure text.
 
     >>> read_place("She was born in Lima, Peru."), read_place("Lima"), read_place("May 1913")
-    ('lima peru', 'lima', None)
+    (('lima', 'peru'), ('lima',), None)
     """
-    if re.search(r"\d", text):
+    if re.search(r"\d", text) or _UNSURE.search(text):
         return None
-    return _BEFORE_PLACE.sub("", plain(text)) or None
+    return (
+        tuple(filter(None, _BEFORE_PLACE.sub("", plain(text.replace(",", " COMMA "))).split(" comma ")))
+        or None
+    )
 
 
-def same_place(one: str, other: str) -> bool | None:
+def same_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool | None:
     """Whether two of :func:`read_place` are one; None where that is not certain.
 
-    They are if one is written as the beginning of the other. They may be if they share a word (of two cities
-    the state) other than their country's, or if one of them is a country.
+    They are if one has the other's fields before its own further ones. They may be if they share a word (of
+    two cities the state) other than their country's, or if one of them is a country.
 
-    >>> same_place("lima", "lima peru"), same_place("lima", "rome"), same_place("waco texas", "austin texas")
-    (True, False, None)
+    >>> same_place(("lima",), ("lima", "peru")), same_place(("lima",), ("rome",))
+    (True, False)
+    >>> same_place(("kansas",), ("kansas city", "missouri"))  # None: it is not certain
     """
-    if f"{one} ".startswith(f"{other} ") or f"{other} ".startswith(f"{one} "):
+    if all(field == its for field, its in zip(one, other, strict=False)):
         return True
-    words, others = ({*_without_country(each).split()} - _JOINING for each in (one, other))
+    words, others = ({*_without_country(" ".join(each)).split()} - _JOINING for each in (one, other))
     return False if words and others and not words & others else None
 
 
