@@ -158,8 +158,8 @@ class CoRAGConfig(MethodConfig, section="corag"):
     code: 3072, cut in the middle); 0 for the context window."""
 
     compare: Literal["model", "rules"] = "model"
-    """who answers comparison questions (which of two; same country or place) when the sub-answers give a
-    date, number or place of both: the "model", or "rules", computed without tokens (English questions only).
+    """who answers comparison questions (which of two; same country) when the sub-answers give a date or the
+    country of both: the "model", or "rules", computed without tokens (English questions only).
     If only one value is known, the other is asked for in the same words. Unclear cases go to the model. The
     trace records the rule and both values; 'corag table' counts them."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corag.chains.chain import Hop
 from corag.chains.comparison import compare, next_sub_query
-from corag.chains.comparison.values import read_country, read_date, read_number, read_place
+from corag.chains.comparison.values import read_country, read_date
 from corag.core.text import exact_match
 from corag.core.types import Question
 from eval.datasets import load_questions
@@ -31,10 +31,6 @@ TITLES = (
     "When was 2012: Ice And Fire released? > 2012: Ice and Fire was released in 1998. | "
     "When was American Rye released? > American Rye came out in 1951."
 )
-TOWERS = "How tall is Oat Tower? > 1,200 m | How tall is Rye Tower? >"
-STATES = "What state is Oat in? > {} | In which state is Rye? > {}"
-BIRTHPLACES = "Where was Ana Bo born? > {} | Where was Li Wu born? > {}"
-SAME_PLACE = "Were Ana Bo and Li Wu born in the same {}?"
 BANDS = "What country is Salt and Sand from? > India | What country is Rye and Co from? > Indian"
 
 
@@ -62,20 +58,10 @@ def answer(question, hops, refused=""):
         ("Who died first, Ana or Wu?", "When did Ana die? > 44 BC | When did Wu die? > 3 May 44", "Ana"),
         ("Which film came out first, Oat or Rye?", "When was Oat released? > 3 May 1953 | "
          "When did Rye come out? > 1953-05-04", "Oat"),
-        ("Which has more acts, Oat or Rye?", "How many acts has Oat? > three acts | Rye's acts? > 5.", None),
-        ("Which has more acts, Oat or Rye?", "How many acts has Oat? > three acts | Rye's acts? > 5 acts.",
-         "Rye"),
-        ("Which is taller, Oat Tower or Rye Tower?", f"{TOWERS} 90 m", "Oat Tower"),
         ("Are Tarn Hollow and Mossvik located in the same country?", VILLAGES, "yes"),
         ("Are both villages, Tarn Hollow and Mossvik, from different countries?", VILLAGES, "no"),
         ("Does Ana Bo have the same nationality as Li Wu?", f"{FROM} the U.S.", "yes"),
         ("Did Ana Bo and Li Wu have the same nationality?", f"{FROM} He is English.", "no"),
-        ("Were both Ana and Wu, born in the same place?",
-         "Where was Ana born? > Lima | Where was Wu born? > Lima, Peru", "yes"),
-        ("Are Oat and Rye located in the same state?", STATES.format("It is in Texas.", "Texas"), "yes"),
-        ("Are Oat and Rye located in the same state?", STATES.format("Texas", "Ohio, U.S."), "no"),
-        (SAME_PLACE.format("place"), BIRTHPLACES.format("She was born in Rome.", "Rome, Italy"), "yes"),
-        (SAME_PLACE.format("city"), BIRTHPLACES.format("Rome, Italy", "Pisa, Italy"), "no"),
         ("Who died younger, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Li Wu"),
         ("Who lived to be older, Ana Bo or Li Wu?", f"{BORN} | {DIED}", "Ana Bo"),
         ("Who is older, Ana Bo or Li Wu?", f"When was Ana Bo's husband born? > 1850 | {BORN}", "Li Wu"),
@@ -116,16 +102,6 @@ def test_what_the_sub_answers_decide(question, hops, expected):
         (FILMS, f"{DIRECTORS} | {MARA} | When was Ode Issel born? > in February 1913"),
         (FILMS, f"{DIRECTORS} | {MARA} | When was Ode Issel born? > 1893 or 1895"),
         (FILMS, f"{DIRECTORS} | {MARA} | When were Mara Velden and Ode Issel born? > 1893"),
-        ("Which is taller, Oat Tower or Rye Tower?", f"{TOWERS} 900 ft"),
-        # Places that share more than a country may be one, or lie in one.
-        ("Are Oat and Rye located in the same state?",
-         STATES.format("San Antonio, Texas", "Dallas, Texas")),
-        ("Are Oat and Rye located in the same state?",
-         STATES.format("Macon, Georgia", "Atlanta, Georgia")),
-        (SAME_PLACE.format("state"), BIRTHPLACES.format("Austin", "Dallas")),
-        (SAME_PLACE.format("place"), BIRTHPLACES.format("Rome, Italy", "Rome, Lazio, Italy")),
-        (SAME_PLACE.format("place"), BIRTHPLACES.format("Italy", "Rome, Italy")),
-        (SAME_PLACE.format("place"), "When was Ana Bo born? > 1913 | When was Li Wu born? > May 1893"),
         # Dates of others, and of other events.
         ("Who died first, Ana Bo or Li Wu?", "When did Ana Bo die? > 1960 | When did Li Wu die? > "
          "He died in Boston in 1950; his wife died in 1975."),
@@ -137,7 +113,7 @@ def test_what_the_sub_answers_decide(question, hops, expected):
          "Where is the band Oat from? > Atlanta, Georgia | Where is Rye from? > United States"),
         ("Are Oat and Rye from the same country?",
          "Where is the film Oat set? > Norway | Where is Rye from? > Norway"),
-        # A negation, a clause, a bound, an age, an estimate, another maker, another unit, another number.
+        # A negation, a clause, a bound, an age, another maker.
         ("Which film was not released first, Oat or Rye?",
          "When was Oat released? > 1990 | When was Rye released? > 1995"),
         ("Was Ana Bo born after Li Wu died?", f"{BORN} | {DIED}"),
@@ -148,13 +124,6 @@ def test_what_the_sub_answers_decide(question, hops, expected):
         ("Who is older, Ana Bo or Li Wu?",
          "When was Ana Bo born? > 1950 | How old was Li Wu? > He died in 1999 aged 63."),
         ("Who is older, Ana Bo or Li Wu?", "When did Ana Bo found Oat? > 2004 | When was Li Wu born? > 1990"),
-        ("Which is larger, Oat or Rye?",
-         "How large is Oat? > 100 square miles | How large is Rye? > 150 square km"),
-        ("Who made more films, Oat or Rye?", "How many films did Oat make? > twenty-five films | "
-         "How many films did Rye make? > 12 films"),
-        ("Which has more people, Oat or Rye?", "How many people live in Oat? > 1.234.567 people | "
-         "How many people live in Rye? > 500,000 people"),
-        ("Are Oat and Rye located in the same state?", STATES.format("Kansas", "Kansas City, Missouri")),
         ("Do Ana Bo and Li Wu have the same nationality?",
          "What is the nationality of Ana Bo? > American | Where did Li Wu study? > in France"),
     ],
@@ -270,7 +239,7 @@ def test_of_annotated_training_questions_all_comparisons_are_decided_and_nothing
         if result := compare(question.text, hops):
             decided[question.kind] += 1
             assert exact_match(result.answer, question.answers), (question.text, result)
-    assert decided == {"comparison": 162, "bridge_comparison": 92}
+    assert decided == {"comparison": 160, "bridge_comparison": 92}  # not: two on the same place
 
 
 def case_file():
@@ -344,5 +313,5 @@ def test_no_words_make_a_rule_fail(question, hops):
 @given(st.lists(st.one_of(st.sampled_from(VALUES), st.text(max_size=4)), max_size=6).map(" ".join))
 @settings(max_examples=400, deadline=None)
 def test_no_words_make_reading_a_value_fail(text):
-    for read in (read_date, read_number, read_country, read_place):
+    for read in (read_date, read_country):
         read(text)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from corag.chains.comparison.values import Date, read_country, read_date, read_number, read_place
+from corag.chains.comparison.values import Date, read_country, read_date
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +95,13 @@ ROLES = {
 
 _EARLIER = "first|earlier|earliest|older|oldest|before"
 _LATER = "later|latest|more recently|most recently|younger|youngest|newer|after"
-_SIZES = {
-    "taller": "tall|height|high", "higher": "high|height|elevation|altitude", "longer": "long|length",
-    "larger": "large|area|size", "bigger": "big|size", "heavier": "heavy|weight|weigh",
-    "deeper": "deep|depth", "shorter": "short|length|long", "smaller": "small|area|size",
-    "lower": "low|height|elevation",
-}  # fmt: skip
-_LESS = ("shorter", "smaller", "lower", "fewer")
-_HOW = rf"(?P<how>{_EARLIER}|{_LATER}|{'|'.join(_SIZES)}|(?:more|fewer) (?P<noun>[a-z]+))"
+_HOW = rf"(?P<how>{_EARLIER}|{_LATER}|longer)"
 _EVENT = words_pattern(
     r"releas\w*|comes?|came|publish\w*|made|form\w*|found\w*|establish\w*|buil[td]\w*|creat\w*|open\w*|"
     r"start\w*|beg[aiu]n|premier\w*|produced|launch\w*|complet\w*|introduced|aired|recorded|written|"
     r"happen\w*|occur\w*|takes? place|took place|invented|discovered|debut\w*"
 )
 _DID = r"(?:born|died?|lived?|released|founded|formed|established|come out|published|made|built|opened)"
-_PLACES = "place|city|town|village|state|province|county|region|continent"
 _WHICH = re.compile(  # Which film came out first, A or B?
     rf"[Ww](?:hich|ho|hat|hose)\b(?P<stem>[^,:]*?\b{_HOW}\b(?: than the other| out of|,? between)?)"
     r"(?:\s*[,:]\s*|\s+)(?P<pair>[^a-z\s].*)"
@@ -122,7 +114,7 @@ _THAN = re.compile(  # Is A older than B? Was A born before B?
 )
 _SAME = re.compile(  # Are A and B from the same country? Does A have the same nationality as B?
     r"(?:Are|Were|Is|Was|Do|Did|Does|Have|Has)\s+(?P<pair>.+)\s(?P<want>same|different)\s+"
-    rf"(?P<what>countr(?:y|ies)|nationalit(?:y|ies)|nation|{_PLACES})"
+    r"(?P<what>countr(?:y|ies)|nationalit(?:y|ies)|nation)"
     r"(?: of (?:birth|origin|citizenship))?(?:\s+as\s+(?P<second>.+))?"
 )
 _TAIL = re.compile(  # what stands between the candidates and "same"
@@ -141,7 +133,7 @@ def read_tasks(question: str) -> Iterator[Task]:
         yield from _read_same(match)
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
         stem = match["stem"]
-        want = _read_want(stem, match["how"], match["noun"] or "")
+        want = _read_want(stem, match["how"])
         role = next(
             (role for role in ROLES if re.search(rf"\b(?:has|whose|with|of)\b.*\b{role}\b", stem)), ""
         )
@@ -150,7 +142,7 @@ def read_tasks(question: str) -> Iterator[Task]:
                 yield Task((first, second), *want, role)
     elif (
         (match := _THAN.fullmatch(text))
-        and (want := _read_want(match["stem"], match["how"], ""))
+        and (want := _read_want(match["stem"], match["how"]))
         and _is_name(match["first"])
         and _is_name(match["second"])
     ):
@@ -167,51 +159,31 @@ def _is_name(text: str) -> bool:
     return not (text[:1].islower() or is_clause)
 
 
-def _read_want(stem: str, how: str, noun: str) -> tuple[Aspect, str] | None:
+def _read_want(stem: str, how: str) -> tuple[Aspect, str] | None:
     """Return what is compared and which of two is wanted; None where the question does not tell."""
-    want = "earlier" if re.fullmatch(_EARLIER, how) else "later" if re.fullmatch(_LATER, how) else ""
-    if how.startswith(("old", "young")) and (_DEATH_WORDS.search(stem) or re.search(r"\blived?\b", stem)):
-        return LIFE, "less" if how.startswith("young") else "more"
-    if want:
-        aspect = next(
-            (
-                each
-                for each, words in ((DEATH, _DEATH_WORDS), (BIRTH, words_pattern("born|birth")))
-                if words.search(stem)
-            ),
-            AGE if how.startswith(("old", "young", "new")) else DATE if _EVENT.search(stem) else None,
-        )
-        return (aspect, want) if aspect else None
-    want = "less" if how.startswith(_LESS) else "more"
-    if how == "longer" and re.search(r"\blived?\b", stem):
-        return LIFE, want
-    quantity = noun or _SIZES.get(how)  # "more southern" is no quantity that is known
-    return (Aspect(noun or how, words_pattern(quantity), read_number, _NEVER), want) if quantity else None
+    lived = _DEATH_WORDS.search(stem) or re.search(r"\blived?\b", stem)
+    if how == "longer" or (how.startswith(("old", "young")) and lived):
+        return (LIFE, "less" if how.startswith("young") else "more") if lived else None
+    want = "earlier" if re.fullmatch(_EARLIER, how) else "later"
+    aspects = ((DEATH, _DEATH_WORDS), (BIRTH, words_pattern("born|birth")))
+    aspect = next(
+        (each for each, words in aspects if words.search(stem)),
+        AGE if how.startswith(("old", "young", "new")) else DATE if _EVENT.search(stem) else None,
+    )
+    return (aspect, want) if aspect else None
 
 
 def _read_same(match: re.Match[str]) -> Iterator[Task]:
     """Yield the readings of "Are A and B from the same country", one for each "and"."""
-    pair, roles, tails = match["pair"], list[str](), list[str]()
+    pair, roles = match["pair"], list[str]()
     while tail := _TAIL.search(pair):
         roles += [tail["role"].rstrip("s")] if tail["role"] else []
-        tails.append(tail.group())
         pair = pair[: tail.start()]
-    what = match["what"]
-    aspect = COUNTRY if what[:6] in ("countr", "nation") else _place(what, " ".join(tails))
     splits = [(pair, match["second"])] if match["second"] else _splits(pair, "and")
     for sides in splits:
         names = [_peel_front(side, roles) for side in sides]
         if all(names):
-            yield Task((names[0], names[1]), aspect, match["want"], next(iter(roles), ""))
-
-
-def _place(what: str, tail: str) -> Aspect:
-    event = _BIRTH_WORDS.pattern if "born" in tail else _DEATH_WORDS.pattern if "die" in tail else ""
-    pattern = event or words_pattern(what).pattern
-    if event and what not in ("place", "city", "town", "village"):
-        # Where somebody was born is not in which state: that must be asked for.
-        pattern = rf"^(?=.*\b{what}\b).*{event}"
-    return Aspect(what, re.compile(pattern, re.IGNORECASE), read_place, _NEVER)
+            yield Task((names[0], names[1]), COUNTRY, match["want"], next(iter(roles), ""))
 
 
 def _peel_front(side: str, roles: list[str]) -> str:

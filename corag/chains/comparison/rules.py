@@ -1,8 +1,8 @@
 """Comparisons computed: the answer to a question that chooses between two, from a chain's sub-answers.
 
 Small models find two dates and then guess which is the earlier. Where a question names two candidates and
-asks which is older, later or larger, or whether they share a country, and the sub-answers give a value of
-each, the answer is computed; where anything is unclear, nothing is. English only.
+asks which is older or later or lived longer, or whether they share a country, and the sub-answers give a
+value of each, the answer is computed; where anything is unclear, nothing is. English only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from corag.chains.comparison.questions import (
     read_tasks,
     words_pattern,
 )
-from corag.chains.comparison.values import Date, plain, same_place
+from corag.chains.comparison.values import Date, plain
 
 LEAST_LIKENESS = 90.0  # of 100: of a name and its like in a sub-query (partial ratio of letters)
 _RELATIVES = words_pattern(
@@ -36,7 +36,7 @@ _RELATIVES = words_pattern(
     r"niece|cousin"
 )
 _PROPERTY_WORDS = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
-_ROLE_WORDS = words_pattern(rf"{'|'.join(ROLES.values())}|it|films?|movies?|songs?|books?|the")
+_ROLE_WORDS = words_pattern(rf"{'|'.join(ROLES.values())}|it|films?|the")
 # "When did Ana found Oat?" is about Oat; "When did Oat open in Lima?" is not.
 _MAKES = re.compile(
     rf"\bdid\b.*?\b(?:{CREATION_WORDS})\s+(?!(?:in|on|at|to|for|from|by|as)\b)\w", re.IGNORECASE
@@ -239,17 +239,13 @@ def _alike(name: str, text: str) -> float:
 
 def _answer(task: Task, first: Any, second: Any) -> str:
     """Return the answer that two values give; "" where they do not tell, such as two days of one year."""
-    if task.want in ("same", "different"):
-        same = first == second if task.aspect is COUNTRY else same_place(first, second)
-        return "" if same is None else "yes" if same == (task.want == "same") else "no"
+    if task.aspect is COUNTRY:
+        return "yes" if (first == second) == (task.want == "same") else "no"
     if isinstance(first, Date):
         smaller = None if first.overlaps(second) else first.last < second.first
-    elif task.aspect is LIFE:
+    else:
         alike = first[0] <= second[1] + LIFE_ERROR and second[0] <= first[1] + LIFE_ERROR
         smaller = None if alike else first[1] < second[0]
-    else:
-        (one, unit), (other, other_unit) = first, second
-        smaller = None if unit != other_unit or one == other else one < other
     if smaller is None:
         return ""
     first_wins = smaller == (task.want in ("earlier", "less"))

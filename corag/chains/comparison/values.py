@@ -1,4 +1,4 @@
-"""Values that a sub-answer states and that can be compared: dates, numbers, countries. English only."""
+"""Values that a sub-answer states and that can be compared: dates and countries. English only."""
 
 from __future__ import annotations
 
@@ -36,9 +36,6 @@ _SPAN = re.compile(
     r"[\s?)\]]*(?:(?:AD|CE)[\s)\]]*)?(?:[-–—]\s*|\s(?:to|until)\s+)(?:(?:c\.?|ca\.?|circa|about)\s*)?[(\[]?",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(
-    r"(?<![\w.,])([-−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?))(?:\s+(thousand|million|billion))?\b"
-)
 # Beside a value these say that it is a bound, an estimate, an age or one of several.
 _UNSURE = re.compile(
     r"\b(?:before|after|since|around|about|circa|ca|approximately|roughly|between|early|late|mid|over|under|"
@@ -46,26 +43,9 @@ _UNSURE = re.compile(
     r"unclear|uncertain|not?|never|aged?|old)\b|\bc\.",
     re.IGNORECASE,
 )
-_OTHER_NUMBERS = re.compile(
-    r"\b\d{1,3}(?:\.\d{3})+\b|-(?:one|two|three|four|five|six|seven|eight|nine)\b|"
-    r"\b(?:\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|dozens?)\b",
-    re.IGNORECASE,
-)
-_SCALE = {"thousand": 1e3, "million": 1e6, "billion": 1e9}
 _STATE = re.compile(  # Georgia in "Atlanta, Georgia" or "Georgia, U.S.", which may be the state
     r",\s*Georgia\b|\bstate of Georgia\b|\bGeorgia(?=,?\s+(?:\(\s*)?(?:the\s+)?(?:U\.?S|United States))"
 )
-_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
-    )
-}
-_UNIT = re.compile(
-    r"(?:\s*(?!(?:tall|high|long|wide|deep|in|of|by|at|and|on|with|from|above|for|to|is|are|was|were|total)\b)"
-    r"[A-Za-z°²³]+){1,3}"
-)
-_WORD_NUMBER = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,24 +114,6 @@ def read_date(text: str, *, end: bool = False) -> Date | None:
     return dates[0] if dates and all(each.overlaps(dates[0]) for each in dates) else None
 
 
-def read_number(text: str) -> tuple[float, str] | None:
-    """Return the number that a text states and its unit, None if there is none, several or anything unsure.
-
-    >>> read_number("It has 1,234 stories."), read_number("two"), read_number("3.2 million people")
-    ((1234.0, 'storie'), (2.0, ''), (3200000.0, 'people'))
-    """
-    if _UNSURE.search(text) or _OTHER_NUMBERS.search(text):
-        return None
-    in_digits = re.sub(_WORD_NUMBER, lambda match: _WORDS.get(match.group().lower(), match.group()), text)
-    numbers = list(_NUMBER.finditer(in_digits))
-    if len(numbers) != 1:
-        return None
-    digits, scale = numbers[0].groups()
-    unit = _UNIT.match(in_digits[numbers[0].end() :])
-    value = float(digits.replace(",", "").replace("−", "-")) * _SCALE.get(scale or "", 1.0)
-    return value, unit.group().strip().lower().rstrip("s") if unit else ""
-
-
 def plain(text: str) -> str:
     """Return a text in small letters without accents, marks and the s of whose, one space between words.
 
@@ -191,54 +153,3 @@ def read_country(text: str) -> str | None:
         if len(match.group()) > 2 or re.search(rf"\b{'[.]?'.join(match.group().upper())}\b", text)
     } - {""}
     return countries.pop() if len(countries) == 1 else None
-
-
-# "It is in", "She was born in the town of": what a sentence has before the name of a place.
-_BEFORE_PLACE = re.compile(
-    r"^(?:(?:it|he|she|they|this|that)\s+)?(?:(?:is|was|are|were)\s+)?(?:both\s+)?"
-    r"(?:(?:born|died|buried|killed|located|situated|based)\s+)?(?:(?:in|at|near)\s+)?"
-    r"(?:the\s+)?(?:(?:city|town|village|state|province|county|region)\s+of\s+)?"
-)
-_JOINING = {"the", "of", "in", "and", "at", "near"}
-
-
-def read_place(text: str) -> tuple[str, ...] | None:
-    """Return the place that a text names and what it lies in, in small letters; None of an unsure text.
-
-    >>> read_place("She was born in Lima, Peru."), read_place("Lima"), read_place("May 1913")
-    (('lima', 'peru'), ('lima',), None)
-    """
-    if re.search(r"\d", text) or _UNSURE.search(text):
-        return None
-    return (
-        tuple(filter(None, _BEFORE_PLACE.sub("", plain(text.replace(",", " COMMA "))).split(" comma ")))
-        or None
-    )
-
-
-def same_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool | None:
-    """Whether two of :func:`read_place` are one; None where that is not certain.
-
-    They are if one has the other's fields before its own further ones. They may be if they share a word (of
-    two cities the state) other than their country's, or if one of them is a country.
-
-    >>> same_place(("lima",), ("lima", "peru")), same_place(("lima",), ("rome",))
-    (True, False)
-    >>> same_place(("kansas",), ("kansas city", "missouri"))  # None: it is not certain
-    """
-    if all(field == its for field, its in zip(one, other, strict=False)):
-        return True
-    words, others = ({*_without_country(" ".join(each)).split()} - _JOINING for each in (one, other))
-    return False if words and others and not words & others else None
-
-
-def _without_country(place: str) -> str:
-    """Return a place without its country, in small letters; Georgia stays, which may be a state."""
-    pattern, names = _countries()
-
-    def clear(match: re.Match[str]) -> str:
-        name = match.group()
-        is_whole = name in ("us", "usa", "uk") or name == plain(names[name])  # not a part: "New South Wales"
-        return " " if is_whole and name != "georgia" else name
-
-    return pattern.sub(clear, place)
