@@ -178,6 +178,14 @@ def _write_error(what: str, path: Path, error: OSError, folder: Path) -> DataErr
     return DataError(f"cannot write {what}'{path}': {why}. {advice} another place.")
 
 
+def share_files(folder: Path) -> None:
+    """Let all read a folder's files who may read it: libraries write weights for their own user alone."""
+    mode = folder.stat().st_mode & 0o666
+    for file in folder.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(file.stat().st_mode | mode)
+
+
 @contextlib.contextmanager
 def build_once(folder: Path, what: str) -> Iterator[Path]:
     """Give a folder to fill, which afterwards takes the name ``folder``: one of the cache, not there yet.
@@ -194,6 +202,7 @@ def build_once(folder: Path, what: str) -> Iterator[Path]:
             # Others who use the cache may read this one; a temporary folder is its user's alone.
             filling.mkdir()
             yield filling
+            share_files(filling)
             filling.rename(folder)
     except OSError as error:
         if not folder.is_dir():

@@ -14,7 +14,10 @@ def test_a_folder_takes_its_name_when_it_is_full(tmp_path):
     folder = tmp_path / "cache/model"
     with build_once(folder, "the model") as filling:
         (filling / "weights").write_text("first")
+        (filling / "weights").chmod(0o600)  # as libraries write them
         assert not folder.exists()
+    (tmp_path / "plain").touch()
+    assert (folder / "weights").stat().st_mode == (tmp_path / "plain").stat().st_mode
     (tmp_path / "usual").mkdir()
     assert folder.stat().st_mode == (tmp_path / "usual").stat().st_mode, (
         "others who share the cache may read it"

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.runs.folder import TRACES, RunFolder
+from corag.core.runs.manifest import MANIFEST
 from corag.core.runs.provenance import PROVENANCE, Input, Provenance
 from tests.messages import raises_message
 
@@ -67,3 +69,15 @@ def test_a_difference_is_named_by_the_option_s_path() -> None:
     assert chains[0].differences(chains[1]) == ["sample.chains: 4 -> 6"]
     trainings = [Provenance({"options": {"epochs": n}}) for n in (1, 2)]
     assert trainings[0].differences(trainings[1]) == ["epochs: 1 -> 2"]
+
+
+def test_answers_without_a_manifest_are_of_no_run(tmp_path: Path) -> None:
+    """They would count as answers of whatever settings come next."""
+    RunFolder(tmp_path, {"k": 1}, {}).__exit__(None, None, None)
+    (tmp_path / TRACES).write_text("")
+    (tmp_path / MANIFEST).unlink()
+    for overwrite in (False, None):
+        with raises_message(ConfigError):
+            RunFolder(tmp_path, {"k": 2}, {}, overwrite=overwrite)
+    RunFolder(tmp_path, {"k": 2}, {}, overwrite=True).__exit__(None, None, None)
+    assert '"k": 2' in (tmp_path / MANIFEST).read_text()

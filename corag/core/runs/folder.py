@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import orjson
 
-from corag.core.errors import DataError
+from corag.core.errors import ConfigError, DataError
 from corag.core.files import atomic_replace
 from corag.core.folder_lock import lock_folder
 from corag.core.process import unix_time
@@ -153,6 +153,14 @@ class RunFolder:
             else:
                 refuse_other_settings(self.path, earlier.settings, settings, overwrite)
                 starts += earlier.starts
+        elif overwrite:
+            (self.path / TRACES).unlink(missing_ok=True)
+        elif (self.path / TRACES).exists():
+            anew_advice = "" if overwrite is None else ", or answer anew with overwrite=true"
+            raise ConfigError(
+                f"'{self.path}' holds answers, but no {MANIFEST}, which says what they were made with: copy "
+                f"it back, choose another folder{anew_advice}."
+            )
         Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
 
     def _recover(self) -> None:
