@@ -30,6 +30,7 @@ from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
+from training.checkpoints import describe_resume, last_checkpoint
 from training.checks import requested_identity
 from training.config import LoopOptions, ProgramOptions
 from training.launched import (
@@ -43,7 +44,6 @@ from training.launched import (
     report_status,
 )
 from training.model_setup import resolve_precision
-from training.trl_arguments import CHECKPOINTS
 
 Options = TypeVar("Options", bound=LoopOptions)
 # Parameters of mallopt, from glibc's malloc.h.
@@ -223,11 +223,10 @@ def _train_into(
 
 def describe_start(trainer: Any, resolved_settings: Mapping[str, Any], out: Path) -> str:
     """Return a line on how a training computes, and where it goes on from."""
-    checkpoint = last_checkpoint(out)
-    begin = f"goes on from {Path(checkpoint).name}" if checkpoint else "begins"
     return (
-        f"{begin}: {resolved_settings['precision']}, {resolved_settings['rows_per_update']} rows a step, "
-        f"attention {attention_of(trainer.model)}, device {trainer.args.device}"
+        f"{describe_resume(out)}: {resolved_settings['precision']}, "
+        f"{resolved_settings['rows_per_update']} rows a step, attention {attention_of(trainer.model)}, "
+        f"device {trainer.args.device}"
     )
 
 
@@ -280,25 +279,6 @@ def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
         trainer.state.num_input_tokens_seen or None,
         Path(checkpoint).name if checkpoint else "",
     )
-
-
-def last_checkpoint(out: Path) -> str | None:
-    """Return the newest whole checkpoint of an interrupted training.
-
-    transformers writes trainer_state.json last, so a checkpoint without it, or with a part of it, is torn.
-    """
-    checkpoints = sorted(
-        (out / CHECKPOINTS).glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
-    )
-    return next((str(path) for path in reversed(checkpoints) if _is_json(path / "trainer_state.json")), None)
-
-
-def _is_json(file: Path) -> bool:
-    try:
-        json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def describe_checkpoint_size(trainer: Any, out: Path) -> str:

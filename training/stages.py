@@ -31,9 +31,9 @@ from corag.core.runs.provenance import PROVENANCE, Input, Provenance, settings_o
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
+from training.checkpoints import last_checkpoint
 from training.config import WATCHING_OPTIONS, SftConfig
 from training.launched import STATUS_FILE
-from training.program import last_checkpoint
 from training.row_tasks import extra_prompts
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig

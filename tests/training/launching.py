@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import yaml
 
-from training.program import last_checkpoint
+from training.checkpoints import last_checkpoint
 
 
 def launched_by_corag(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:

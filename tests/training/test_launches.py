@@ -23,8 +23,8 @@ from corag.generation.adapters import read_manifest
 from retrieval.config import IndexConfig
 from retrieval.index.build import build_index
 from tests.training.conftest import PASSAGES, make_rows
+from training.checkpoints import last_checkpoint
 from training.config import SftConfig
-from training.program import last_checkpoint
 
 Options = Callable[..., SftConfig]
 CORAG = [sys.executable, "-m", "corag.cli"]
