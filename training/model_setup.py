@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.files import atomic_replace, share_files, write_atomically
+from corag.core.files import atomic_replace, write_atomically
 from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
@@ -168,8 +168,6 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
     if trainer.is_fsdp_enabled:  # checkpoints may be in shards, of which transformers would write no model
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(out))
-    if trainer.is_world_process_zero():
-        share_files(out)
     if config.tuning == "full" and trainer.is_world_process_zero():
         round_model(out, config.save_precision)
     if config.tuning != "full" and trainer.is_world_process_zero():

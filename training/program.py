@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
-from corag.core.files import write_atomically
+from corag.core.files import share_files, write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.installation import cpu_build_note
 from corag.core.runs.environment import environment
@@ -217,6 +217,7 @@ def _train_into(
         )
     manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)} | peak_memory()
     if trainer.is_world_process_zero():
+        share_files(out)
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
 

@@ -338,6 +338,10 @@ def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[st
 
 def test_a_merged_model_scores_as_base_and_adapter(adapter: str, tiny_model: str, tmp_path: Path) -> None:
     ended = merge(adapter, tmp_path / "merged")
+    (tmp_path / "plain").touch()
+    assert {file.stat().st_mode for file in (tmp_path / "merged").iterdir()} == {
+        (tmp_path / "plain").stat().st_mode
+    }
     record = json.loads(ended.stdout.splitlines()[-1])
     assert record["base"] == tiny_model and record["folder"] == str(tmp_path / "merged")
     merged = scores(transformers_with(str(tmp_path / "merged")))

@@ -241,6 +241,9 @@ def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
 def test_an_adapter_keeps_its_size(options: Options, tmp_path: Path) -> None:
     start = options(max_steps=1, lora=LoraOptions(rank=4))
     main(start)
+    (tmp_path / "plain").touch()
+    for file in (Path(start.out) / "adapter_model.safetensors", Path(start.out) / "adapter_config.json"):
+        assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode, "others read it as the umask says"
     further = options(adapter=start.out, max_steps=1, out=str(tmp_path / "further"))
     assert main(replace(further, lora=LoraOptions(rank=4)))["result"]["steps"] == 1
     for name, lora in (

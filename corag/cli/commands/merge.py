@@ -12,6 +12,7 @@ from typing import Literal
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
+from corag.core.files import share_files
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.generation.adapters import (
@@ -67,6 +68,7 @@ def main(config: MergeOptions) -> CommandResult:
     with quiet(f"folding {config.adapter} into {name}"):
         folder = model_folder(name)
         merge_adapter(folder, adapter, Path(config.out), config.dtype)
+        share_files(Path(config.out))
     if manifest is not None:
         shutil.copy(Path(adapter) / TRAINING, Path(config.out) / MERGED_TRAINING)
     print(f"{config.out}: {name} with the adapter {config.adapter}. Use it: model.name={config.out}")
