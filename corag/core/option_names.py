@@ -75,10 +75,6 @@ def kinds_of(config: Any, *, include_extras: bool = False) -> dict[str, Any]:
     return {name: kind for name, kind in hints.items() if name in names}
 
 
-FREE_MAPPING = dict[str, Any]
-"""The type of an option that passes a mapping of any values on to a library."""
-
-
 def is_list(kind: Any) -> bool:
     """Whether an option of this type takes several values."""
     return typing.get_origin(kind) in (list, tuple)

@@ -58,7 +58,7 @@ class OddRecordError(DataError):
 
     def __init__(self, where: str, reason: str, detail: str | DataError) -> None:
         super().__init__(f"{where}: {detail}" if isinstance(detail, str) else str(detail))
-        self.reason = reason
+        self.where, self.reason = where, reason
 
 
 FileItem = Record | OddRecordError | Note

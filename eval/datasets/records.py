@@ -39,8 +39,7 @@ def _records(source: str, report: QuestionReport, read_file: FileReader) -> Plac
         if isinstance(item, Record):
             yield item.where, item.fields
         elif isinstance(item, OddRecordError):
-            place, _, message = str(item).partition(": ")
-            report.drop(place, message)
+            report.drop(item.where, str(item).removeprefix(f"{item.where}: "))
         else:
             report.remark(source, item.text.removeprefix(f"{source}: "))
 

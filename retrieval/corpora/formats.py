@@ -13,8 +13,8 @@ from pathlib import Path
 from corag.core.errors import ConfigError, DataError, nearest
 from corag.core.types import Passage
 from corag.data.packed import content_ending
-from corag.data.records import Record, is_table, read_records
-from retrieval.corpora.passages import CorpusItem, Reading, read_passages
+from corag.data.records import Record, is_table
+from retrieval.corpora.passages import CorpusItem, Reading, read_file, read_passages
 from retrieval.corpora.sifting import CorpusReport, sift
 from retrieval.documents.files import ENDINGS, is_document
 from retrieval.documents.reading import DocumentCorpus
@@ -130,8 +130,8 @@ def register_format(name: str, reader: CorpusReader, marks: frozenset[str] = fro
     """Make a layout known under a name, in this process.
 
     ``reader`` streams the passages of some files. For a record that it cannot read it yields an
-    :class:`corag.data.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty passages are
-    dropped after it. ``marks``: fields by which a record of it is known, if it has such.
+    :class:`corag.data.records.OddRecordError`; whatever it raises refuses the corpus. Repeats and empty
+    passages are dropped after it. ``marks``: fields by which a record of it is known, if it has such.
     """
     FORMATS[name] = reader
     if marks:
@@ -144,8 +144,7 @@ def refuse_other_records(paths: Sequence[str | Path], reading: Reading) -> None:
     Read as a passage, a question with ten paragraphs would be one of ten in one.
     """
     for path in paths:
-        items = read_records(path, encoding=reading.encoding, delimiter=reading.delimiter)
-        record = next((each for each in items if isinstance(each, Record)), None)
+        record = next((each for each in read_file(path, reading) if isinstance(each, Record)), None)
         for name, marks in _MARKS.items():
             if record is not None and marks <= record.fields.keys():
                 raise ConfigError(

@@ -15,7 +15,7 @@ import yaml
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.help import descriptions
-from corag.core.option_names import FREE_MAPPING, Mark, kinds_of, marks_of
+from corag.core.option_names import Mark, kinds_of, marks_of
 from corag.core.runs.manifest import Manifest
 from corag.core.shared_values import FREE, NOT_SHARED, names_on_hub, shared_options, shared_value
 from corag.core.types import Question
@@ -98,7 +98,7 @@ def test_an_option_that_is_marked_private_is_left_out_whatever_it_holds() -> Non
 
 
 def test_arguments_of_libraries_are_shared_as_far_as_they_are_numbers() -> None:
-    free = {name for config in CLASSES for name, kind in kinds_of(config).items() if kind == FREE_MAPPING}
+    free = {name for config in CLASSES for name, kind in kinds_of(config).items() if kind == dict[str, Any]}
     assert free == FREE
     deep = {"api_key": "k", "max_tokens": 5}
     shared = shared_value({"trainer": {"hub_token": "hf_x", "depth": deep, "args": ["--key", 1]}})["trainer"]
