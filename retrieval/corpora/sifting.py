@@ -29,9 +29,8 @@ class FileReport:
         dropped: how many were not, as repeats for the most part.
         refused: why it could not be read, "" if it could.
         note: what a user should know of the reading, "" for nothing.
-        left_out: words of its text that are in no passage, by what they are, such as "navigation".
+        left_out: what was seen in it and is in no passage, by kind, such as "navigation".
         shared: how many passages have an id that was made, since an earlier one has theirs.
-        repeats: digest of what the pages of its folder repeat, "" for nothing.
     """
 
     file: str
@@ -42,7 +41,6 @@ class FileReport:
     note: str = ""
     left_out: Mapping[str, int] = field(default_factory=dict)
     shared: int = 0
-    repeats: str = ""
 
 
 @dataclass

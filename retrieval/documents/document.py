@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 from pathlib import PurePath
@@ -46,14 +46,12 @@ class Block:
         page: where it begins: a page's printed number or label, or a place with its name ("slide 3"); 0 where
             there is none.
         whole: not to be cut unless it is longer than a passage, and then between its lines.
-        linked: nearly all of it are links, so it leads to text rather than being some.
     """
 
     text: str
     headings: tuple[str, ...] = ()
     page: int | str = 0
     whole: bool = False
-    linked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +60,23 @@ class Document:
 
     Attributes:
         notes: what a user should know of the reading.
-        left_out: words of its text that are in no block, by what they are, such as "navigation".
-        source: the name of the file that this one was converted from; "" if it is itself the source.
+        left_out: what was seen and is in no block, by kind; see :mod:`retrieval.documents.left_out`.
     """
 
     title: str
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
-    source: str = ""
+
+
+def join_documents(title: str, documents: Iterable[Document]) -> Document:
+    """Return several documents as one, in their order."""
+    parts = [*documents]
+    counts = sum((Counter(part.left_out) for part in parts), Counter[str]())
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return Document(
+        title, tuple(block for part in parts for block in part.blocks), tuple(notes), dict(counts)
+    )
 
 
 class Writer:
@@ -107,7 +113,7 @@ class Writer:
             self._path = [(above, name) for above, name in self._path if above < level] + [(level, text)]
             self._levels.append((level, text))
 
-    def block(self, text: str, *, page: int | str = 0, whole: bool = False, linked: bool = False) -> None:
+    def block(self, text: str, *, page: int | str = 0, whole: bool = False) -> None:
         """Add a block; one without a letter or digit is left out."""
         text, count = _NO_WORD.subn(" ", clean(text))
         self._no_words += count
@@ -118,29 +124,33 @@ class Writer:
         text = text.rstrip().lstrip("\n")
         if any(map(str.isalnum, text)):
             self._bare = False
-            self._blocks.append(Block(text, tuple(name for _, name in self._path), page, whole, linked))
+            self._blocks.append(Block(text, tuple(name for _, name in self._path), page, whole))
 
-    def leave_out(self, what: str, text: str) -> None:
-        """Count the words of a text that is not taken, such as a page's "navigation"."""
-        if words := count_words(clean(text)):
-            self.left_out[what] += words
+    def leave_out(self, kind: str, text: str) -> None:
+        """Count the words of a text that is not taken."""
+        self.pass_over(kind, count_words(clean(text)))
 
-    def table(self, rows: Sequence[Sequence[str]], *, header: bool, page: int | str = 0) -> None:
+    def pass_over(self, kind: str, count: int = 1) -> None:
+        """Count what is not taken, such as pictures; see :mod:`retrieval.documents.left_out`."""
+        if count:
+            self.left_out[kind] += count
+
+    def table(self, rows: Sequence[Sequence[str]], *, header: int, page: int | str = 0) -> None:
         """Add a table: a block for each row.
 
-        ``header``: its first row names the columns; then every row names them, so that a passage with the
-        hundredth row still tells what its figures are. ``page``: where all of it stands.
+        ``header``: how many of its first rows name the columns; then every row names them, so that a passage
+        with the hundredth row still tells what its figures are. ``page``: where all of it stands.
         """
         cells = [[" ".join(clean(cell).split()) for cell in row] for row in rows]
-        names = cells[0] if header and len(cells) > 1 else []
-        if len(names) > 1 and len(set(names)) == 1:
+        heads, cells = (cells[:header], cells[header:]) if len(cells) > header else ([], cells)
+        while heads and len(heads[0]) > 1 and len(set(heads[0])) == 1:
             # One cell over all columns: it says what the table is about.
-            self.block(names[0], page=page)
-            names, cells = [], cells[1:]
-        elif names and any(len(row) != len(names) for row in cells[1:] if any(row)):
+            self.block(heads.pop(0)[0], page=page)
+        names = join_names(heads)
+        if names and any(len(row) != len(names) for row in cells if any(row)):
             # Some rows cannot be named by it, so it would be lost to them.
             self.block(" | ".join(name for name, _ in groupby(names) if name), whole=True, page=page)
-        for row in cells[1:] if names else cells:
+        for row in cells:
             self.block(name_cells(names if len(row) == len(names) else (), row), whole=True, page=page)
 
     def count_words(self) -> int:
@@ -211,6 +221,15 @@ def name_cells(names: Sequence[str], row: Sequence[str]) -> str:
     """
     pairs = zip_longest(names, row, fillvalue="")
     return " | ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
+
+
+def join_names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of columns, whose parts stand one below the other in some rows.
+
+    >>> join_names([["Town", "Cost", "Cost"], ["Town", "2023", "2024"]])
+    ['Town', 'Cost 2023', 'Cost 2024']
+    """
+    return [" ".join(dict.fromkeys(filter(None, parts))) for parts in zip_longest(*rows, fillvalue="")]
 
 
 def _words(title: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
-from zipfile import BadZipFile, ZipFile
 
 from lxml import etree
 
 from corag.core.errors import DataError, reason
-from retrieval.documents.archive import open_archive
-from retrieval.documents.document import Document, describe_unread, stated_title
+from retrieval.documents.archive import DAMAGE, Archive
+from retrieval.documents.document import Document, describe_unread, join_documents, stated_title
 from retrieval.documents.markup import read_html
 
 _CONTAINER = "META-INF/container.xml"
@@ -29,13 +27,14 @@ def read_ebook(data: bytes, title: str) -> Document:
     Pages that cannot be read are named in a note. Raises :class:`DataError` for what is no e-book, or
     protected against reading.
     """
-    archive = open_archive(data, ".epub")
+    archive = Archive(data, ".epub")
+    archive.check_size()
     try:
         package = _find_package(archive)
         root = _parse(archive.read(package))
         own_title = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
         pages = list(_pages(root, posixpath.dirname(package)))
-    except (KeyError, BadZipFile, zlib.error, etree.XMLSyntaxError):
+    except (KeyError, *DAMAGE, etree.XMLSyntaxError):
         raise DataError(_DAMAGE) from None
     _refuse_protected(archive, set(pages))
     chapters, unread = [], {}
@@ -45,15 +44,11 @@ def read_ebook(data: bytes, title: str) -> Document:
                 chapters.append(_under_title(read_html(content, ""), own_title or title))
         except Exception as error:  # noqa: BLE001 - whatever a damaged page makes of the libraries
             unread[f"page {page}"] = reason(error)
-    left_out: dict[str, int] = {}
-    for what, words in (item for chapter in chapters for item in chapter.left_out.items()):
-        left_out[what] = left_out.get(what, 0) + words
-    notes = dict.fromkeys([*describe_unread(unread), *(note for each in chapters for note in each.notes)])
-    blocks = tuple(block for chapter in chapters for block in chapter.blocks)
-    return Document(own_title or title, blocks, tuple(notes), left_out)
+    book = join_documents(own_title or title, chapters)
+    return replace(book, notes=(*describe_unread(unread), *book.notes))
 
 
-def _find_package(archive: ZipFile) -> str:
+def _find_package(archive: Archive) -> str:
     """Return the name of the part that lists the others."""
     root = _parse(archive.read(_CONTAINER))
     return (
@@ -81,9 +76,9 @@ def _parse(xml: bytes) -> Any:
     return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True))
 
 
-def _refuse_protected(archive: ZipFile, pages: set[str]) -> None:
+def _refuse_protected(archive: Archive, pages: set[str]) -> None:
     """Raise :class:`DataError` if pages are encrypted; fonts often are, which does not matter."""
-    if _ENCRYPTION in archive.namelist():
+    if _ENCRYPTION in archive.names:
         references = _parse(archive.read(_ENCRYPTION)).iterfind(".//{*}CipherReference")
         if pages & {unquote(reference.get("URI", "")) for reference in references}:
             raise DataError("it is protected against copying (DRM): get a copy without, or leave it out.")

@@ -11,7 +11,8 @@ from lxml import etree
 from corag.core.words import count_words, squeeze_spaces
 from retrieval.documents.document import Writer
 from retrieval.documents.formulas import mathml_text
-from retrieval.documents.omissions import ELSEWHERE, Omissions, measure
+from retrieval.documents.left_out import ELSEWHERE, FORMS, PICTURES
+from retrieval.documents.omissions import Omissions, measure
 from retrieval.documents.superscripts import InlineText
 
 _HEADING = re.compile(r"h[1-6]")
@@ -35,7 +36,6 @@ _MARK = re.compile(r"[\[(]?(?:\d+|[a-z]|[ivx]+|[*∗†‡§]+)[\])]?")
 _NOTE_LENGTH = 6  # characters; [12], iii, *
 _FEWEST_ALT_WORDS = 3  # shorter names of pictures are logos and icons
 _FORMULA = re.compile(r"[=\\^_]")
-_LINK_SHARE = 0.8  # of a block's characters are links: it leads elsewhere
 
 
 def write_tree(root: Any, writer: Writer, omissions: Omissions, *, within: Any = None) -> None:
@@ -53,7 +53,7 @@ def write_tree(root: Any, writer: Writer, omissions: Omissions, *, within: Any =
         extent = measure(element)
         words, linked_words = words + extent.words, linked_words + extent.linked_words
     if words:
-        omissions.words[ELSEWHERE] += words
+        omissions.counts[ELSEWHERE] += words
         omissions.prose[ELSEWHERE] += words - linked_words
 
 
@@ -76,8 +76,6 @@ class _TreeWalk:
         self._writer = writer
         self._omissions = omissions
         self._inline = InlineText()
-        self._characters = self._linked_characters = 0  # of the block that gathers
-        self._links = 0  # that are open
         self._mark = ""  # of the list item that has begun: a dash or its number
         self._numbers: list[int | None] = []  # of the next item in each list that is open; None for a dash
 
@@ -92,15 +90,12 @@ class _TreeWalk:
                     walk.skip_subtree()
                     skipped_element = element
                 else:
-                    self._links += tag == "a"
                     self._text(element.text)
             else:
                 if element is skipped_element:
                     skipped_element = None
-                else:
-                    self._links -= tag == "a"
-                    if tag in ("ul", "ol") and self._numbers:
-                        self._numbers.pop()
+                elif tag in ("ul", "ol") and self._numbers:
+                    self._numbers.pop()
                 if tag in _BLOCKS:
                     self._flush()
                 if element is not root:
@@ -141,19 +136,14 @@ class _TreeWalk:
 
     def _text(self, text: str | None) -> None:
         if text:
-            text = squeeze_spaces(text)
-            self._inline.add(text)
-            self._characters += len(text)
-            self._linked_characters += len(text) if self._links else 0
+            self._inline.add(squeeze_spaces(text))
 
     def _flush(self) -> None:
         text = str(self._inline).strip()
         if text:
-            is_linked = self._linked_characters >= _LINK_SHARE * self._characters > 0
-            self._writer.block(self._mark + text, linked=is_linked)
+            self._writer.block(self._mark + text)
             self._mark = ""
         self._inline.clear()
-        self._characters = self._linked_characters = 0
 
     def _rows(self, table: Any) -> list[list[Any]]:
         """Return a table's cells; none if it only places things on the page, and is to be read as text."""
@@ -176,10 +166,10 @@ class _TreeWalk:
                 self._omissions.leave_out(part, kind)
             elif part.tag == "caption" and not kind:
                 self._writer.block(inner_text(part, self._omissions))
-        header = all(cell.tag == "th" for cell in rows[0])
-        self._writer.table(self._grid(rows, header=header), header=header)
+        header = _count_header_rows(rows)
+        self._writer.table(self._grid(rows, header), header=header)
 
-    def _grid(self, rows: Sequence[Sequence[Any]], *, header: bool) -> list[list[str]]:
+    def _grid(self, rows: Sequence[Sequence[Any]], header: int) -> list[list[str]]:
         """Return the texts of cells, each in its column.
 
         A cell over several rows counts in each. One over several columns names all of them in a header, and
@@ -193,7 +183,7 @@ class _TreeWalk:
                 _fill(texts, below)
                 text, height = inner_text(cell, self._omissions), _span(cell, "rowspan")
                 for column in range(min(_span(cell, "colspan"), max(1, _MOST_COLUMNS - len(texts)))):
-                    column_text = text if column == 0 or (header and not grid) else ""
+                    column_text = text if column == 0 or len(grid) < header else ""
                     if height > 1:
                         below[len(texts)] = height - 1, column_text
                     texts.append(column_text)
@@ -246,7 +236,12 @@ def add_inline(line: InlineText, element: Any, tag: str, omissions: Omissions, *
         line.add(squeeze_spaces(mathml_text(element)))
         return True
     elif tag == "img":
-        line.add(_picture_text(element))
+        text = _picture_text(element)
+        line.add(text)
+        # An empty text says that a picture only decorates.
+        omissions.counts[PICTURES] += not text and element.get("alt") != ""
+    elif tag == "input" and element.get("type") not in ("hidden", "checkbox", "radio"):
+        omissions.counts[FORMS] += count_words(element.get("value", ""))
     elif tag in ("a", "span") and not _is_raised(element):
         text = "".join(element.itertext()).strip()
         if text and len(text) <= _NOTE_LENGTH:
@@ -332,6 +327,28 @@ def _picture_text(picture: Any) -> str:
     if previous is not None and next(previous.iter("math"), None) is not None:
         return ""
     return f" {text} " if count_words(text) else ""
+
+
+def _count_header_rows(rows: Sequence[Sequence[Any]]) -> int:
+    """Return how many first rows name the columns: in <thead>, all <th>, or one with an empty corner."""
+    count = 0
+    for row in rows[:-1]:
+        in_head = bool(row) and row[0].getparent().getparent().tag == "thead"
+        if not (in_head or all(cell.tag == "th" for cell in row)) or (count and len(row) < 2):
+            break
+        count += 1
+    if count == 0 and rows[0]:
+        corner, *names = map(_has_text, rows[0])
+        return int(bool(names) and not corner and all(names) and all(map(_begins_with_text, rows[1:])))
+    return 1 if count == len(rows) - 1 and all(cell.tag == "th" for cell in rows[-1]) else count
+
+
+def _has_text(cell: Any) -> bool:
+    return any(text.strip() for text in cell.itertext())
+
+
+def _begins_with_text(row: Sequence[Any]) -> bool:
+    return bool(row) and _has_text(row[0])
 
 
 def _fill(texts: list[str], below: dict[int, tuple[int, str]]) -> None:

@@ -16,7 +16,8 @@ from corag.core.words import count_words
 from corag.data.text import DecodedText, decode
 from retrieval.documents.document import Document, Writer, clean, stated_title
 from retrieval.documents.html_tree import inner_text, write_tree
-from retrieval.documents.omissions import ELSEWHERE, Omissions
+from retrieval.documents.left_out import AROUND, ELSEWHERE
+from retrieval.documents.omissions import Omissions
 
 _ENCODING_DECLARATION = re.compile(
     rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]+encoding=["']([\w.-]+)""", re.I
@@ -35,7 +36,6 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
 _FORWARDING = re.compile(r"url\s*=\s*['\"]?\s*([^'\"\s;]+)", re.IGNORECASE)
 _METADATA = frozenset("base link meta noscript script style template title".split())
-_TEXT_AROUND = "what stands around the main text"
 _SHORT = 30  # words; a page that forwards has fewer
 _MOST_NAMES = 5  # addresses that a note names
 
@@ -62,7 +62,7 @@ def read_main_html(data: bytes, title: str) -> Document:
     if not document.blocks:
         return replace(whole, notes=(*whole.notes, "no main text was found: all of it is read"))
     left_out = Counter(whole.left_out)
-    left_out[_TEXT_AROUND] += max(0, _count(whole) - _count(document))
+    left_out[AROUND] += max(0, _count(whole) - _count(document))
     return replace(document, left_out=dict(+left_out))
 
 
@@ -132,7 +132,7 @@ def _write(root: Any, main: Any, title: str, notes: Sequence[str], *, is_title_s
         if not kind:
             break
         kinds |= {kind}
-    writer.left_out.update(omissions.words)
+    writer.left_out.update(+omissions.counts)
     if kinds:
         writer.notes.append(f"most of its text is in {' and '.join(sorted(kinds))}: read all the same")
     if omissions.read_anyway:

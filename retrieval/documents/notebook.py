@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from corag.core.errors import DataError
 from retrieval.documents.document import Document
+from retrieval.documents.left_out import PICTURES
 from retrieval.documents.markdown import read_markdown
 
 _TICKS = re.compile("`{3,}")
@@ -32,8 +35,11 @@ def read_notebook(data: bytes, title: str) -> Document:
             "it has no list of cells, so it is no notebook of format 4: run `jupyter nbconvert --to notebook "
             "--nbformat 4 FILE`."
         )
-    parts = [part for cell in cells if isinstance(cell, dict) for part in _parts(cell)]
-    return read_markdown("\n\n".join(parts).encode("utf-8", "replace"), title)
+    cells = [cell for cell in cells if isinstance(cell, dict)]
+    text = "\n\n".join(part for cell in cells for part in _parts(cell))
+    document = read_markdown(text.encode("utf-8", "replace"), title)
+    pictures = sum(map(_is_picture, (output for cell in cells for output in cell.get("outputs") or ())))
+    return replace(document, left_out=dict(Counter(document.left_out) + Counter({PICTURES: pictures})))
 
 
 def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
@@ -49,6 +55,10 @@ def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
         text = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
         if text.strip():
             yield text if "text/markdown" in data else _fence(_TERMINAL.sub("", text))
+
+
+def _is_picture(output: Mapping[str, Any]) -> bool:
+    return any(kind.startswith("image/") for kind in output.get("data") or ())
 
 
 def _text(lines: Any) -> str:

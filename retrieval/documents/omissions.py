@@ -1,4 +1,4 @@
-"""What of a web page is not its text: told by what it holds as well as by its name, and counted.
+"""What of a web page is not its text: recognised by what it holds as well as by its name, and counted.
 
 A name alone proves little: a ``<nav>`` that was never closed holds the rest of its page, and what is hidden
 may be shown by a button. So a part with prose in it is read whatever it is called, and what is left out is
@@ -13,15 +13,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from corag.core.words import count_words
-
-NAVIGATION, EDGES, HIDDEN_PARTS = "navigation", "page headers and footers", "hidden parts"
-CONTENTS, FORMS, DRAWINGS = "tables of contents and indexes", "form fields and buttons", "words in drawings"
-FALLBACK = "text for browsers without scripts or plug-ins"
-COOKIES, READINGS, ELSEWHERE = (
-    "cookie notices",
-    "readings above characters",
-    "parts outside the main one",
+from retrieval.documents.left_out import (
+    CONTENTS,
+    COOKIES,
+    DRAWN_WORDS,
+    EDGES,
+    ELSEWHERE,
+    EMBEDDED,
+    FALLBACK,
+    FORMS,
+    HIDDEN_PARTS,
+    NAVIGATION,
+    READINGS,
 )
+
 NOT_TEXT = "code"
 """Scripts, styles and the like: no text, so not counted."""
 
@@ -32,7 +37,7 @@ _BY_TAG = {
     **dict.fromkeys("noscript object embed applet iframe noembed video audio canvas".split(), FALLBACK),
     **dict.fromkeys("select datalist textarea".split(), FORMS),
     **dict.fromkeys("rt rtc".split(), READINGS),
-    "svg": DRAWINGS,
+    "svg": DRAWN_WORDS,
     "nav": NAVIGATION,
 }
 LEFT_OUT = frozenset((*_BY_TAG, "footer", "template", "dialog", "button"))
@@ -67,7 +72,7 @@ _LINK_SHARE = 0.8  # of a table of contents' words are links
 _FEWEST_LINKS = 3
 _FRAGMENTS = 5  # links within the page that make a list without a name a table of contents
 _PROSE = 25  # words outside links, beside fewer in links: no navigation has so many
-_NEVER_TAKEN_BACK = frozenset((CONTENTS, READINGS, DRAWINGS, NOT_TEXT))
+_NEVER_TAKEN_BACK = frozenset((CONTENTS, READINGS, DRAWN_WORDS, NOT_TEXT))
 _FEWEST_TAKEN_BACK, _FEWEST_ELSEWHERE = 20, 80  # words
 
 
@@ -92,7 +97,7 @@ class Omissions:
 
     def __init__(self, root: Any, kinds_to_read: frozenset[str] = frozenset()) -> None:
         self.kinds_to_read = kinds_to_read
-        self.words: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.prose: Counter[str] = Counter()
         self.read_anyway = 0  # words of parts that are called navigation, and are text
         self._last_extent: tuple[Any, Extent] = (None, Extent(0, 0))  # mostly asked for twice in a row
@@ -127,9 +132,10 @@ class Omissions:
         """Count an element that is left out."""
         if kind == NOT_TEXT:
             return
+        if kind == FALLBACK and element.tag not in ("noscript", "noembed"):
+            self.counts[EMBEDDED] += 1
         extent = self._measure(element)
-        if extent.words:
-            self.words[kind] += extent.words
+        self.counts[kind] += extent.words
         if kind not in _NEVER_TAKEN_BACK and element.tag not in ("select", "datalist"):
             self.prose[kind] += extent.prose
 
@@ -138,7 +144,7 @@ class Omissions:
         if not self.prose:
             return ""
         total = sum(self.prose.values())
-        words_read += self.words[CONTENTS]  # they are no text, but what the page is there for
+        words_read += self.counts[CONTENTS]  # they are no text, but what the page is there for
         kind, words = self.prose.most_common(1)[0]
         # A page of few words has more of them beside its main part: who wrote it, and when.
         fewest = _FEWEST_ELSEWHERE if kind == ELSEWHERE else _FEWEST_TAKEN_BACK

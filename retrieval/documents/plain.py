@@ -11,6 +11,7 @@ from corag.core.words import line_joint
 from corag.data.text import decode
 from retrieval.documents.contents import find_contents, find_repeated_contents
 from retrieval.documents.document import Document, Writer, clean
+from retrieval.documents.left_out import CONTENTS
 
 _WIDEST = 160  # characters; longer lines were not broken to fit a page
 _FULL_LINE = 0.7  # of the usual width: a shorter line was ended by its writer
@@ -32,7 +33,7 @@ def read_text(data: bytes, title: str) -> Document:
     writer.notes += [decoding.note] if decoding.note else []
     lines = clean(decoding.text).split("\n")
     contents = find_contents(lines) | find_repeated_contents(lines)
-    writer.leave_out("tables of contents", "\n".join(lines[number] for number in sorted(contents)))
+    writer.leave_out(CONTENTS, "\n".join(lines[number] for number in sorted(contents)))
     lines = ["" if number in contents else line for number, line in enumerate(lines)]
     if (position := find_heading(lines)) is not None:
         writer.heading(1, lines[position])

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import orjson
 
@@ -31,17 +31,17 @@ from corag.data.packed import content_name, unpack
 from corag.data.records import OddRecordError
 from retrieval.corpora.passages import CorpusItem, Reading, read_passages
 from retrieval.corpora.sifting import CorpusReport, FileReport
-from retrieval.documents.document import Document, make_title
+from retrieval.documents.document import make_title
 from retrieval.documents.files import ENDINGS, RECORDS, DocumentFile, find_documents
+from retrieval.documents.left_out import describe_counts
 from retrieval.documents.passages import Cutting, cut
 from retrieval.documents.quality import describe_quality
-from retrieval.documents.readers import READERS, docling
-from retrieval.documents.site import Site, Sites
+from retrieval.documents.readers import READERS
 from retrieval.documents.unread import advise, list_unread
 from retrieval.index.manifest import CorpusFile, hash_documents
 from retrieval.index.store import STORE_FILES, PassageStore
 
-READING = "9"
+READING = "10"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""
 
 FILES = "documents.jsonl"
@@ -85,7 +85,8 @@ class DocumentCorpus:
         self._main = main
         self.listing = find_documents(paths)
         if not self.listing.files:
-            left_out = f" ({self.listing.describe_omissions()})" if self.listing.describe_omissions() else ""
+            counts = describe_counts(self.listing.left_out)
+            left_out = f" (left out: {counts})" if counts else ""
             raise DataError(
                 f"there is no document in {', '.join(map(str, paths))}{left_out}: they end in "
                 f"{', '.join(ENDINGS)}."
@@ -108,30 +109,17 @@ class DocumentCorpus:
         ``report.files`` gets what became of each file. What ``earlier`` has of a file is not read again.
         """
         files, last_report = self.listing.files, time.monotonic()
-        read_pages: dict[str, Document] = {}  # by name: compared already, and not yet cut
-
-        def read_page(name: str) -> Document | None:
-            try:
-                read_pages[name] = read_document(pages[name], main=self._main)
-            except Exception:  # noqa: BLE001 - it is read again in its turn, and then says why it cannot be
-                return None
-            return read_pages[name]
-
-        pages = {file.name: file for file in files if _is_page(file)}
-        sites = Sites(pages, read_page)
         for number, (file, corpus_file) in enumerate(zip(files, self.hashes, strict=True)):
             if time.monotonic() - last_report > _REPORT_EVERY_S:
                 last_report = time.monotonic()
                 report_progress(f"{number:,} of {len(files):,} files read")
             kept_before, dropped_before, shared_before = report.passages, report.dropped, report.shared_ids
-            site = sites.site(file.name)
-            document = read_pages.pop(file.name, None)
             earlier_report = earlier.file(corpus_file) if earlier else None
-            if earlier and earlier_report and earlier_report.repeats == site.digest:
+            if earlier and earlier_report:
                 result = FileReading((), earlier_report.note, earlier_report.left_out)
                 yield from earlier.passages(corpus_file)
             else:
-                result = self._read(file, site, document)
+                result = self._read(file)
                 fit = None if file.ending == RECORDS else self._fit
                 yield from fit(result.passages) if fit else result.passages
             report.files.append(
@@ -144,15 +132,12 @@ class DocumentCorpus:
                     result.note,
                     result.left_out,
                     report.shared_ids - shared_before,
-                    site.digest,
                 )
             )
 
-    def _read(
-        self, file: DocumentFile, site: Site | None = None, document: Document | None = None
-    ) -> FileReading:
+    def _read(self, file: DocumentFile) -> FileReading:
         try:
-            return read_file(file, self._cutting, site, document, main=self._main)
+            return read_file(file, self._cutting, main=self._main)
         except DataError as error:
             refusal = str(error)
         except Exception as error:  # noqa: BLE001 - a broken file fails anywhere in its format's library
@@ -165,42 +150,27 @@ class DocumentCorpus:
         notes = []
         if unreadable := report.refused:
             notes.append(f"{len(unreadable):,} file(s) could not be read:{_list_files(unreadable)}")
-        if originals := self.listing.originals:
-            notes += [
-                f"{len(lines):,} {what}:{_join_first(lines)}"
-                for what, are_exports in (
-                    ("file(s) are read from docling's export of them", False),
-                    ("export(s) of docling are left out", True),
-                )
-                if (
-                    lines := [
-                        f"\n  {name}: {note}"
-                        for name, note in originals.items()
-                        if name.lower().endswith(docling.ENDING) == are_exports
-                    ]
-                )
-            ]
         if doubtful := [file for file in report.files if file.note]:
             notes.append(f"notes on {len(doubtful):,} file(s):{_list_files(doubtful)}")
         if files := [file for file in report.files if file.left_out]:
-            words = sum((Counter(file.left_out) for file in files), Counter[str]())
-            counts = ", ".join(f"{what} ({count:,} words)" for what, count in words.most_common())
+            counts = sum((Counter(file.left_out) for file in files), Counter[str]())
             notes.append(
-                f"left out of the text of {len(files):,} file(s): {counts}; {FILES} has the counts of each."
+                f"seen in {len(files):,} file(s) and not read: {describe_counts(counts)}; {FILES} has the "
+                "counts of each."
             )
-        if left_out := self.listing.describe_omissions():
-            notes.append(f"{left_out}.{list_unread(self.listing.skipped)}")
+        if listing := self.listing.left_out:
+            closed = "".join(f"\n  {folder}: it cannot be opened" for folder in self.listing.closed)
+            unread = list_unread(self.listing.skipped)
+            notes.append(f"left out of the folders: {describe_counts(listing)}.{closed}{unread}")
         return notes
 
 
 def _list_files(files: Sequence[FileReport]) -> str:
     lines = [f"\n  {file.file}: {file.refused or file.note}" for file in files]
-    return _join_first(lines, f": {FILES} in the index's folder has them all")
-
-
-def _join_first(lines: Sequence[str], rest: str = "") -> str:
-    more = f"\n  and {len(lines) - _MOST_LISTED:,} more{rest}" if len(lines) > _MOST_LISTED else ""
-    return "".join(lines[:_MOST_LISTED]) + more
+    if len(lines) > _MOST_LISTED:
+        more = f"\n  and {len(lines) - _MOST_LISTED:,} more: {FILES} in the index's folder has them all"
+        lines[_MOST_LISTED:] = [more]
+    return "".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,49 +183,25 @@ class FileReading:
     refused: str = ""
 
 
-def read_file(
-    file: DocumentFile,
-    cutting: Cutting,
-    site: Site | None = None,
-    document: Document | None = None,
-    *,
-    main: bool = False,
-) -> FileReading:
+def read_file(file: DocumentFile, cutting: Cutting, *, main: bool = False) -> FileReading:
     """Return a file's passages, and what a user should know of the reading.
 
-    ``site``: of which the file is a page. ``document``: what is in the file, if it has been read already.
     ``main``: of a web page the main text alone.
     Raises :class:`DataError` with the reason why there are none; a file that is broken raises whatever its
     format's library does.
     """
-    if document is None:
-        data, ending, notes = _content(file)
-        if ending == RECORDS:
-            items, note = _read_records(file)
-            return FileReading(items, "; ".join([*notes, *([note] if note else [])]))
-        document = _parse(data, ending, notes, file, main=main)
-    if site:
-        document = site.trim(document, file.name)
+    data, ending, notes = _content(file)
+    if ending == RECORDS:
+        items, note = _read_records(file)
+        return FileReading(items, "; ".join([*notes, *([note] if note else [])]))
+    document = READERS[ending].parse(data, make_title(content_name(file.name)), main=main)
+    notes += document.notes
     if not document.blocks:
-        beside = ", ".join(f"{what} ({count:,} words)" for what, count in document.left_out.items())
-        but = f" but {beside}" if beside else ""
-        raise DataError(f"there is no text in it{but}{''.join(f'; {note}' for note in document.notes)}.")
-    source = str(PurePosixPath(file.name).with_name(document.source)) if document.source else file.name
-    passages = list(cut(document, source, cutting))
-    notes = [*document.notes, *describe_quality(block.text for block in document.blocks)]
+        but = f" but {describe_counts(document.left_out)}" if document.left_out else ""
+        raise DataError(f"there is no text in it{but}{''.join(f'; {note}' for note in notes)}.")
+    passages = list(cut(document, file.name, cutting))
+    notes += describe_quality(block.text for block in document.blocks)
     return FileReading(passages, "; ".join(notes), document.left_out)
-
-
-def read_document(file: DocumentFile, *, main: bool = False) -> Document:
-    """Return what is in a file that holds no records; parameters and errors are :func:`read_file`'s."""
-    return _parse(*_content(file), file, main=main)
-
-
-def _parse(data: bytes, ending: str, notes: Sequence[str], file: DocumentFile, *, main: bool) -> Document:
-    reader = READERS[ending]
-    parse = (main and reader.parse_main) or reader.parse
-    document = parse(data, make_title(content_name(file.name)))
-    return replace(document, notes=(*notes, *document.notes))
 
 
 def _content(file: DocumentFile) -> tuple[bytes, str, list[str]]:
@@ -268,11 +214,6 @@ def _content(file: DocumentFile) -> tuple[bytes, str, list[str]]:
     if not data.strip():
         raise DataError("it is empty.")
     return _look_inside(data, file)
-
-
-def _is_page(file: DocumentFile) -> bool:
-    reader = READERS.get(file.ending)
-    return reader is not None and reader.pages
 
 
 def _look_inside(data: bytes, file: DocumentFile) -> tuple[bytes, str, list[str]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from corag.data.records import Note, split_rows
 from corag.data.text import decode
-from retrieval.documents.document import Document, Writer, clean, name_cells
+from retrieval.documents.document import Document, Writer, clean, join_names, name_cells
 
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)[\W\d]*\d[\W\d]*")  # a year may name a column
 # What ends no row for a spreadsheet program, but a line for Python.
@@ -50,16 +51,19 @@ def write_rows(
     place: Callable[[int], str],
     *,
     header_by_words: bool,
+    spread: Mapping[int, Sequence[str]] | None = None,
 ) -> None:
     """Write a table's rows, each a block of its own place that names the columns.
 
-    Lines of one cell above the names of the columns are headings of the table.
+    Lines of one cell above the names of the columns are headings of the table. Names that several columns
+    share may have further ones below them.
 
     Args:
         writer: takes the blocks.
         rows: all of them, empty ones too, since they count.
         place: the place of a row by its number, which begins at 1.
         header_by_words: two columns of words have a header, too; else their first row is one like the rest.
+        spread: by their number, rows with cells over several columns, as they name these in a header.
     """
     numbered_rows = [
         (number, [" ".join(clean(cell).split()) for cell in row])
@@ -68,11 +72,10 @@ def write_rows(
     ]
     if not numbered_rows:
         return
-    width = statistics.median_high([_count_filled(row) for _, row in numbered_rows])
-    start = next(
-        (position for position, (_, row) in enumerate(numbered_rows) if 2 * _count_filled(row) > width),
-        len(numbered_rows),
-    )
+    wide_rows = spread or {}
+    heads = [wide_rows.get(number, row) for number, row in numbered_rows]
+    width = statistics.median_high(map(_count_filled, heads))
+    start = next((n for n, row in enumerate(heads) if 2 * _count_filled(row) > width), len(heads))
     level = _TITLE_LEVEL
     for number, row in numbered_rows[:start]:
         cells = [cell for cell in row if cell]
@@ -81,12 +84,35 @@ def write_rows(
             level += 1  # "Sales", then "in thousand euros": both stand above all rows
         else:
             writer.block(" | ".join(cells), page=place(number), whole=True)
-    names: Sequence[str] = ()
-    if _is_header([row for _, row in numbered_rows[start:]], header_by_words=header_by_words):
-        names = numbered_rows[start][1]
-        start += 1
-    for number, row in numbered_rows[start:]:
+    end = start
+    if _is_header(heads[start:], header_by_words=header_by_words):
+        end += 1
+        while (
+            numbered_rows[end - 1][0] in wide_rows
+            and end + 1 < len(heads)
+            and _goes_on(*heads[end - 1 : end + 1])
+        ):
+            end += 1
+    names = join_names(heads[start:end])
+    for number, row in numbered_rows[end:]:
         writer.block(name_cells(names, row), page=place(number), whole=True)
+
+
+def _goes_on(names: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a row has further names, below those that columns share, and below no others.
+
+    >>> _goes_on(["Town", "Cost", "Cost"], ["", "2023", "2024"])
+    True
+    >>> _goes_on(["Name", "Name", "Role"], ["Ada", "Lovelace", "writer"])
+    False
+    """
+    shared = {
+        column
+        for column, name in enumerate(names)
+        if name and name in (*names[max(0, column - 1) : column], *names[column + 1 : column + 2])
+    }
+    cells = enumerate(zip_longest(names, below, fillvalue=""))
+    return bool(shared) and all(column in shared or cell in ("", name) for column, (name, cell) in cells)
 
 
 def _count_filled(row: Sequence[str]) -> int:

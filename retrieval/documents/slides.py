@@ -12,14 +12,23 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from lxml import etree
 
 from corag.core.errors import DataError, reason
-from retrieval.documents.archive import open_archive
+from retrieval.documents.archive import Archive
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
+from retrieval.documents.left_out import (
+    CHARTS,
+    COMMENTS,
+    DIAGRAMS,
+    EDGES,
+    EMBEDDED,
+    HIDDEN_SLIDES,
+    PICTURES,
+)
 
-_HIDDEN_SLIDES, _EDGES = "hidden slides", "page headers and footers"
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
 _SLIDES = "ppt/_rels/presentation.xml.rels"  # names the slides
 _PARTS = re.compile(r"ppt/(slides|notesSlides|slideLayouts)/[^/]+\.xml$")
 _ROOTS = {"slides": "sld", "notesSlides": "notes", "slideLayouts": "sldLayout"}
+_COMMENTS = re.compile(r"ppt/comments/[^/]+\.xml$")
 _RELATIONS = re.compile(r"ppt/slides/_rels/[^/]+\.rels$")  # name the layout and the notes of a slide
 _OFFICE = "http://schemas.openxmlformats.org"
 _ONLY_LAYOUT = (
@@ -31,6 +40,7 @@ _EMPTY = (  # such a part without shapes
     '<p:{0} xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"><p:cSld><p:spTree><p:nvGrpSpPr/>'
     "<p:grpSpPr/></p:spTree></p:cSld></p:{0}>"
 )
+_FRAMES = {"/chart": CHARTS, "/diagram": DIAGRAMS}  # by what a frame holds
 _LINE = 200_000  # of PowerPoint's units (914,400 to an inch): shapes that begin so near stand side by side
 
 
@@ -38,14 +48,14 @@ def read_presentation(data: bytes, title: str) -> Document:
     """Read a .pptx: a section for each slide, whose blocks stand at the place "slide N".
 
     Shapes are read from top to bottom, those side by side from left to right. Speakers' notes follow their
-    slide. Hidden slides and footers are left out and counted; pictures, charts and diagrams (SmartArt), and
-    slides that cannot be read, are named in a note. Raises :class:`DataError` for what is no presentation.
+    slide. Hidden slides, footers, comments, pictures, charts and diagrams are left out and counted; slides
+    that cannot be read are named in a note. Raises :class:`DataError` for what is no presentation.
     """
-    open_archive(data, ".pptx")
+    archive = Archive(data, ".pptx")
+    archive.check()
     presentation, problems = _open(data)
     own_title = stated_title(presentation.core_properties.title, "")
     writer = Writer(own_title or title, is_title_stated=bool(own_title))
-    drawings = 0
     unread: dict[str, str] = {}
     for number, slide in enumerate(presentation.slides, 1):
         location = f"slide {number}"
@@ -59,12 +69,13 @@ def read_presentation(data: bytes, title: str) -> Document:
         if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {location}"] = problem
         if slide.element.get("show") == "0":
-            writer.leave_out(_HIDDEN_SLIDES, "\n".join(_texts(slide.shapes)))
+            writer.leave_out(HIDDEN_SLIDES, "\n".join(_texts(slide.shapes)))
         else:
-            drawings += _write_slide(writer, slide, location)
+            _write_slide(writer, slide, location)
+    for name in filter(_COMMENTS.match, archive.names):
+        with contextlib.suppress(Exception):  # as above
+            writer.leave_out(COMMENTS, " ".join(etree.fromstring(archive.read(name)).itertext()))
     writer.notes += describe_unread(unread)
-    if drawings:
-        writer.notes.append(f"what is drawn in {drawings:,} picture(s), chart(s) and diagram(s) is not read")
     return writer.document()
 
 
@@ -138,13 +149,8 @@ def _is_layout(name: str) -> bool:
     return kind is not None and kind[1] == "slideLayouts"
 
 
-def _write_slide(writer: Writer, slide: Any, location: str) -> int:
-    """Write a slide; return how many of its shapes are pictures, charts and diagrams."""
-    from pptx.shapes.graphfrm import GraphicFrame
-    from pptx.shapes.picture import Picture
-    from pptx.shapes.placeholder import PlaceholderPicture
-
-    heading, drawings = slide.shapes.title, 0
+def _write_slide(writer: Writer, slide: Any, location: str) -> None:
+    heading = slide.shapes.title
     # A slide without a title ends the section of the one before it.
     name = " ".join(heading.text_frame.text.split()) if heading is not None else ""
     writer.heading(2, name or location.capitalize(), page=location)
@@ -152,19 +158,32 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> int:
         if heading is not None and shape.shape_id == heading.shape_id:
             continue
         if _is_footer(shape):
-            writer.leave_out(_EDGES, shape.text_frame.text if shape.has_text_frame else "")
+            writer.leave_out(EDGES, shape.text_frame.text if shape.has_text_frame else "")
         elif shape.has_text_frame:
             for line in _lines(shape):
                 writer.block(line, page=location)
         elif getattr(shape, "has_table", False):  # python-pptx: not every kind of shape has it
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
-            writer.table(rows, header=bool(shape.table.first_row), page=location)
-        elif isinstance(shape, GraphicFrame | Picture | PlaceholderPicture):
-            drawings += 1
+            writer.table(rows, header=int(shape.table.first_row), page=location)
+        elif kind := _kind_of_drawing(shape):
+            writer.pass_over(kind)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         for line in frame.text.splitlines():
             writer.block(line, page=location)
-    return drawings
+
+
+def _kind_of_drawing(shape: Any) -> str:
+    """Return what a shape shows that has no text, "" for lines and the like."""
+    from pptx.shapes.graphfrm import GraphicFrame
+    from pptx.shapes.picture import Movie, Picture
+    from pptx.shapes.placeholder import PlaceholderPicture
+
+    if isinstance(shape, GraphicFrame):
+        uri = shape.element.graphic.graphicData.get("uri", "")
+        return next((kind for word, kind in _FRAMES.items() if uri.endswith(word)), EMBEDDED)
+    if isinstance(shape, Movie):
+        return EMBEDDED
+    return PICTURES if isinstance(shape, Picture | PlaceholderPicture) else ""
 
 
 def _in_reading_order(shapes: Iterable[Any]) -> Iterator[Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 _OFFICE = "open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx"
-_PICTURE = "a picture: recognise its text (OCR), such as with docling"
+_PICTURE = "a picture: recognise its text (OCR), as ocrmypdf does into a .pdf"
 _CODE = "no text of a document: if it is to be searched, copy it to a .txt file"
 _NO_TEXT = "no text"
 _PANDOC = "turn it into .html (pandoc FILE -o FILE.html)"
@@ -37,11 +37,9 @@ def advise(ending: str) -> str:
     return next((advice for advice, endings in _ADVICE.items() if ending in endings), _OTHER)
 
 
-def list_unread(endings: Iterable[str]) -> str:
+def list_unread(counts: Mapping[str, int]) -> str:
     """Return a line for each reason why files of some endings are not read, "" for none."""
     by_reason: dict[str, list[str]] = {}
-    for ending in endings:
-        by_reason.setdefault(advise(ending), []).append(ending)
-    return "".join(
-        f"\n  {', '.join(endings_of_reason)}: {why}" for why, endings_of_reason in by_reason.items()
-    )
+    for ending, count in counts.items():
+        by_reason.setdefault(advise(ending), []).append(f"{count:,} {ending}")
+    return "".join(f"\n  {', '.join(files)}: {why}" for why, files in by_reason.items())

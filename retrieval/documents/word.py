@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
-from corag.core.errors import DataError
 from retrieval.documents.document import Document, Writer, stated_title
-from retrieval.documents.omissions import CONTENTS, EDGES
-from retrieval.documents.word_lines import DELETED_TEXT, LineReader
+from retrieval.documents.left_out import COMMENTS, CONTENTS, DELETED, EDGES
+from retrieval.documents.word_lines import LineReader
 from retrieval.documents.word_numbering import to_number, value
 from retrieval.documents.word_package import Package, R, W, all_text, in_order
 from retrieval.documents.word_styles import TITLE
 
-_OLE = bytes.fromhex("d0cf11e0")  # what Word before 2007 wrote, and what an encrypted .docx is wrapped in
-_COMMENTS = "comments"
 _WIDEST_SPAN = 63  # columns, as in Word
 _FIRST_ROW = 0x20  # the bit of an older table's look that makes its first row a header
 
 
 def read_docx(data: bytes, title: str) -> Document:
     """Read a .docx, also one of strict Open XML. Raises :class:`DataError` if it is encrypted or broken."""
-    if data.startswith(_OLE):
-        raise DataError("it is encrypted or of a Word before 2007: save it as a .docx without a password.")
     package = Package(data)
     reader = _Reader(package, title, follow_fields=True)
     reader.read()
@@ -65,7 +61,7 @@ class _Reader:
                 writer.block(text)
                 writer.notes.append("its only text stands in its page headers: read")
         for part in self._package.related_roots("comments"):
-            writer.leave_out(_COMMENTS, all_text(part))
+            writer.leave_out(COMMENTS, all_text(part))
         writer.notes += dict.fromkeys(self._package.notes)
 
     # Blocks
@@ -145,9 +141,8 @@ class _Reader:
                 for cell in cells:
                     self._write(cell)
             return
-        header = _has_header(table, max(widths))
-        grid = self._grid(rows, header=header)
-        self.writer.table(grid, header=header)
+        header = min(_count_header_rows(table, max(widths)), len(rows) - 1)
+        self.writer.table(self._grid(rows, header), header=header)
         self._write_notes(())
 
     def _rows(self, table: Any) -> Iterator[Any]:
@@ -155,14 +150,14 @@ class _Reader:
             if row.find(f"{W}trPr/{W}del") is None:
                 yield row
             else:
-                self.writer.leave_out(DELETED_TEXT, all_text(row))
+                self.writer.leave_out(DELETED, all_text(row))
 
     def _has_heading(self, table: Any) -> bool:
         return any(
             self.lines.styles.outline_level(paragraph) is not None for paragraph in table.iter(f"{W}p")
         )
 
-    def _grid(self, rows: Sequence[tuple[Any, Sequence[Any]]], *, header: bool) -> list[list[str]]:
+    def _grid(self, rows: Sequence[tuple[Any, Sequence[Any]]], header: int) -> list[list[str]]:
         """Return the texts of cells, each in its column.
 
         A cell over several rows counts in each. One over several columns names all of them in a header, and
@@ -179,7 +174,7 @@ class _Reader:
                 text = above.get(len(texts), "") if goes_on else self._block_text(cell)
                 above[len(texts)] = text
                 width = to_number(value(cell.find(f"{W}tcPr"), "gridSpan"), 1)
-                filler = text if header and not grid else ""
+                filler = text if len(grid) < header else ""
                 texts += [text] + [filler] * (min(width, _WIDEST_SPAN) - 1)
             grid.append(texts)
         return grid
@@ -209,22 +204,23 @@ def _is_contents_control(control: Any) -> bool:
     return gallery is not None and gallery.get(f"{W}val") in ("Table of Contents", "Table of Figures")
 
 
-def _has_header(table: Any, columns: int) -> bool:
-    first = next(in_order(table, f"{W}tr"))
-    if first.find(f"{W}trPr/{W}tblHeader") is not None:
-        return True
+def _count_header_rows(table: Any, columns: int) -> int:
+    """Return how many of a table's first rows name its columns."""
+    rows = takewhile(lambda row: row.find(f"{W}trPr/{W}tblHeader") is not None, in_order(table, f"{W}tr"))
+    if count := sum(1 for _ in rows):
+        return count
     # Word gives every table a look with a first row of its own. In two columns there mostly are names and
     # values, whose first row is no header.
     if columns < 3:
-        return False
+        return 0
     look = table.find(f"{W}tblPr/{W}tblLook")
     if look is None:
-        return False
+        return 0
     attribute = look.get(f"{W}firstRow")
     if attribute:
-        return attribute in ("1", "true", "on")
+        return int(attribute in ("1", "true", "on"))
     code = look.get(f"{W}val", "0")
-    return bool(int(code, 16) & _FIRST_ROW) if re.fullmatch(r"[0-9A-Fa-f]{1,8}", code) else False
+    return int(bool(int(code, 16) & _FIRST_ROW)) if re.fullmatch(r"[0-9A-Fa-f]{1,8}", code) else 0
 
 
 def _is_initial(paragraph: Any) -> bool:

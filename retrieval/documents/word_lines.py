@@ -8,15 +8,21 @@ from typing import Any
 
 from retrieval.documents.document import Writer
 from retrieval.documents.formulas import word_formula_text
-from retrieval.documents.omissions import HIDDEN_PARTS, READINGS
+from retrieval.documents.left_out import (
+    CHART_WORDS,
+    DELETED,
+    EMBEDDED,
+    FORMS,
+    HIDDEN_PARTS,
+    PICTURES,
+    READINGS,
+)
 from retrieval.documents.superscripts import InlineText
 from retrieval.documents.word_numbering import Numbering, format_number, to_number, value
 from retrieval.documents.word_package import Package, R, W, all_text
 from retrieval.documents.word_styles import Styles, is_on
 from retrieval.documents.word_symbols import symbol
 
-DELETED_TEXT = "deleted text"
-_PLACEHOLDERS, _CHARTS = "placeholders of forms", "words in charts"
 _CONTENTS_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 _TO_CONTENTS = re.compile(r"\s*PAGEREF\s+_Toc", re.IGNORECASE)
 _MACHINE_NAME = re.compile(r"\W*(?:description automatically generated|automatically generated)\W*", re.I)
@@ -26,6 +32,7 @@ _COMPATIBLE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _CHART = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_IMAGE_DATA = "{urn:schemas-microsoft-com:vml}imagedata"
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -134,7 +141,7 @@ class LineReader:
             if tag == f"{W}r":
                 self._gather_run(element, line)
             elif tag == f"{W}del":
-                self._writer.leave_out(DELETED_TEXT, all_text(element, f"{W}delText", f"{W}t"))
+                self._writer.leave_out(DELETED, all_text(element, f"{W}delText", f"{W}t"))
             elif tag == f"{W}moveFrom":
                 continue  # it stands where it was moved to
             elif tag == f"{W}fldSimple":
@@ -144,7 +151,7 @@ class LineReader:
                 else:
                     self._gather(element, line)
             elif tag == f"{W}sdt" and element.find(f"{W}sdtPr/{W}showingPlcHdr") is not None:
-                self._writer.leave_out(_PLACEHOLDERS, all_text(element))
+                self._writer.leave_out(FORMS, all_text(element))
             elif tag.startswith(_MATH):
                 self._add(line, word_formula_text(element))
             elif tag not in (f"{W}pPr", f"{W}sdtPr"):
@@ -229,10 +236,18 @@ class LineReader:
         """Add the text boxes, the description and the diagram's words of a drawing."""
         boxes = [box for box in drawing.iter(f"{W}txbxContent") if _outermost(box, drawing)]
         line.boxes += boxes
-        for picture in drawing.iter(_PICTURE):
-            text = _MACHINE_NAME.sub("", picture.get("descr", "")).strip()
-            if len(text.split()) >= _FEWEST_ALT_WORDS:
-                line.add(f" {text} ")
+        descriptions = [
+            text
+            for picture in drawing.iter(_PICTURE)
+            if len((text := _MACHINE_NAME.sub("", picture.get("descr", "")).strip()).split())
+            >= _FEWEST_ALT_WORDS
+        ]
+        for text in descriptions:
+            line.add(f" {text} ")
+        if drawing.tag == f"{W}object":
+            self._writer.pass_over(EMBEDDED)
+        elif not descriptions:
+            self._writer.pass_over(PICTURES, sum(1 for _ in drawing.iter(f"{_DRAWING}blip", _IMAGE_DATA)))
         for pointer in drawing.iter(f"{_DIAGRAM}relIds"):
             part = self._package.read(self._package.target(pointer.get(f"{R}dm", "")))
             for paragraph in () if part is None else part.iter(f"{_DRAWING}p"):
@@ -241,7 +256,7 @@ class LineReader:
         for pointer in drawing.iter(f"{_CHART}chart"):
             part = self._package.read(self._package.target(pointer.get(f"{R}id", "")))
             words = () if part is None else part.iter(f"{_DRAWING}t", f"{_CHART}v")
-            self._writer.leave_out(_CHARTS, " ".join(word.text or "" for word in words))
+            self._writer.leave_out(CHART_WORDS, " ".join(word.text or "" for word in words))
 
 
 def _plain(text: str, font: str) -> str:

@@ -7,24 +7,20 @@ few parts, and does without those that are missing.
 
 from __future__ import annotations
 
-import io
 import posixpath
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
-from zipfile import BadZipFile, ZipFile
 
 from lxml import etree
 
-from corag.core.errors import DataError
-from retrieval.documents.archive import check_part
+from corag.core.errors import DataError, reason
+from retrieval.documents.archive import DAMAGE, Archive
 
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
-_LARGEST = 1 << 29  # bytes of a part; what unpacks to more is made to fill a memory
 _DAMAGE = "it is damaged, or no .docx: open it in Word and save it again."
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -47,13 +43,9 @@ class Package:
     """The parts of a .docx. Raises :class:`DataError` for what is no zip, or has no text part in it."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self.name = data, ""
-        try:
-            self._zip = ZipFile(io.BytesIO(data))
-        except (BadZipFile, ValueError, OSError):
-            raise DataError(_DAMAGE) from None
+        self._archive, self.name = Archive(data, ".docx"), ""
         # Some programs write backslashes, or other cases than those they point at.
-        self._names = {_key(name): name for name in self._zip.namelist()}
+        self._names = {_key(name): name for name in self._archive.names}
         self.notes: list[str] = []
         targets = [each.target for each in self.relationships("") if each.kind == "officeDocument"]
         main_parts = [name for name in (*targets, "word/document.xml") if _key(name) in self._names]
@@ -85,13 +77,11 @@ class Package:
         if stored_name is None:
             return b""
         try:
-            part = self._zip.getinfo(stored_name)
-            if part.file_size > _LARGEST:
-                raise DataError(f"its part {name} unpacks to over {_LARGEST >> 20} MB: split the document.")
-            check_part(self._data, part)
-            return self._zip.read(stored_name)
-        except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError):
-            self.notes.append(f"its part {name} is damaged, and left out")
+            return self._archive.read(stored_name)
+        except (DataError, *DAMAGE) as error:
+            if name == self.name and isinstance(error, DataError):
+                raise
+            self.notes.append(f"its part {stored_name} cannot be read ({reason(error)}), and is left out")
             return b""
 
     def relationships(self, name: str) -> Sequence[Relationship]:

@@ -5,30 +5,46 @@ from __future__ import annotations
 import datetime
 import io
 import re
-import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 from corag.core.errors import DataError, reason
-from retrieval.documents.archive import open_archive
+from retrieval.documents.archive import DAMAGE, Archive
 from retrieval.documents.document import Document, Writer, describe_unread
+from retrieval.documents.left_out import (
+    BARE_FORMULAS,
+    CHARTS,
+    COMMENTS,
+    DRAWN_WORDS,
+    EMBEDDED,
+    HIDDEN_SHEETS,
+    MERGED,
+    PICTURES,
+)
 from retrieval.documents.rows import write_rows
 
-_HIDDEN_SHEETS = "hidden sheets"
 _MOST_ROWS = 1 << 20  # of a sheet, as in Excel: a row of a higher number is made to fill a memory
 # Of a number's format: text in it, and signs that stand for themselves.
 _NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^]]*\]')
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})"')
+_MOST_MERGED = 1 << 22  # rows and columns of merged ranges in all
+_UNREAD = re.compile(r"xl/(media|charts(?=/chart)|embeddings|comments|drawings)/?[^/]*$")
+_THINGS = {"media": PICTURES, "charts": CHARTS, "embeddings": EMBEDDED}
+_TEXTS = {"comments": COMMENTS, "drawings": DRAWN_WORDS}
+_TEXT = re.compile(rb"<(?:\w+:)?t(?:\s[^>]*)?>([^<]*)<")
 
 
 def read_workbook(data: bytes, title: str) -> Document:
     """Read an .xlsx: each row is a block that names the columns, at the place "sheet NAME, row N".
 
-    Hidden sheets are left out and counted; of a formula the stored value is read. Sheets that cannot be read
-    are named in a note, as is the row after which one breaks off. Raises :class:`DataError` for what is no
-    workbook.
+    Hidden sheets, comments and drawings are left out and counted; of a formula the stored value is read.
+    Merged cells count in each of their rows, and name all of their columns in a header. Sheets that cannot be
+    read are named in a note, as is the row after which one breaks off. Raises :class:`DataError` for what is
+    no workbook.
     """
-    open_archive(data, ".xlsx")
+    archive = Archive(data, ".xlsx")
+    archive.check()
     try:
         book, unread = _open(data, values=True)
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
@@ -39,13 +55,17 @@ def read_workbook(data: bytes, title: str) -> Document:
         if problem:
             unread[f"sheet {sheet.title} after row {len(rows):,}"] = problem
         if sheet.sheet_state != "visible":
-            writer.leave_out(_HIDDEN_SHEETS, "\n".join(" ".join(row) for row in rows))
+            writer.leave_out(HIDDEN_SHEETS, "\n".join(" ".join(row) for row in rows))
             continue
         if several:
             writer.heading(2, sheet.title)
-        write_rows(writer, rows, f"sheet {sheet.title}, row {{}}".format, header_by_words=is_bold)
+        spread = _spread_merged(rows, _merged_ranges(archive, sheet), writer)
+        place = f"sheet {sheet.title}, row {{}}".format
+        write_rows(writer, rows, place, header_by_words=is_bold, spread=spread)
+    _count_unread(archive, writer)
     writer.notes += describe_unread(unread)
-    if count := _count_bare_formulas(data):
+    if count := _count_bare_formulas(data, archive):
+        writer.pass_over(BARE_FORMULAS, count)
         writer.notes.append(
             f"{count:,} formula(s) have no stored value and are not read: open it in Excel or LibreOffice, "
             "and save it"
@@ -104,6 +124,55 @@ def _read_sheet(sheet: Any) -> tuple[list[list[str]], bool, str]:
     return rows, bool(is_bold), ""
 
 
+def _merged_ranges(archive: Archive, sheet: Any) -> list[tuple[int, int, int, int]]:
+    """Return the left, top, right and bottom of a sheet's merged ranges, which openpyxl does not stream."""
+    from openpyxl.utils.cell import range_boundaries
+
+    with suppress(KeyError, DataError, *DAMAGE):  # a note says already where the sheet breaks off
+        return [
+            range_boundaries(cells.decode()) for cells in _MERGED.findall(archive.read(sheet._worksheet_path))
+        ]
+    return []
+
+
+def _spread_merged(
+    rows: list[list[str]], ranges: Sequence[tuple[int, int, int, int]], writer: Writer
+) -> dict[int, Sequence[str]]:
+    """Write the text of merged cells into each of their rows.
+
+    Return the rows in which some go over several columns, by their number, with the text in each of these.
+    """
+    wide: dict[int, list[str]] = {}
+    width, left_over = max(map(len, rows), default=0), _MOST_MERGED
+    for left, top, right, bottom in ranges:
+        text = rows[top - 1][left - 1] if top <= len(rows) and left <= len(rows[top - 1]) else ""
+        left_over -= bottom - top + right - left
+        if not text or left_over < 0:
+            writer.pass_over(MERGED, int(left_over < 0))
+            continue
+        for row in filter(any, rows[top:bottom]):
+            row += [""] * (left - len(row))
+            row[left - 1] = row[left - 1] or text
+    for left, top, right, _ in ranges:
+        row = rows[top - 1] if right > left and top <= len(rows) else []
+        if left <= len(row) and row[left - 1]:
+            names = wide.setdefault(top, [*row, *[""] * (width - len(row))])
+            names[left - 1 : right] = [row[left - 1]] * (min(right, width) - left + 1)
+    # One cell over all columns says what the table is about.
+    return {number: names for number, names in wide.items() if len({*filter(None, names)}) > 1}
+
+
+def _count_unread(archive: Archive, writer: Writer) -> None:
+    """Count pictures, charts, comments and words in drawings, which lie beside the sheets."""
+    for part in filter(None, map(_UNREAD.match, archive.names)):
+        if kind := _THINGS.get(part[1]):
+            writer.pass_over(kind)
+        else:
+            with suppress(DataError, *DAMAGE):
+                words = b" ".join(_TEXT.findall(archive.read(part[0])))
+                writer.leave_out(_TEXTS[part[1]], words.decode("utf-8", "replace"))
+
+
 def _show(value: Any, number_format: str) -> str:
     """Return a cell's value as a reader sees it, as far as that matters for words.
 
@@ -126,12 +195,10 @@ def _show(value: Any, number_format: str) -> str:
     return str(value)
 
 
-def _count_bare_formulas(data: bytes) -> int:
+def _count_bare_formulas(data: bytes, archive: Archive) -> int:
     """Return how many cells have a formula whose value no program has stored, as pandas writes them."""
-    with open_archive(data, ".xlsx") as archive:
-        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
-        if not any(_has_formulas(archive, name) for name in sheets):
-            return 0
+    if not any(_has_formulas(archive, name) for name in archive.names if name.startswith("xl/worksheets/")):
+        return 0
     count = 0
     values, formulas = (_open(data, values=values)[0].worksheets for values in (True, False))
     for with_values, with_formulas in zip(values, formulas, strict=True):
@@ -141,11 +208,11 @@ def _count_bare_formulas(data: bytes) -> int:
     return count
 
 
-def _has_formulas(archive: ZipFile, sheet: str) -> bool:
+def _has_formulas(archive: Archive, sheet: str) -> bool:
     try:
         xml = archive.read(sheet)
-    except (BadZipFile, zlib.error, EOFError):
-        return True  # as far as can be told
+    except DAMAGE:
+        return True  # as far as can be seen
     return b"<f>" in xml or b"<f " in xml
 
 

@@ -341,6 +341,20 @@ def html_lines(file: Path, page: str) -> list[str]:
             "</tr><tr><td>Esby<br>West</td><td>3</td></tr></table>",
             ["Towns", "Alby | 1", "Esby West | 3"],
         ),
+        (
+            "<table><thead><tr><td>Town</td><td colspan=2>Cost</td></tr><tr><td></td><td>2023</td>"
+            "<td>2024</td></tr></thead><tr><td>Alby</td><td>3</td><td>4</td></tr></table>",
+            ["Town: Alby | Cost 2023: 3 | Cost 2024: 4"],
+        ),
+        (
+            "<table><tr><td></td><td>2023</td><td>2024</td></tr><tr><td>Alby</td><td>3</td><td>4</td></tr>"
+            "<tr><td>Esby</td><td></td><td>5</td></tr></table>",
+            ["Alby | 2023: 3 | 2024: 4", "Esby | 2024: 5"],
+        ),
+        (
+            "<table><tr><td></td><td>One</td></tr><tr><td></td><td>Two</td></tr></table>",
+            ["One", "Two"],
+        ),
         ("<pre>line one<br>line two</pre>", ["line one", "line two"]),
         (
             "<p>If <math><mi>a</mi><mo>=</mo><mi>b</mi><annotation>a = b</annotation></math>, an <nobr>x-y"
@@ -467,7 +481,7 @@ def test_encodings_are_found_and_guesses_are_told(
         ("half.txt", b"\xff\xfeA", "there is no text in it"),
         ("broken.pdf", b"%PDF-1.4 and no more", "it is damaged, or no PDF"),
         ("broken.docx", b"PK and no more", "it is damaged, or no .docx"),
-        ("old.docx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of a Word before 2007"),
+        ("old.docx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of an Office before 2007"),
         ("secret.pdf", encrypted(pdf_bytes([["Read me."]]), "key"), "it is encrypted: save a copy without"),
         ("scan.pdf", pdf_bytes([[], []]), "there is no text in its 2 pages: are they pictures"),
         ("bad.jsonl", b'{"id": 1}\n{"id": 2}', "line 1: expected a text under 'text' or"),
@@ -680,9 +694,10 @@ def test_a_folder_is_walked_in_a_fixed_order_and_what_is_left_out_is_counted(tmp
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     found = find_documents([tmp_path])
     assert [file.name for file in found.files] == ["a/B.md", "a/z.md", "b.TXT", "gone.txt", "z.htm"]
-    assert found.describe_omissions() == (
-        "left out: 3 by their ending (2 .png, 1 without an ending), 2 hidden, 1 index folder(s)"
-    )
+    assert found.left_out == {
+        "files of other endings": 3, "hidden files and folders": 2, "index folders": 1,
+    }  # fmt: skip
+    assert found.skipped == {".png": 2, "without an ending": 1}
     report = CorpusReport()
     list(read_corpus([tmp_path], "auto", report))
     assert [file.refused for file in report.refused] == ["it cannot be opened: No such file or directory."]
@@ -707,8 +722,21 @@ def test_pipes_and_closed_folders_are_left_out(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("retrieval.documents.files.is_ours", refusing(is_ours))
     found = find_documents([tmp_path, tmp_path / "pipe.txt"])
     assert [file.name for file in found.files] == ["a.txt"]
-    left_out = "left out: 1 folder(s) that cannot be opened (closed), 2 pipe(s) or the like"
-    assert found.describe_omissions() == left_out
+    assert found.left_out == {"folders that cannot be opened": 1, "pipes and the like": 2}
+    assert found.closed == ("closed",)
+
+
+def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
+    for name in ("docs/b/x.txt", "elsewhere/y.txt", "elsewhere/in/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for name, target in (("docs/a", "docs/b"), ("docs/c", "elsewhere"), ("elsewhere/in/up", "."),
+                         ("docs/d", "elsewhere/in"), ("docs/gone", "nowhere")):  # fmt: skip
+        (tmp_path / name).symlink_to(tmp_path / target)
+    found = find_documents([tmp_path / "docs"])
+    assert [file.name for file in found.files] == ["b/x.txt", "c/in/z.txt", "c/y.txt"]
+    # "a" and "d" are read elsewhere; "up" leads to the folder of all, with "docs" and "elsewhere" in it.
+    assert found.left_out == {"folders met again, as by links": 4, "files of other endings": 1}
 
 
 def test_a_refusal_may_name_a_file_whose_name_is_no_utf8(tmp_path: Path) -> None:
@@ -847,10 +875,10 @@ async def test_a_folder_is_indexed_searched_changed_and_brought_up_to_date(
         "2 file(s) could not be read:\n  broken.pdf: it is damaged, or no PDF (Data format "
         "error): export or download it again.\n  empty.txt: it is empty.",
         "notes on 1 file(s):\n  latin1.txt: not UTF-8: read as cp1252, a guess",
-        "left out of the text of 38 file(s): navigation (38 words); documents.jsonl has the counts of each.",
-        "left out: 3 by their ending (2 .png, 1 .dwg), 2 hidden.\n"
-        "  .png: a picture: recognise its text (OCR), such as with docling\n"
-        "  .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
+        "seen in 38 file(s) and not read: navigation (38 words); documents.jsonl has the counts of each.",
+        "left out of the folders: files of other endings (3), hidden files and folders (2).\n"
+        "  2 .png: a picture: recognise its text (OCR), as ocrmypdf does into a .pdf\n"
+        "  1 .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
     ]
     (hit,) = await search(tmp_path / "bm25", "Esmouth number 172 glass", 1)
     assert (hit.passage.source, hit.passage.page, hit.passage.title) == ("scans/town_172.pdf", 2, "Town 172")

@@ -164,7 +164,20 @@ def test_signs_within_words_and_words_side_by_side() -> None:
         "漢字 hardly evermore a b", "Home About X Y", "f(x)", "Is.", "A red bridge",
         "See The old town of Alby and .",
     ]  # fmt: skip
-    assert document.left_out == {"readings above characters": 1}
+    assert document.left_out == {"readings above characters": 1, "pictures": 2}
+
+
+def test_what_a_page_shows_and_a_reader_cannot_write_is_counted() -> None:
+    document = page(
+        "<p>Text.<img src=a><img src=b alt=''><img src=c alt='The old town of Alby'></p>"
+        "<video src=v></video><iframe src=i>No frames</iframe><input value='Ada Orm'>"
+        "<input type=hidden value=x>"
+    )
+    assert lines(document) == ["Text. The old town of Alby"]
+    assert document.left_out == {
+        "pictures": 1, "embedded files and media": 2, "form fields and buttons": 2,
+        "text for browsers without scripts or plug-ins": 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

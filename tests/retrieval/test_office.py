@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import re
 from codecs import BOM_UTF8
+from collections.abc import Callable, Mapping
+from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import orjson
 import pytest
 
 from corag.core.errors import DataError
-from corag.core.types import Passage
 from retrieval.corpora.formats import detect_format, read_corpus
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.documents.reading import DocumentCorpus
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from tests.retrieval.office_files import damaged, eml_bytes, epub_bytes, flipped, ipynb_bytes, xlsx_bytes
 from tests.retrieval.test_documents import note_of, read
+
+
+def left_out_of(file: Path) -> Mapping[str, int]:
+    """Return what was seen in a file and not read."""
+    report = CorpusReport()
+    list(read_corpus([file], "documents", report))
+    return report.files[0].left_out
 
 
 def cited(file: Path, content: str | bytes = "") -> list[tuple[str, str]]:
@@ -134,6 +142,61 @@ def test_figures_of_a_workbook_are_what_it_shows_and_an_empty_result_is_a_result
     assert [passage.text for passage in read(tmp_path / "b.xlsx")] == ["Name: a | Rate: 25%"]
 
 
+def edited(book: bytes, change: Callable[[Any], None]) -> bytes:
+    """Return a workbook that openpyxl has changed."""
+    from openpyxl import load_workbook
+
+    opened, file = load_workbook(io.BytesIO(book)), io.BytesIO()
+    change(opened.worksheets[0])
+    opened.save(file)
+    return file.getvalue()
+
+
+def test_merged_cells_of_a_sheet_name_all_of_their_columns_and_rows(tmp_path: Path) -> None:
+    rows = [
+        ["Bridges of the county"],
+        ["Town", "Costs", None, "Tolls", None],
+        [None, 2023, 2024, 2023, 2024],
+        ["Alby", 3, 4, 5, 6],
+        [None, 7, 8, None, None],
+        ["Corford", "closed", None, 1, 2],
+    ]
+
+    def merge(sheet: Any) -> None:
+        for cells in ("A1:E1", "A2:A3", "B2:C2", "D2:E2", "A4:A5", "B6:C6"):
+            sheet.merge_cells(cells)
+
+    book = edited(xlsx_bytes({"Sheet": rows}), merge)
+    assert cited(tmp_path / "b.xlsx", book) == [
+        (f"b > Bridges of the county (b.xlsx, sheet Sheet, row {row})", text)
+        for row, text in (
+            (4, "Town: Alby | Costs 2023: 3 | Costs 2024: 4 | Tolls 2023: 5 | Tolls 2024: 6"),
+            (5, "Town: Alby | Costs 2023: 7 | Costs 2024: 8"),
+            (6, "Town: Corford | Costs 2023: closed | Tolls 2023: 1 | Tolls 2024: 2"),
+        )
+    ]
+    # A name over two columns, with nothing of its own below it, has no second row.
+    rows = [["Name", None, "Role"], ["Ada", "Orm", "mayor"], ["Bob", "Ash", "clerk"]]
+    book = edited(xlsx_bytes({"Sheet": rows}), lambda sheet: sheet.merge_cells("A1:B1"))
+    texts = [text for _, text in cited(tmp_path / "c.xlsx", book)]
+    assert texts == ["Name: Ada | Name: Orm | Role: mayor", "Name: Bob | Name: Ash | Role: clerk"]
+
+
+def test_what_lies_beside_the_cells_of_a_sheet_is_counted(tmp_path: Path) -> None:
+    def add(sheet: Any) -> None:
+        from openpyxl.chart import BarChart, Reference
+        from openpyxl.comments import Comment
+
+        sheet["A2"].comment = Comment("Ask the mayor", "Ada")
+        chart = BarChart()
+        chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=2), titles_from_data=True)
+        sheet.add_chart(chart, "D1")
+
+    file = tmp_path / "b.xlsx"
+    file.write_bytes(edited(xlsx_bytes({"S": [["Town", "Mills", "Inns"], ["Alby", 3, 4]]}), add))
+    assert left_out_of(file) == {"comments": 3, "charts": 1}
+
+
 # Presentations
 
 
@@ -177,8 +240,7 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     ]
     report = CorpusReport()
     list(read_corpus([tmp_path / "deck.pptx"], "auto", report))
-    assert report.files[0].left_out == {"hidden slides": 2}
-    assert "1 picture(s), chart(s) and diagram(s)" in report.files[0].note
+    assert report.files[0].left_out == {"hidden slides": 2, "diagrams": 1}
 
 
 # Notebooks, mails, e-books, RTF
@@ -214,6 +276,27 @@ def test_a_mail_gives_who_wrote_what_and_names_its_attachments(tmp_path: Path) -
     assert read(tmp_path / "news.eml")[1].title == "News > Bridges"
     (latin,) = read(tmp_path / "latin.eml", eml_bytes("Maß", "Straße", charset="iso-8859-1"))
     assert latin.text.endswith("Straße")
+
+
+def test_all_texts_of_a_mail_are_read_in_their_order(tmp_path: Path) -> None:
+    forwarded = EmailMessage()
+    forwarded["From"], forwarded["Subject"] = "Cid <cid@example.org>", "Bridge"
+    forwarded.set_content("It is red.\n")
+    mail = EmailMessage()
+    mail["From"], mail["Subject"] = "Ada <ada@example.org>", "Two towns"
+    mail.set_content("On towns\n\nAlby is old.\n")
+    mail.add_attachment(b"%PDF-1.4", maintype="application", subtype="pdf", filename="map.pdf")
+    for text, kind in (("Corford is new.\n", "plain"), ("<p>Dunholm is rich.</p>", "html")):
+        mail.add_attachment(text, subtype=kind, disposition="inline")
+    mail.add_attachment(forwarded, disposition="inline")
+    mail.add_attachment("Not read.", filename="more.txt")
+    (passage,) = read(tmp_path / "a.eml", mail.as_bytes())
+    assert passage.text.splitlines() == [
+        "From: Ada <ada@example.org>", "On towns", "Alby is old.", "Corford is new.", "Dunholm is rich.",
+        "Subject: Bridge", "From: Cid <cid@example.org>", "It is red.",
+    ]  # fmt: skip
+    note = "attachments are not read: map.pdf, more.txt: save them beside it"
+    assert note_of(tmp_path / "a.eml") == note and left_out_of(tmp_path / "a.eml") == {"attachments": 2}
 
 
 def test_lines_above_a_table_are_headings_of_all_its_rows(tmp_path: Path) -> None:
@@ -259,6 +342,16 @@ def test_rtf_gives_paragraphs_and_characters_of_its_code_page(tmp_path: Path) ->
     assert "headings" in note_of(tmp_path / "a.rtf")
 
 
+def test_pictures_and_notes_of_rtf_are_no_part_of_its_paragraphs(tmp_path: Path) -> None:
+    """A picture's bytes may be braces, and signs that striprtf takes for a character of no Unicode."""
+    pytest.importorskip("striprtf", reason="corag[docs] brings it")
+    picture = rb"{\*\shppict{\pict\pngblip\bin }}{\nonshppict{\pict\bin5 }}{\x}}"
+    note, header = rb"{\footnote \pard Stra\'dfe.}", rb"{\header Old atlas}"
+    text = rb"{\rtf1\ansi" + header + rb"Before " + picture + rb"after" + note + rb".\par {\pict 0a0b}}"
+    assert read(tmp_path / "a.rtf", text)[0].text == "Before after.\nStraße."
+    assert left_out_of(tmp_path / "a.rtf") == {"pictures": 2, "page headers and footers": 2}
+
+
 # Web pages without what is around the text
 
 
@@ -282,144 +375,6 @@ def test_the_main_text_of_a_page_is_read_alone_if_that_is_asked_for(tmp_path: Pa
     assert report.files[0].left_out["what stands around the main text"] > 30
     whole = " ".join(each.text for each in DocumentCorpus([tmp_path]).passages(CorpusReport()))
     assert "Another story" in whole
-
-
-# What docling has read
-
-
-def docling_export(source: str, mimetype: str, items: list[dict[str, object]]) -> bytes:
-    """Return an export of docling 2 (schema 1.10): its texts, tables and pictures, of which pages."""
-    parts: dict[str, list[dict[str, object]]] = {"texts": [], "tables": [], "pictures": []}
-    body = []
-    for item in items:
-        kind = "tables" if "data" in item else "pictures" if item["label"] == "picture" else "texts"
-        reference = {"$ref": f"#/{kind}/{len(parts[kind])}"}
-        prov = [{"page_no": item.pop("page")}] if "page" in item else []
-        parts[kind].append({"content_layer": "body", "children": [], "prov": prov, **item})
-        if not item.get("inside"):
-            body.append(reference)
-    origin = {"filename": source, "mimetype": mimetype}
-    return orjson.dumps(
-        {
-            "schema_name": "DoclingDocument",
-            "version": "1.10.0",
-            "origin": origin,
-            **parts,
-            "body": {"children": body},
-        }
-    )
-
-
-def test_what_docling_exported_is_cited_by_the_file_that_it_was_made_of(tmp_path: Path) -> None:
-    def row(*texts: str, header: bool = False) -> list[dict[str, object]]:
-        return [{"text": text, "column_header": header} for text in texts]
-
-    items: list[dict[str, object]] = [
-        {"label": "page_header", "content_layer": "furniture", "text": "ACME confidential", "page": 1},
-        {"label": "title", "text": "Bridges", "page": 1},
-        {"label": "section_header", "level": 1, "text": "History", "page": 1},
-        {"label": "text", "text": "Built in 1931.", "page": 1},
-        {"label": "list_item", "marker": "1.", "text": "Red at first.", "page": 1},
-        {"label": "caption", "text": "Table 1: costs", "page": 2, "inside": True},
-        {"label": "table", "page": 2, "captions": [{"$ref": "#/texts/5"}],
-         "data": {"grid": [row("Year", "Cost", header=True), row("1931", "2 million")]}},
-        {"label": "text", "text": "a label within it", "page": 2, "inside": True},
-        {"label": "picture", "page": 2, "children": [{"$ref": "#/texts/6"}]},
-    ]  # fmt: skip
-    (tmp_path / "scans").mkdir()
-    (tmp_path / "scans" / "tr9.json").write_bytes(docling_export("tr9.pdf", "application/pdf", items))
-    (tmp_path / "settings.json").write_text("{}")
-    (tmp_path / "a.txt").write_text("Beside it.")
-    report = CorpusReport()
-    passages = list(read_corpus([tmp_path], "auto", report))
-    assert [(each.citation, each.text) for each in passages[1:]] == [
-        ("Bridges > History (scans/tr9.pdf, page 1)", "Built in 1931.\n1. Red at first."),
-        ("Bridges > History (scans/tr9.pdf, page 2)", "Table 1: costs\nYear: 1931 | Cost: 2 million"),
-    ]
-    assert report.files[-1].left_out == {"page headers and footers": 2, "words in drawings": 4}
-    assert detect_format([tmp_path / "settings.json"]) == "jsonl"
-    assert detect_format([tmp_path / "scans" / "tr9.json"]) == "documents"
-
-
-def test_slides_that_docling_read_are_cited_as_slides(tmp_path: Path) -> None:
-    kind = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
-    items: list[dict[str, object]] = [
-        {"label": label, "text": text, "page": page}
-        for page in (1, 2)
-        for label, text in (("title", f"Part {page}"), ("paragraph", f"Text {page}."))
-    ]
-    assert cited(tmp_path / "deck.json", docling_export("deck.pptx", kind, items)) == [
-        ("deck > Part 1 (deck.pptx, slide 1)", "Text 1."),
-        ("deck > Part 2 (deck.pptx, slide 2)", "Text 2."),
-    ]
-
-
-@pytest.fixture
-def scans(tmp_path: Path) -> Path:
-    """A folder of two PDFs, and of what docling exported of the second."""
-    for name in ("tr8", "tr9"):
-        (tmp_path / f"{name}.pdf").write_bytes(pdf_bytes([[f"Garbled {name}."]]))
-    item: dict[str, object] = {"label": "text", "text": "Clear.", "page": 1}
-    (tmp_path / "tr9.json").write_bytes(docling_export("tr9.pdf", "application/pdf", [item]))
-    return tmp_path
-
-
-def report_on(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the passages of a folder, and the notes of the report on it."""
-    corpus, report = DocumentCorpus([folder]), CorpusReport()
-    return [item.text for item in corpus.passages(report) if isinstance(item, Passage)], corpus.notes(report)
-
-
-def test_a_file_beside_its_export_is_read_from_the_export(scans: Path) -> None:
-    texts = ["Garbled tr8.", "Clear."]
-    note = "1 file(s) are read from docling's export of them:\n  tr9.pdf: tr9.json"
-    assert report_on(scans) == (texts, [note])
-    export = orjson.loads((scans / "tr9.json").read_bytes())
-    export["origin"]["binary_hash"] = 1
-    (scans / "tr9.json").write_bytes(orjson.dumps(export))
-    left_out = (
-        "1 export(s) of docling are left out:\n  tr9.json: tr9.pdf itself is read, since the file has "
-        "changed since its export: convert it again"
-    )
-    assert report_on(scans) == (["Garbled tr8.", "Garbled tr9."], [left_out])
-    (scans / "tr9.pdf").write_bytes(pdf_bytes([[""]]))  # a scan: better the old export
-    assert report_on(scans) == (texts, [f"{note}; it has changed since then: convert it again"])
-
-
-@pytest.mark.parametrize("body", ["bad", {"children": []}])
-def test_an_export_without_text_takes_no_place(body: object, scans: Path) -> None:
-    export = orjson.loads((scans / "tr9.json").read_bytes())
-    (scans / "tr9.json").write_bytes(orjson.dumps({**export, "body": body}))
-    texts, (note,) = report_on(scans)
-    assert texts == ["Garbled tr8.", "Garbled tr9."]
-    assert note.startswith("1 export(s) of docling are left out")
-
-
-def test_two_exports_that_name_each_other_are_both_read(tmp_path: Path) -> None:
-    for name, other in (("a", "b"), ("b", "a")):
-        item: dict[str, object] = {"label": "text", "text": f"Text of {name}.", "page": 1}
-        (tmp_path / f"{name}.json").write_bytes(docling_export(f"{other}.json", "application/json", [item]))
-    assert report_on(tmp_path) == (["Text of a.", "Text of b."], [])
-
-
-def test_an_export_in_another_folder_takes_the_place_of_the_file_that_it_was_made_of(scans: Path) -> None:
-    (scans / "out").mkdir()
-    os.rename(scans / "tr9.json", scans / "out" / "tr9.json")
-    assert len(report_on(scans)[0]) == 3, "of that name there may be several files"
-    export = orjson.loads((scans / "out" / "tr9.json").read_bytes())
-    # docling keeps the lowest 64 bits of the file's SHA-256.
-    digest = hashlib.sha256((scans / "tr9.pdf").read_bytes()).hexdigest()
-    export["origin"]["binary_hash"] = int(digest[-16:], 16)
-    (scans / "out" / "tr9.json").write_bytes(orjson.dumps(export))
-    assert report_on(scans)[0] == ["Clear.", "Garbled tr8."]
-
-
-def test_a_file_beside_a_damaged_export_is_read_itself(scans: Path) -> None:
-    export = (scans / "tr9.json").read_bytes()
-    (scans / "tr9.json").write_bytes(export[:-9])
-    texts, (note,) = report_on(scans)
-    assert texts == ["Garbled tr8.", "Garbled tr9."]
-    assert "tr9.json: it is damaged" in note
 
 
 # What cannot be read, and what is left out
@@ -494,8 +449,6 @@ def test_the_slides_of_a_presentation_that_can_be_read_are_and_the_others_are_na
         ),
         ("a.ipynb", b"{", "it is damaged, or no notebook"),
         ("a.ipynb", orjson.dumps({"worksheets": []}), "no notebook of format 4"),
-        ("a.json", b'{"schema_name": "DoclingDocument"', "it is damaged, or no export of docling"),
-        ("a.json", b'{"a": "DoclingDocument"}', "it is JSON, but no export of docling"),
         ("a.xlsx", bytes.fromhex("d0cf11e0a1b11ae1"), "it is encrypted or of an Office before 2007"),
     ],
 )
@@ -509,9 +462,6 @@ def test_what_cannot_be_read_is_refused_with_its_reason(
 def test_a_mark_of_the_byte_order_is_no_damage(tmp_path: Path) -> None:
     (cells,) = read(tmp_path / "a.ipynb", BOM_UTF8 + ipynb_bytes([("markdown", "Salt is sold here.", [])]))
     assert cells.text == "Salt is sold here."
-    export = docling_export("deck.pdf", "application/pdf", [])
-    with pytest.raises(DataError, match="there is no text in it"):
-        read(tmp_path / "a.json", BOM_UTF8 + export)
 
 
 def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the_memory(
@@ -525,6 +475,29 @@ def test_a_part_that_unpacks_to_more_than_it_says_is_refused_before_it_fills_the
     for name in ("a.epub", "a.docx", "a.xlsx"):
         with pytest.raises(DataError, match="unpacks to more than it says"):
             read(tmp_path / name, lying)
+
+
+def lying(content: bytes, part: str) -> bytes:
+    """Return a zip of which a part unpacks to more than it says."""
+    old, file = ZipFile(io.BytesIO(content)), io.BytesIO()
+    with ZipFile(file, "w", ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, bytes(5_000_000) if name == part else old.read(name))
+    return file.getvalue().replace((5_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+
+
+def test_one_damaged_part_of_a_book_or_word_file_leaves_the_others(tmp_path: Path) -> None:
+    book = epub_bytes("T", {name: f"<body><p>Page {name}.</p></body>" for name in "abc"})
+    file = tmp_path / "a.epub"
+    assert [each.text for each in read(file, lying(book, "OEBPS/b.xhtml"))] == ["Page a.\nPage c."]
+    assert note_of(file).startswith(
+        "page OEBPS/b.xhtml cannot be read (its part OEBPS/b.xhtml is damaged, or"
+    )
+    (passage,) = read(tmp_path / "a.docx", lying(docx_bytes([("Normal", "Salt.")]), "word/styles.xml"))
+    assert passage.text == "Salt."
+    assert note_of(tmp_path / "a.docx").startswith(
+        "its part word/styles.xml cannot be read (its part word/st"
+    )
 
 
 def test_a_file_under_another_name_is_read_as_what_it_is(tmp_path: Path) -> None:
@@ -542,12 +515,12 @@ def test_files_that_are_left_out_are_listed_with_what_to_do(tmp_path: Path) -> N
     corpus, report = DocumentCorpus([tmp_path]), CorpusReport()
     list(corpus.passages(report))
     first, *lines = corpus.notes(report)[-1].splitlines()
-    assert first == "left out: 5 by their ending (1 .doc, 1 .dwg, 1 .msg, 1 .odt, 1 .png)."
+    assert first == "left out of the folders: files of other endings (5)."
     assert lines == [
-        "  .doc, .odt: open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx",
-        "  .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
-        "  .msg: save the mails as .eml",
-        "  .png: a picture: recognise its text (OCR), such as with docling",
+        "  1 .doc, 1 .odt: open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx",
+        "  1 .dwg: there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt",
+        "  1 .msg: save the mails as .eml",
+        "  1 .png: a picture: recognise its text (OCR), as ocrmypdf does into a .pdf",
     ]
     os.rename(tmp_path / "old.doc", tmp_path / "named.rst")
     with pytest.raises(DataError, match=r"its ending is none of .*: turn it into \.html \(pandoc"):

@@ -195,7 +195,7 @@ def test_contents_without_page_numbers_are_lines_that_come_again() -> None:
     assert find_repeated_contents(text) == set(range(1, 3 + len(entries)))
     assert not find_repeated_contents(["Contents", "glass", "salt", "ink", "rope", "tiles", *lines(0, 9)])
     document = read_text("\n".join(text).encode(), "t")
-    assert document.left_out == {"tables of contents": 42}
+    assert document.left_out == {"tables of contents and indexes": 42}
     assert sum("The town of Alby and its salt" in block.text for block in document.blocks) == 1
 
 

@@ -214,7 +214,7 @@ def test_what_is_no_text_of_the_document_is_counted() -> None:
     )
     assert lines(document) == ["One, three"]
     assert document.left_out == {
-        "deleted text": 2, "hidden parts": 1, "placeholders of forms": 2, "comments": 2,
+        "deleted text": 2, "hidden parts": 1, "form fields and buttons": 2, "comments": 2,
         "page headers and footers": 3,
     }  # fmt: skip
 
