@@ -32,9 +32,8 @@ from corag.generation.vllm_engine import VllmGenerator
 from corag.service.answering import AnswerService
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
-from corag.service.options import Limits, read_presets
-from corag.service.records import Records
-from corag.service.serve import AnswersOptions, serve_until_stopped
+from corag.service.options import AnswersOptions, Limits, read_presets
+from corag.service.serve import serve_until_stopped
 from eval.datasets import load_questions
 
 CLIENTS = {1: 8, 8: 32, 64: 64}
@@ -98,17 +97,15 @@ async def _serve(
         method=[_MODEL], one_step=config, out=str(root / "served"), limits=Limits(queue=max(CLIENTS))
     )
     presets = read_presets(options)
-    with (
-        Records(options, presets, engine, index) as records,
-        socket.create_server(("127.0.0.1", 0), backlog=2 * IDLE_CONNECTIONS) as listener,
-    ):
-        service = AnswerService(options, presets, engine, index, records, lambda event, **fields: None)
+    with socket.create_server(("127.0.0.1", 0), backlog=2 * IDLE_CONNECTIONS) as listener:
+        service = AnswerService(options, presets, engine, index, lambda event, **fields: None)
         up = asyncio.create_task(serve_until_stopped(service, AccessRules(Keys()), listener))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             up.cancel()
             await asyncio.gather(up, return_exceptions=True)
+            await service.close()
 
 
 def _body(question: Question, **more: bool) -> dict[str, object]:

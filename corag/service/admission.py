@@ -19,17 +19,14 @@ _FIRST_GUESS_S = 2.0  # of how long a question takes, before one has been answer
 class Admission:
     """A semaphore with a bounded queue and a limit per caller."""
 
-    def __init__(self, places: int, queue: int, per_caller: int, what: str = "questions") -> None:
+    def __init__(self, places: int, queue: int, per_caller: int) -> None:
         """Set the limits. ``queue``: of those that wait. ``per_caller``: waiting or answered; 0 for none."""
-        self._what = what
         self._places = places
         self._queue = queue
         self._per_caller = per_caller
         self._free = asyncio.Semaphore(places)
         self._of_caller: Counter[str] = Counter()
         self._mean_place_s = _FIRST_GUESS_S
-        self._empty = asyncio.Event()
-        self._empty.set()
         self.closed = False
         self.claims = 0
         self.answering = 0
@@ -49,25 +46,20 @@ class Admission:
         if caller and self._per_caller and self._of_caller[caller] >= self._per_caller:
             raise CallError(
                 429,
-                f"your key has {self._per_caller} {self._what} here already, its share: wait for one.",
+                f"your key has {self._per_caller} questions here already, its share: wait for one.",
                 "too_many_of_key",
                 retry_after=self._retry_after(),
             )
         if self.claims >= self._places + self._queue:
             raise CallError(
                 429,
-                f"{self.answering} {self._what} are worked on and {self.waiting} wait: come again later.",
+                f"{self.answering} questions are worked on and {self.waiting} wait: come again later.",
                 "overloaded",
                 retry_after=self._retry_after(),
             )
         self.claims += 1
         self._of_caller[caller] += 1
-        self._empty.clear()
         return Ticket(self, caller)
-
-    async def until_empty(self) -> None:
-        """Wait until nobody waits or is answered."""
-        await self._empty.wait()
 
     async def _take_place(self) -> None:
         await self._free.acquire()
@@ -83,8 +75,6 @@ class Admission:
         self._of_caller[caller] -= 1
         if not self._of_caller[caller]:
             del self._of_caller[caller]
-        if not self.claims:
-            self._empty.set()
 
     def _retry_after(self) -> int:
         """Estimate the seconds until half of the queue has been answered."""

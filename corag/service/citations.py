@@ -8,6 +8,7 @@ from typing import Any
 
 from corag.core.support import drop_same_location
 from corag.core.types import Passage
+from corag.service.records import passage_of
 
 _HEAD = "\n\nSources:\n"
 _NOTHING_FOUND = "\n\n(No passage was found for this.)"
@@ -31,7 +32,7 @@ def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
     >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
     '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
-    places = drop_same_location(map(_passage, cited_sources(sources)))
+    places = drop_same_location(map(passage_of, cited_sources(sources)))
     return _HEAD + "\n".join(f"- {_citation(each)}" for each in places[:most]) if places and most else ""
 
 
@@ -54,10 +55,6 @@ def without_sources(text: str) -> str:
     'Thirty days.'
     """
     return _LIST.sub("", text)
-
-
-def _passage(source: Mapping[str, Any]) -> Passage:
-    return Passage(source["id"], source["title"], "", source.get("source", ""), source.get("page", 0))
 
 
 def _citation(passage: Passage) -> str:

@@ -1,28 +1,35 @@
-"""What callers ask of the service: questions with earlier turns and jobs, cut to fit."""
+"""What callers ask of the service: questions with earlier turns, and chat pages' own jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from corag.core.errors import BudgetExhaustedError
-from corag.core.prompting.prompt import Message, Prompt, Role, Segment
+from corag.core.prompting.prompt import Message, Prompt, Segment, as_prompt
 from corag.core.prompting.template import load_prompt
+from corag.core.protocols import Generation
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
-from corag.service.follow_ups import has_lost, join_question
 
 _PROMPTS = Path(__file__).parent / "prompts"
 _REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the user's
-_NOT_REWRITTEN = "{}, so this is the user's last questions together"
+_FEWEST_WORDS = 3  # of a question, unless the user's own has fewer
+_MOST_TURNS = 2  # of the user's before the last: "and since when?" may follow "and who leads it?"
+_MOST_CHARACTERS = 500  # of each of them: a document may be pasted before a question
 _JOB_TOKENS, _MOST_JOB_TOKENS = 256, 1_024  # of a title, or of five questions as JSON
+_TASK_MARK = "### Task:"  # Open WebUI begins its own requests so, for a title or tags
+_CONTEXT_MARK = "<context>"  # and a question with documents of its own
+# Of the call that writes nothing but the answer, in the methods that have one.
+FINAL_ROLES = ("final", "reader", "short_answer")
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of a conversation. ``role``: "user" or "assistant"; in a job's messages "system", too."""
+    """A message of a conversation. ``role``: "user" or "assistant"; "system" until it is read."""
 
     role: str
     text: str
@@ -39,10 +46,12 @@ class AnswerRequest:
         seed: of all randomness; None for the service's own.
         budget: upper limit of its tokens; 0 for the service's own limit.
         temperature: of sampled requests; None for the preset's own.
-        job: which job of a chat page's own it is, such as "title"; "" for a question.
-        messages: of a job, the whole conversation, system messages included.
-        max_tokens: of a job's reply; None for as many as such a reply has.
+        job: whether it is a chat page's own request, as for a title: ``text`` is then all that is asked.
+        max_tokens: limit of the final call; None for the method's own.
+        stop: texts that end the final call.
+        system: what the caller wants of the answer, such as its language; of the final prompt alone.
         traceparent: the caller's header of this name, of which the answer's spans are then a part.
+        request_id: under which logs have the request.
     """
 
     text: str
@@ -51,10 +60,12 @@ class AnswerRequest:
     seed: int | None = None
     budget: int = 0
     temperature: float | None = None
-    job: str = ""
-    messages: tuple[Turn, ...] = ()
+    job: bool = False
     max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    system: str = ""
     traceparent: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +75,7 @@ class AdaptedRequest:
     Attributes:
         request: the request that can be answered.
         ignored: settings that were left out, each with the reason.
-        shortened: by "question", "conversation" or "job": what there was and what was kept.
+        shortened: by "question" or "conversation": what there was and what was kept.
     """
 
     request: AnswerRequest
@@ -102,78 +113,83 @@ def cut_conversation(turns: tuple[Turn, ...], most: int) -> tuple[Turn, ...]:
     return tuple(reversed(latest))
 
 
-def cut_job(turns: tuple[Turn, ...], most: int) -> tuple[tuple[Turn, ...], dict[str, int]]:
-    """Return a job's messages with ``most`` characters together, and what was cut; nothing if nothing was.
+def is_job(text: str) -> bool:
+    r"""Whether a message is a chat page's own request, as for a title: it wants one call and no search.
 
-    Its instruction stands at the beginning of a message or at its end, so the middle of the longest goes.
+    >>> is_job("### Task:\nGenerate a concise title for the chat history."), is_job("Who wrote it?")
+    (True, False)
     """
-    size = sum(len(turn.text) for turn in turns)
-    if size <= most:
-        return turns, {}
-    longest = max(range(len(turns)), key=lambda position: len(turns[position].text))
-    text = turns[longest].text
-    half = max(0, len(text) - (size - most)) // 2
-    shorter = replace(turns[longest], text=f"{text[:half]}\n...\n{text[len(text) - half :]}")
-    cut_turns = (*turns[:longest], shorter, *turns[longest + 1 :])
-    if sum(len(turn.text) for turn in cut_turns) > most + len("\n...\n"):  # many long messages: the latest
-        cut_turns = (*(turn for turn in turns[:1] if turn.role == "system"), *cut_conversation(turns, most))
-    return cut_turns, {"characters": size, "kept_characters": sum(len(turn.text) for turn in cut_turns)}
+    return text.startswith(_TASK_MARK) and _CONTEXT_MARK not in text
+
+
+@dataclass
+class CallersTools(Tools):
+    """Tools that heed a caller's wishes in the call that writes the final answer, and in no other.
+
+    Before its prompt stands the system message, and it has the caller's ``max_tokens`` and ``stop``.
+    """
+
+    wishes: AnswerRequest | None = None
+
+    async def generate(
+        self,
+        prompt: Prompt | str,
+        *,
+        role: str = "generate",
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        **more: Any,
+    ) -> Generation:
+        """Continue a prompt, see :meth:`Tools.generate`."""
+        if role in FINAL_ROLES and self.wishes is not None:
+            prompt = _instruct(as_prompt(prompt), self.wishes.system)
+            max_tokens = min(max_tokens, self.wishes.max_tokens or max_tokens)
+            stop = (*stop, *self.wishes.stop)
+        return await super().generate(prompt, role=role, max_tokens=max_tokens, stop=stop, **more)
+
+
+def _instruct(prompt: Prompt, system: str) -> Prompt:
+    """Return a prompt with a system message before it, in a user's turn: some templates know no other."""
+    if not system:
+        return prompt
+    first, *others = prompt.messages
+    first = replace(first, segments=(Segment(f"{system}\n\n"), *first.segments))
+    return replace(prompt, messages=(first, *others))
 
 
 async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -> Answer:
-    """Answer a chat page's own job, such as a title, by one call of the model without a search."""
-    # Templates want users and assistants to take turns, and not all of them know a system's words.
-    messages: list[tuple[Role, str]] = []
-    for turn in request.messages:
-        role: Role = "assistant" if turn.role == "assistant" else "user"
-        if messages and messages[-1][0] == role:
-            messages[-1] = role, f"{messages[-1][1]}\n\n{turn.text}"
-        elif messages or role == "user":
-            messages.append((role, turn.text))
-    prompt = Prompt(tuple(Message(role, (Segment(text),)) for role, text in messages))
+    """Answer a chat page's own request, such as for a title, by one call of the model without a search."""
     reply = await tools.generate(
-        prompt,
+        Prompt((Message("user", (Segment(request.text),)),)),
         role="job",
         max_tokens=min(request.max_tokens or _JOB_TOKENS, _MOST_JOB_TOKENS),
         temperature=request.temperature or 0.0,
-        path=f"job {request.job}",
+        path="job",
     )
     return Answer(reply.text.strip(), stopped="job")
 
 
-@dataclass(frozen=True, slots=True)
-class StandaloneQuestion:
-    """A question that can be understood without its conversation; ``note``: what its search says of it."""
+async def standalone_question(request: AnswerRequest, tools: Tools) -> tuple[str, str]:
+    """Rewrite the last question, by one call of the model, as one that can be understood by itself.
 
-    text: str
-    note: str = ""
-
-
-async def standalone_question(request: AnswerRequest, tools: Tools) -> StandaloneQuestion:
-    """Rewrite the last question, by one call of the model, as a standalone question.
-
-    Where the rewrite has lost the question, or the budget allows none, it is the user's last turns together.
+    Where there is no whole rewrite, it is the user's last turns together: what the field then searches with
+    (Qu et al. 2020: open-retrieval conversational QA). Returns it, and what its searches say of it.
     """
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
     transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
     prompt = template.render({"conversation": transcript, "question": request.text})
-    fallback = join_question(request.text, [turn.text for turn in request.earlier if turn.role == "user"])
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)
-    try:
+    with suppress(BudgetExhaustedError):
         reply = await tools.generate(
             prompt, role="standalone_question", max_tokens=most, path="standalone question"
         )
-    except BudgetExhaustedError:
-        return StandaloneQuestion(fallback, _NOT_REWRITTEN.format("the budget allows no rewrite"))
-    first, *more = reply.text.strip().splitlines() or [""]
-    text = first.strip()
-    if (
-        text.count('"') == 2 and text.startswith('"') and text.endswith('"')
-    ):  # models like to quote their rewrite
-        text = text[1:-1].strip()
-    is_cut = not more and reply.completions[0].finish_reason == "length"
-    if is_cut or has_lost(text, request.text, [turn.text for turn in request.earlier]):
-        reason = "the rewrite was cut" if is_cut else "the rewrite lost the question"
-        return StandaloneQuestion(fallback, _NOT_REWRITTEN.format(reason))
-    return StandaloneQuestion(text)
+        text, *more = reply.text.strip().splitlines() or [""]
+        if text.count('"') == 2 and text.startswith('"') and text.endswith('"'):  # models like to quote it
+            text = text[1:-1].strip()
+        is_cut = not more and reply.completions[0].finish_reason == "length"
+        if not is_cut and len(text.split()) >= min(_FEWEST_WORDS, len(request.text.split())):
+            return text, ""
+    turns = [turn.text for turn in request.earlier if turn.role == "user"][-_MOST_TURNS:]
+    joined = " ".join(" ".join(text[-_MOST_CHARACTERS:].split()) for text in turns)
+    return f"{joined} {request.text}", "it was not rewritten, so this is the user's last questions together"

@@ -86,25 +86,20 @@ def shutting_down() -> CallError:
     return CallError(503, "this service is shutting down: try again.", "shutting_down", retry_after=5)
 
 
-def error_from_row(error: str, *, budget_by_caller: bool = False) -> CallError:
-    """Convert a failed row's error, which may name paths and prompts, into the error that a caller sees.
-
-    ``budget_by_caller``: whether the budget that held was the request's own.
-    """
+def error_from_row(error: str) -> CallError:
+    """Convert a failed row's error, which may name paths and prompts, into the error that a caller sees."""
     kind = error.partition(":")[0]
     if kind == RequestRefusedError.__name__:
         return CallError(
             400, "the question does not fit the model's window: shorten it.", "context_length_exceeded"
         )
-    if kind == BudgetExhaustedError.__name__ and not budget_by_caller:
-        return CallError(
-            500,
-            "the budget that this service gives a question is not enough for this one: its operator can "
-            "raise 'budget', or that of the preset.",
+    if kind == BudgetExhaustedError.__name__:
+        return invalid(
+            "the token budget of this question is not enough for an answer: allow more (corag.budget, or the "
+            "service's own).",
+            "corag.budget",
             "budget_exhausted",
         )
-    if kind == BudgetExhaustedError.__name__:
-        return invalid("so few tokens are not enough for an answer: allow more.", "corag.budget")
     if kind == SearchFailedError.__name__:
         return CallError(
             503, "a search failed while the question was answered: try again.", "search_failed", retry_after=1

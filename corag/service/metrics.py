@@ -26,19 +26,6 @@ class Metrics:
             ("preset", "outcome"),
             registry=registry,
         )
-        self._searches = Counter(
-            "corag_searches",
-            "Searches that agents asked for, by outcome: answered, failed, refused, left.",
-            ("outcome",),
-            registry=registry,
-        )
-        self._adaptations = Counter(
-            "corag_requests_adapted",
-            "Requests of which something was passed over (ignored), left out for its length (shortened), or "
-            "that were a chat page's own job (job).",
-            ("kind",),
-            registry=registry,
-        )
         self._tokens = Counter(
             "corag_tokens",
             "Tokens by the role of the call, as papers count them (prompt, generated) and as computed.",
@@ -52,18 +39,6 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._reloads = Counter(
-            "corag_index_reloads",
-            "Indexes that were found in the place of the one that is searched, by outcome: taken, failed.",
-            ("outcome",),
-            registry=registry,
-        )
-        self._current = Gauge(
-            "corag_index_current",
-            "1 if the index that is searched is the one on disk, else 0.",
-            registry=registry,
-        )
-        self._current.set(1)
         self._ready = Gauge("corag_ready", "1 if questions are taken, else 0.", registry=registry)
         waiting = Gauge("corag_queue", "Questions that wait for their turn.", registry=registry)
         waiting.set_function(lambda: admission.waiting)
@@ -74,26 +49,9 @@ class Metrics:
         """Count an HTTP request. ``route``: one of a fixed few, never what a caller wrote."""
         self._requests.labels(route, str(status)).inc()
 
-    def count_adaptation(self, **kinds: bool) -> None:
-        """Count a request that was not taken as it stands, once for each kind that is true."""
-        for kind in (kind for kind, true in kinds.items() if true):
-            self._adaptations.labels(kind).inc()
-
     def count_outcome(self, preset: str, outcome: str) -> None:
         """Count a question by its outcome."""
         self._questions.labels(preset, outcome).inc()
-
-    def count_search(self, outcome: str) -> None:
-        """Count a search request by its outcome."""
-        self._searches.labels(outcome).inc()
-
-    def count_reload(self, outcome: str) -> None:
-        """Count an index that took the place of the one that was searched, or could not."""
-        self._reloads.labels(outcome).inc()
-
-    def index_on_disk(self, same: bool) -> None:
-        """Say whether the index on disk is the one that is searched."""
-        self._current.set(int(same))
 
     def count_answer(self, row: Row, waited_s: float) -> None:
         """Add a question's tokens and seconds, whatever its outcome."""

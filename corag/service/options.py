@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
+
+from annotated_types import Ge, Gt, Le
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath, NameOrPath
+from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.manifest import SERVICE_SOURCE
+from corag.generation.config import ModelConfig
 from eval.experiment.backends import Setup
 from eval.experiment.registry import with_method
 from eval.experiment.run import RunConfig
@@ -21,50 +23,43 @@ _SHARED_BY_PRESETS = ("model", "retriever", "seed")
 
 
 @dataclass(frozen=True)
-class Limits(Options):
+class Limits(Options, section="limits"):
     """What one service takes on. Beyond it callers are told to come again, at once."""
 
-    in_flight: int = 64
+    in_flight: Annotated[int, Ge(1)] = 64
     """questions answered concurrently."""
 
-    queue: int = 128
+    queue: Annotated[int, Ge(0)] = 128
     """queue length; when it is full, requests get HTTP 429."""
 
-    per_key: int = 16
+    per_key: Annotated[int, Ge(0)] = 16
     """maximum queued and running questions per API key; 0 for no limit."""
 
-    answer_s: float = 300.0
+    answer_s: Annotated[float, Gt(0)] = 300.0
     """timeout of a question in seconds, queueing included."""
 
-    question_chars: int = 4_000
+    question_chars: Annotated[int, Ge(1)] = 4_000
     """maximum length of a question in characters; a longer one is cut at the front, and the reply says so."""
 
-    conversation_chars: int = 40_000
+    conversation_chars: Annotated[int, Ge(1)] = 40_000
     """maximum length of the earlier conversation in characters; of a longer one only the latest turns are
     used, and the reply says so."""
 
-    body_kb: int = 10_000
+    body_kb: Annotated[int, Ge(1)] = 10_000
     """maximum size of a request's body, in units of 1,000 bytes."""
 
-    body_s: float = 20.0
+    body_s: Annotated[float, Gt(0)] = 20.0
     """timeout for receiving a request's body, in seconds."""
 
-    shutdown_s: float = 30.0
+    shutdown_s: Annotated[float, Gt(0)] = 30.0
     """grace period for running questions at shutdown, in seconds; then they are aborted."""
-
-    def __post_init__(self) -> None:
-        at_least = {"in_flight": 1, "queue": 0, "per_key": 0, "question_chars": 1, "conversation_chars": 1}
-        for name, least in {**at_least, "body_kb": 1}.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"limits.{name} must be at least {least}, but is {getattr(self, name)}.")
-        if min(self.answer_s, self.body_s, self.shutdown_s) <= 0:
-            raise ConfigError("limits.answer_s, body_s and shutdown_s are seconds above 0.")
 
 
 @dataclass(frozen=True)
-class ServiceOptions(Setup):
-    """Options of everything that serves answers."""
+class AnswersOptions(Setup):
+    """Options of 'corag serve answers'."""
 
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     presets: NameOrPath = ""
     """a YAML file, or YAML in braces, that maps names to options, from cheap to expensive; unset: one preset
     per method."""
@@ -77,51 +72,46 @@ class ServiceOptions(Setup):
     """folder of the run folders, one per preset, index and options, to which every answer is appended; ""
     stores none."""
 
-    kept: int = 1_000
-    """finished answers kept in memory, for their links."""
+    keep_days: Annotated[int, Ge(0)] = 0
+    """delete the answers in ``out`` after so many days; each day then has run folders of its own. 0 keeps
+    all."""
 
     log_questions: bool = False
     """include questions in the log."""
 
-    strict: bool = False
-    """reject request fields that have no effect here, and conversations that are too long, instead of
-    ignoring or shortening them."""
-
-    page_jobs: bool = True
-    """internal requests of chat clients (titles, tags, follow-up questions) are answered by one model call;
-    false treats them as questions."""
-
-    page_job_patterns: list[str] = field(default_factory=list)
-    """further regular expressions; a last user message that matches one is such a request."""
-
     about: str = ""
     """one sentence on which documents these are, shown to agents and in the list of models."""
 
-    sources: int = 0
+    sources: Annotated[int, Ge(0)] = 0
     """maximum number of sources (title, file, page) appended to an answer, or a note that no passage was
     found; 0 for neither."""
 
-    reasoning: Literal["reasoning_content", "reasoning", "both", "none"] = "reasoning_content"
-    """the field of streamed messages for the steps; "both" for clients of either kind, "none" for clients
-    that show none."""
+    reasoning: Literal["reasoning_content", "reasoning", "none"] = "reasoning_content"
+    """the field of streamed messages for the steps; "none" for clients that show none."""
 
     limits: Limits = field(default_factory=Limits)
     """load limits."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kept < 0:
-            raise ConfigError(f"kept must be 0 or a number of answers, but is {self.kept}.")
-        if self.sources < 0:
-            raise ConfigError(f"sources must be 0 or a number of sources, but is {self.sources}.")
-        for pattern in self.page_job_patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigError(
-                    f"page_job_patterns has '{pattern}', which is no regular expression ({error}): correct "
-                    "it."
-                ) from None
+    host: Annotated[str, Mark.PRIVATE] = "127.0.0.1"
+    """the address to listen on; 0.0.0.0 lets other machines in."""
+
+    port: Annotated[int, Ge(0), Le(65535)] = 8110
+    """the port to listen on; 0 takes a free one."""
+
+    api_key_file: LocalPath = ""
+    """a file with a line 'NAME KEY' per API key; "" allows access without a key."""
+
+    hosts: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
+    """further host names of the service, such as that of a proxy."""
+
+    origins: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
+    """allowed origins of other web pages (CORS), such as https://chat.example.org."""
+
+    stdio: bool = False
+    """serve MCP to the one agent that starts this command, over standard input and output, and no port."""
+
+    check: bool = False
+    """open everything, list what would be served, and exit."""
 
     @property
     def run_config(self) -> RunConfig:
@@ -157,16 +147,15 @@ class Preset:
         return self.config.find_method(self.method).summary
 
 
-def read_presets(options: ServiceOptions) -> dict[str, Preset]:
+def read_presets(options: AnswersOptions) -> dict[str, Preset]:
     """Return the presets by name, in the order in which they stand in the options.
 
     Raises :class:`ConfigError` for one that cannot be, or changes what all of them share.
     """
-    base = options.run_config
     source = options.presets or {name: {"method": name} for name in options.method}
     if isinstance(source, str) and "{" not in source and not Path(source).is_file():
         raise ConfigError(f"there is no file '{source}': 'presets' names one, or is YAML in braces.")
-    cells = read_cells(base, source, "", "preset")
+    cells = read_cells(options.run_config, source, "", "preset")
     for cell in cells:
         _check(cell)
     return {cell.name: Preset(cell.name, cell.config) for cell in cells}

@@ -13,8 +13,7 @@ import yaml
 from packaging.utils import canonicalize_name
 
 from corag.service.http.gate import allowed_hosts
-from corag.service.options import read_presets
-from corag.service.serve import AnswersOptions
+from corag.service.options import AnswersOptions, read_presets
 from tests.cli.test_install import pinned
 from tests.docs.test_deployment import FILES, options_of
 from tests.docs.test_pages import ROOT

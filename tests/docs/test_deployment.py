@@ -12,8 +12,7 @@ import pytest
 
 from corag.cli.main import COMMANDS, split_command
 from corag.core.command_line import parse
-from corag.service.options import read_presets
-from corag.service.serve import AnswersOptions
+from corag.service.options import AnswersOptions, read_presets
 from retrieval.config import IndexConfig
 from tests.docs.test_pages import ROOT, blocks
 

@@ -13,9 +13,8 @@ from corag.core.types import Passage
 from corag.service.answering import AnswerService
 from corag.service.http.gate import AccessRules, allowed_hosts
 from corag.service.keys import Keys
-from corag.service.options import read_presets
-from corag.service.records import Records
-from corag.service.serve import AnswersOptions, serve_until_stopped
+from corag.service.options import AnswersOptions, read_presets
+from corag.service.serve import serve_until_stopped
 from eval.experiment.collector import sending_spans
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
@@ -78,7 +77,7 @@ def options(presets: dict | None = None, **more) -> AnswersOptions:
         "corag": corag_preset(max_hops=2),
         "sampled": corag_preset(max_hops=1, strategy="best_of_n", chains=2, rank_by="vote"),
     }
-    return AnswersOptions(method=["corag"], presets=json.dumps(named), **{"agents": False, **more})
+    return AnswersOptions(method=["corag"], presets=json.dumps(named), **more)
 
 
 @asynccontextmanager
@@ -91,6 +90,7 @@ async def served(
     passages: Sequence[Passage] = PASSAGES,
     reply: Callable = replies,
     keys: Keys | None = None,
+    port: int = 0,
 ) -> AsyncIterator[Running]:
     """Serve until the block ends."""
     config = given or options()
@@ -99,19 +99,17 @@ async def served(
     index = retriever or WordRetriever(passages)
     log: list[dict] = []
     with (
-        Records(config, presets, model, index) as records,
-        socket.create_server(("127.0.0.1", 0)) as port,
+        socket.create_server(("127.0.0.1", port)) as listener,
         sending_spans(config.trace, config.model, model.fingerprint, config.retriever) as send,
     ):
         service = AnswerService(
-            config, presets, model, index, records,
-            lambda event, **told: log.append({"event": event, **told}), send,
+            config, presets, model, index, lambda event, **told: log.append({"event": event, **told}), send,
         )  # fmt: skip
-        doors = AccessRules(
+        rules = AccessRules(
             keys or Keys(), allowed_hosts("127.0.0.1", config.hosts), frozenset(config.origins)
         )
-        up = asyncio.create_task(serve_until_stopped(service, doors, port))
-        running = Running(f"http://127.0.0.1:{port.getsockname()[1]}", service, model, log)
+        up = asyncio.create_task(serve_until_stopped(service, rules, listener))
+        running = Running(f"http://127.0.0.1:{listener.getsockname()[1]}", service, model, log)
         try:
             async with running.client() as client:
                 while (await client.get("/healthz")).status_code != 200:

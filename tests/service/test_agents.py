@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import httpx2
 import pytest
-from mcp import Client, MCPError
+from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from corag.core.types import Passage
@@ -17,8 +17,8 @@ QUESTION = "Who is the mayor of Karlen?"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_asks_searches_and_reads_a_passage(mode):
-    async with served(options(agents=True)) as running, Client(f"{running.url}/mcp", mode=mode) as client:
+async def test_an_agent_asks_and_searches(mode):
+    async with served(options()) as running, Client(f"{running.url}/mcp", mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"ask", "search"} and "high: sampled" in tools["ask"].description
         assert tools["ask"].output_schema["properties"]["answer"]["type"] == "string"
@@ -41,15 +41,11 @@ async def test_an_agent_asks_searches_and_reads_a_passage(mode):
         assert hit["page"] is None, "a record has no pages"
         assert client.server_info.version == version("corag")
         assert hit["id"] == "velt" and "river Iss" in hit["text"] and hit["score"] > 0
-        read = await client.read_resource(hit["uri"])
-        assert read.contents[0].text == "Velt\nVelt lies on the river Iss."
-        with pytest.raises(MCPError):
-            await client.read_resource("corag://passages/none")
 
 
 async def test_an_agent_learns_which_documents_there_are_and_reads_the_sources_of_an_answer():
     page = Passage("k3", "Karlen", "Karlen is a town. Its mayor is Ada Orm.", "towns.pdf", 3)
-    given = options(agents=True, about="The town registers.")
+    given = options(about="The town registers.")
     async with served(given, passages=[page]) as running, Client(f"{running.url}/mcp") as client:
         tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
         assert all("The corpus: The town registers. " in f"{about} " for about in tools.values())
@@ -64,7 +60,7 @@ async def test_an_agent_is_told_what_is_wrong_and_no_more():
     def reply(request):
         raise RuntimeError("a secret")
 
-    async with served(options(agents=True), reply=reply) as running, Client(f"{running.url}/mcp") as client:
+    async with served(options(), reply=reply) as running, Client(f"{running.url}/mcp") as client:
         for arguments in ({"question": QUESTION}, {"question": " "}, {"question": QUESTION, "effort": "x"}):
             result = await client.call_tool("ask", arguments)
             said = str(result.content)
@@ -83,7 +79,7 @@ async def test_an_agent_that_gives_up_frees_its_place():
                 cancelled.set()
                 raise
 
-    async with served(options(agents=True), pause=pause) as running:
+    async with served(options(), pause=pause) as running:
         async with Client(f"{running.url}/mcp") as client:
             asking = asyncio.create_task(client.call_tool("ask", {"question": QUESTION}))
             await reached.wait()
@@ -96,7 +92,7 @@ async def test_an_agent_that_gives_up_frees_its_place():
 async def test_agents_have_keys_and_shares_too(tmp_path):
     file = tmp_path / "keys.txt"
     file.write_text("agent 0123456789abcdef\n")
-    async with served(options(agents=True), keys=Keys.read(str(file))) as running:
+    async with served(options(), keys=Keys(str(file))) as running:
         headers = {"authorization": "Bearer 0123456789abcdef"}
         async with (
             httpx2.AsyncClient(headers=headers) as http,
@@ -113,36 +109,20 @@ def initialize(protocol="2025-06-18"):
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/json; charset=utf-8", ""])
-async def test_a_client_that_accepts_json_alone_gets_json(accept):
-    async with served(options(agents=True)) as running, running.client() as client:
-        headers = {"accept": accept, "content-type": "application/json"}
-        greeting = await client.post("/mcp", json=initialize(), headers=headers)
-        assert greeting.status_code == 200
-        assert greeting.headers["content-type"].startswith("application/json")
-        assert greeting.json()["result"]["serverInfo"]["name"] == "corag"
-        session = {**headers, "mcp-session-id": greeting.headers["mcp-session-id"]}
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert (await client.post("/mcp", json=ready, headers=session)).status_code == 202
-        call = {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {
-                "name": "ask",
-                "arguments": {"question": QUESTION, "effort": "low"},
-                "_meta": {"progressToken": 7},  # progress comes as events, which this client does not read
-            },
-        }
-        called = await client.post("/mcp", json=call, headers=session)
-        assert called.json()["id"] == 2 and not called.json()["result"].get("isError")
-        wrong = await client.post("/mcp", json={"nonsense": True}, headers=session)
-        assert wrong.status_code >= 400 and wrong.json()["error"]
-        assert (await client.delete("/mcp", headers=session)).status_code == 200
-
-
-async def test_clients_that_accept_events_get_them_as_before():
-    async with served(options(agents=True)) as running, running.client() as client:
+async def test_there_are_no_sessions_to_lose():
+    async with served() as running, running.client() as client:
         headers = {"accept": "application/json, text/event-stream"}
         greeting = await client.post("/mcp", json=initialize(), headers=headers)
         assert greeting.headers["content-type"].startswith("text/event-stream")
+        assert "mcp-session-id" not in greeting.headers
+        assert (await client.get("/mcp", headers=headers)).status_code == 405
+
+
+async def test_an_agent_outlives_a_restart():
+    async with served() as running:
+        port = int(running.url.rpartition(":")[2])
+        client = await Client(f"{running.url}/mcp", mode="legacy").__aenter__()
+        assert not (await client.call_tool("ask", {"question": QUESTION})).is_error
+    async with served(port=port):
+        assert not (await client.call_tool("ask", {"question": QUESTION})).is_error
+        await client.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The page in headless Chromium: asks, draws while growing, compares, cancels, shares, loses its connection.
+"""The page in headless Chromium: asks, draws while growing, opens sources, cancels, loses its connection.
 
 With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 """
@@ -7,11 +7,13 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from corag.core.types import Passage
+from corag.service.keys import Keys as ServiceKeys
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException
 from tests.fakes import kind
 from tests.service.serving import PASSAGES, corag_preset, options, replies, served
@@ -47,10 +49,10 @@ class Held:
         return EVIL if self.evil and kind(request) in ("NEXT", "FINAL", "ANSWER") else replies(request)
 
 
-@pytest.fixture(scope="module")
-def service():
-    """A service in a thread of its own, and what holds its model up."""
-    held, up, end = Held(), threading.Event(), threading.Event()
+@contextmanager
+def in_thread(held, **more):
+    """A service in a thread of its own."""
+    up, end = threading.Event(), threading.Event()
     known = {}
 
     async def serve():
@@ -59,9 +61,10 @@ def service():
             "corag-best-of-3": corag_preset(max_hops=2, strategy="best_of_n", chains=3, rank_by="vote"),
             "one-step": {"method": "one_step"},
         }
-        passages = [*PASSAGES, Passage("evil", EVIL, EVIL)]
+        page = Passage("karlen", PASSAGES[0].title, PASSAGES[0].text, "towns.pdf", 3)
+        passages = [page, *PASSAGES[1:], Passage("evil", EVIL, EVIL)]
         given = options(presets)
-        async with served(given, pause=held.pause, reply=held.reply, passages=passages) as running:
+        async with served(given, pause=held.pause, reply=held.reply, passages=passages, **more) as running:
             known["running"] = running
             up.set()
             while not end.is_set():
@@ -70,9 +73,17 @@ def service():
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert up.wait(20)
-    yield known["running"], held
+    yield known["running"]
     end.set()
     thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def service():
+    """A service, and what holds its model up."""
+    held = Held()
+    with in_thread(held) as running:
+        yield running, held
 
 
 @pytest.fixture
@@ -84,14 +95,14 @@ def page(browser, service):
     browser.driver.get("about:blank")
     browser.driver.get(running.url)
     browser.run("sessionStorage.clear()")
-    browser.until("return document.querySelectorAll('#first option').length === 3")
+    browser.until("return document.querySelectorAll('#preset option').length === 3")
     browser.errors()
     yield browser
     held.free.set()
 
 
-def ask(page, question=QUESTION, second="nothing"):
-    page.choose("second", second)
+def ask(page, question=QUESTION, preset="corag-greedy"):
+    page.choose("preset", preset)
     box = page.find("#question")
     box.clear()
     box.send_keys(question, Keys.ENTER)
@@ -108,17 +119,17 @@ def states(page):
     return page.texts(".lane-head .tag")
 
 
-def test_a_chain_draws_itself_while_it_grows_and_two_presets_stand_side_by_side(page, service):
+def test_a_chain_draws_itself_while_it_grows(page, service):
     _, held = service
     held.free.clear()
-    ask(page, second="corag-best-of-3")
-    page.until("return document.querySelectorAll('.lane .search').length >= 2")
-    assert states(page) == ["thinking", "thinking"], "hops are drawn before there is an answer"
+    ask(page, preset="corag-best-of-3")
+    page.until("return document.querySelectorAll('.lane .search').length >= 1")
+    assert states(page) == ["thinking"], "hops are drawn before there is an answer"
     assert "tokens" in page.texts(".cost")[0]
     picture(page, "growing")
     held.free.set()
-    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 2")
-    assert states(page) == ["answered", "answered"] and page.texts(".answer") == ["Ada Orm", "Ada Orm"]
+    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 1")
+    assert states(page) == ["answered"] and page.texts(".answer") == ["Ada Orm"]
     assert "chain 2" in page.text("article[aria-label='corag-best-of-3'] .chain")
     assert "Karlen" in page.texts(".sources")[0]
     searches = page.texts(".chain .chain .search, .chain li li .search")
@@ -127,7 +138,7 @@ def test_a_chain_draws_itself_while_it_grows_and_two_presets_stand_side_by_side(
     page.run("document.querySelector('.search details').open = true")
     page.run("document.querySelector('.hits details').open = true")
     page.until("return document.querySelector('.passage-text').textContent.includes('Karlen is a town')")
-    picture(page, "compared")
+    picture(page, "answered")
     page.width(360, 780, mobile=True)
     wide = """return [...document.querySelectorAll('body *')].filter((each) =>
         each.getBoundingClientRect().right > 361).map((each) => each.tagName + '.' + each.className)"""
@@ -136,20 +147,35 @@ def test_a_chain_draws_itself_while_it_grows_and_two_presets_stand_side_by_side(
     assert page.errors() == []
 
 
-def test_a_link_shows_the_answer_again_after_a_reload(page):
-    ask(page)
-    page.until("return location.hash.startsWith('#answers=')")
-    chain = page.text(".chain")
-    page.driver.refresh()
-    page.until("return document.querySelector('#status').textContent.includes('given before')")
-    assert page.text(".answer") == "Ada Orm" and page.text(".chain") == chain
-    assert page.run("return document.querySelector('#question').value") == QUESTION
+def test_a_source_has_file_and_page_and_opens(page):
+    ask(page, preset="one-step")
+    page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+    source = (
+        "[...document.querySelectorAll('.sources details')].find((each) => each.innerText.includes('towns'))"
+    )
+    assert page.run(f"return {source}.innerText") == "Karlen towns.pdf, page 3"
+    page.run(f"{source}.open = true")
+    page.until(f"return {source}.innerText.includes('Karlen is a town')")
     page.run("document.documentElement.dataset.theme = 'dark'")
     picture(page, "dark")
     paper = " ".join(page.printed())
-    assert "Ada Orm" in paper and "hop 2" in paper and "Enter asks" not in paper
-    page.run("location.hash = 'answers=unknown'")
-    page.until("return document.querySelector('#status').textContent.includes('no answer under this link')")
+    assert "Ada Orm" in paper and "Enter asks" not in paper
+
+
+def test_a_form_asks_for_a_key(page, tmp_path):
+    file = tmp_path / "keys.txt"
+    file.write_text("alice 0123456789abcdef\n")
+    with in_thread(Held(), keys=ServiceKeys(str(file))) as running:
+        page.driver.get(running.url)
+        page.until("return document.querySelector('#status').textContent === 'This service wants a key.'")
+        assert page.run("return document.querySelector('#ask').hidden") and page.focused() == "key"
+        page.press("wrong", Keys.ENTER)
+        page.until("return document.querySelector('#status').textContent.includes('not known')")
+        page.find("#key").clear()
+        page.press("0123456789abcdef", Keys.ENTER)
+        page.until("return !document.querySelector('#ask').hidden")
+        ask(page)
+        page.until("return document.querySelector('.answer')?.textContent === 'Ada Orm'")
 
 
 def test_escape_cancels_and_the_place_is_free(page, service):
@@ -216,13 +242,13 @@ def test_it_works_by_keyboard_and_says_its_names(page):
     assert page.run(unnamed) == 0
     assert page.focused() == "question"
     page.press(Keys.TAB)
-    assert page.focused() == "first"
-    page.press(Keys.TAB, Keys.TAB)
+    assert page.focused() == "preset"
+    page.press(Keys.TAB)
     assert page.focused() in ("send", "cancel")
 
 
 def test_axe_finds_no_serious_violation(page):
-    ask(page, second="one-step")
-    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 2")
+    ask(page)
+    page.until("return document.querySelectorAll('.answer:not([hidden])').length === 1")
     page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert page.serious() == []

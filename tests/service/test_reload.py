@@ -12,11 +12,12 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.tools import SearchStep
 from corag.generation.config import ModelConfig
-from corag.service import searched
+from corag.service import index as searched_index
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
-from corag.service.serve import AnswersOptions, open_service
+from corag.service.options import AnswersOptions
+from corag.service.serve import open_service
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
@@ -32,7 +33,7 @@ BASE = tuple(f"base-{number}.txt" for number in range(6))
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searched, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(searched_index, "LOOK_EVERY_S", 0.1)
 
 
 class Editions:
@@ -74,7 +75,6 @@ async def reloading(editions: Editions, out: Path | str = "", **more):
             model=ModelConfig(backend="openai", urls=[server.url], retries=1),
             retriever=editions.config,
             out=str(out),
-            agents=False,
             **more,
         )
         async with open_service(
@@ -120,15 +120,7 @@ async def test_under_load_no_question_fails_and_each_answer_is_from_the_index_th
         stop.set()
         await load
         state = (await client.get("/readyz")).json()
-        assert state["status"] == "ready" and state["index"]["on_disk"] == "same"
-        assert editions.by_fingerprint[state["index"]["fingerprint"]] == 3
-        metrics = (await client.get("/metrics")).text
-        assert (
-            'corag_index_reloads_total{outcome="taken"} 3.0' in metrics
-            and "corag_index_current 1.0" in metrics
-        )
-        kept = [await client.get(f"/v1/answers/{reply.json()['corag']['id']}") for reply in replies[:40]]
-        assert {reply.status_code for reply in kept} == {200}
+        assert state["status"] == "ready" and editions.by_fingerprint[state["index"]] == 3
     assert {reply.status_code for reply in replies} == {200}
     cited = {reply.json()["corag"]["id"]: reply.json()["corag"]["sources"] for reply in replies}
     rows = 0
@@ -159,24 +151,20 @@ async def test_a_question_ends_with_the_index_that_it_began_with(tmp_path):
 
 
 async def test_an_index_that_cannot_be_opened_or_is_gone_leaves_the_old_one_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(searched, "_TRY_AGAIN_S", 0.2)
+    monkeypatch.setattr(searched_index, "TRY_AGAIN_S", 0.2)
     editions = Editions(tmp_path)
     await editions.build(0)
     async with reloading(editions) as (_, log, client):
         copy = shutil.copytree(editions.index, tmp_path / "copy")
         shutil.rmtree(editions.index)
         await until(lambda: bool(events(log, "index_unusable")), 30)
-        assert (await client.get("/readyz")).json()["index"]["on_disk"] == "changed"
         (copy / "passages.jsonl").write_text("torn")
         copy.rename(editions.index)
         await until(lambda: "passages.jsonl" in events(log, "index_unusable")[-1]["error"], 30)
-        assert "corag_index_current 0.0" in (await client.get("/metrics")).text
         assert (await ask(client, 0)).status_code == 200
-        assert 'corag_index_reloads_total{outcome="failed"}' in (await client.get("/metrics")).text
         shutil.rmtree(editions.index)
         await editions.build(1)
         await until(lambda: bool(events(log, "index_taken")), 30)
-        assert (await client.get("/readyz")).json()["index"]["on_disk"] == "same"
 
 
 async def test_the_same_index_built_again_is_not_reloaded(tmp_path):
@@ -189,7 +177,6 @@ async def test_the_same_index_built_again_is_not_reloaded(tmp_path):
         await asyncio.sleep(1)
         assert service.index is before and not events(log, "index_taken")
         assert (await ask(client, 0)).status_code == 200
-        assert (await client.get("/readyz")).json()["index"]["on_disk"] == "same"
 
 
 async def test_a_dense_index_is_taken_over_with_the_encoder_that_is_open(tmp_path):

@@ -7,12 +7,11 @@ corag serve answers --index indexes/world-bm25 --stdio      # to the agent that 
 
 from __future__ import annotations
 
-import asyncio
-
-from corag.service.serve import AnswersOptions, report_line, serve
+from corag.service.options import AnswersOptions
+from corag.service.serve import run
 
 
 def main(config: AnswersOptions) -> int:
     """Open model and index and answer questions until interrupted."""
-    asyncio.run(serve(config, report_line))
+    run(config)
     return 0

@@ -1,7 +1,6 @@
-// The page of the answer service. All text comes into the page by h(), which makes text nodes of it.
+// The page of the answer service. All text comes into the page by h(), which makes text nodes of it. All
+// addresses are relative, so that it works below a path, too.
 
-const ALONE = "";
-const lanes = [];
 let asking = null; // the AbortController of what is under way
 
 const headers = () => {
@@ -14,11 +13,13 @@ function say(text, wrong = false) {
   at("status").classList.toggle("is-wrong", wrong);
 }
 
-// What is wrong, in a sentence, from a reply that is no answer.
+// What is wrong, in a sentence, from a reply that is no answer. Without a right key the form for it is shown.
 async function wrongOf(reply) {
   if (reply.status === 401) {
-    at("key-field").hidden = false;
-    at("key").focus();
+    const wasGiven = sessionStorage.getItem("key");
+    sessionStorage.removeItem("key");
+    showForm("enter");
+    return new Error(wasGiven ? "This key is not known here." : "This service wants a key.");
   }
   const body = await reply.json().catch(() => null);
   const told = body?.error?.message ?? `the service replied with status ${reply.status}.`;
@@ -32,7 +33,12 @@ async function fetched(path) {
   return reply.json();
 }
 
-// --- one answer, while it grows
+function showForm(id) {
+  for (const name of ["enter", "ask"]) at(name).hidden = name !== id;
+  at(id === "enter" ? "key" : "question").focus();
+}
+
+// --- an answer, while it grows
 
 function newLane(preset) {
   const lane = {
@@ -46,7 +52,6 @@ function newLane(preset) {
     calls: 0,
     tokens: 0,
     computed: 0,
-    id: null,
   };
   lane.places.set("", lane.chain);
   lane.element = h(
@@ -109,22 +114,30 @@ function drawSearch(step, role, repeated) {
     "details",
     {},
     h("summary", {}, role("searched"), repeated ? null : [h("span", {class: "said"}, step.query || "(nothing)"), " "], h("span", {class: "cost"}, found)),
-    h("ol", {class: "hits"}, step.hits.map((hit) => h("li", {}, drawHit(hit)))),
+    h("ol", {class: "hits"}, step.hits.map((hit) => h("li", {}, drawPassage(hit)))),
   );
 }
 
-function drawHit(hit) {
+// Where a passage stands: its file with page, slide or row.
+function placeIn(passage) {
+  if (!passage.source) return "";
+  const isNumbered = typeof passage.page === "number" || /^\w+$/.test(passage.page ?? " ");
+  return [passage.source, isNumbered ? `page ${passage.page}` : passage.page].filter(Boolean).join(", ");
+}
+
+// A passage by its title and place, whose text is fetched when it is opened.
+function drawPassage(passage) {
   const text = h("p", {class: "passage-text"}, "…");
   const show = async (event) => {
     if (!event.target.open || text.dataset.asked) return;
     text.dataset.asked = "yes";
     try {
-      text.textContent = (await fetched(`/v1/passages/${encodeURIComponent(hit.id)}`)).text;
+      text.textContent = (await fetched(`v1/passages/${encodeURIComponent(passage.id)}`)).text;
     } catch (error) {
       text.textContent = error.message;
     }
   };
-  const line = h("summary", {}, hit.title || hit.id, " ", h("span", {class: "cost"}, Number(hit.score).toPrecision(4)));
+  const line = h("summary", {}, passage.title || passage.id, " ", h("span", {class: "cost"}, placeIn(passage)));
   return h("details", {ontoggle: show}, line, text);
 }
 
@@ -139,7 +152,6 @@ function showCost(lane, ended = null) {
 }
 
 function finish(lane, text, ended) {
-  lane.id = ended.id;
   lane.answer.hidden = false;
   lane.answer.textContent = text || "(an empty answer)";
   lane.state.textContent = "answered";
@@ -151,14 +163,13 @@ function finish(lane, text, ended) {
   lane.tokens = sum("prompt") + sum("generated");
   lane.computed = sum("computed_prompt") + sum("computed_generated");
   showCost(lane, ended);
-  replace(lane.sources, ended.sources.map(sourceTag));
+  replace(lane.sources, ended.sources.map(drawSource));
 }
 
 // What the model read for the answer comes first; what was only found is dimmed.
-function sourceTag(source) {
-  const kind = source.read ? "tag" : "tag unread";
+function drawSource(source) {
   const about = source.read ? "read for the answer" : "found, not read";
-  return h("li", {class: kind, title: about}, source.title || source.id);
+  return h("li", {class: source.read ? "read" : "unread", title: about}, drawPassage(source));
 }
 
 function fail(lane, message, state) {
@@ -193,7 +204,7 @@ async function answerInto(lane, question, signal) {
     // The page shows sources by itself, so that the text is the answer alone.
     const messages = [{role: "user", content: question}];
     const body = {model: lane.preset, stream: true, messages, corag: {sources: 0}};
-    const reply = await fetch("/v1/chat/completions", {
+    const reply = await fetch("v1/chat/completions", {
       method: "POST",
       headers: {"content-type": "application/json", ...headers()},
       body: JSON.stringify(body),
@@ -216,70 +227,33 @@ async function answerInto(lane, question, signal) {
   }
 }
 
-function begin(presets) {
-  lanes.splice(0, lanes.length, ...presets.map(newLane));
-  replace(at("answers"), lanes.map((lane) => lane.element));
-}
-
 async function ask() {
   const question = at("question").value.trim();
   if (!question || asking) return;
-  if (at("key").value) sessionStorage.setItem("key", at("key").value);
   sessionStorage.setItem("question", question);
-  begin([at("first").value, at("second").value].filter((name) => name !== ALONE));
+  const lane = newLane(at("preset").value);
+  replace(at("answers"), lane.element);
   asking = new AbortController();
   at("cancel").hidden = false;
   at("send").disabled = true;
   say("Asking …");
-  await Promise.all(lanes.map((lane) => answerInto(lane, question, asking.signal)));
+  await answerInto(lane, question, asking.signal);
   asking = null;
   at("cancel").hidden = true;
   at("send").disabled = false;
   at("question").focus();
-  share();
+  say(lane.state.textContent === "answered" ? "Answered." : "There is no answer.", lane.state.textContent !== "answered");
 }
 
-// A link to what has been answered: a reload shows it, and whoever may ask here can look at it.
-function share() {
-  const ids = lanes.map((lane) => lane.id).filter(Boolean);
-  if (!ids.length) {
-    say("There is no answer.", true);
-    return;
-  }
-  const link = `${location.pathname}#answers=${ids.join(",")}`;
-  history.replaceState(null, "", link);
-  say("Answered. ");
-  at("status").append(h("a", {href: link}, "Link to this answer"));
-}
-
-async function showShared() {
-  const ids = new URLSearchParams(location.hash.slice(1)).get("answers");
-  if (!ids || asking) return;
+// Show the form for questions, if the key is right or none is wanted.
+async function enter() {
   try {
-    const found = await Promise.all(ids.split(",").map((id) => fetched(`/v1/answers/${encodeURIComponent(id)}`)));
-    begin(found.map((record) => record.preset));
-    at("question").value = found[0].question;
-    for (const [place, record] of found.entries()) {
-      for (const step of record.steps) addStep(lanes[place], step);
-      finish(lanes[place], record.answer, record);
-    }
-    say("An answer that was given before.");
+    const {data} = await fetched("v1/models");
+    replace(at("preset"), data.map(({id}) => h("option", {value: id}, id)));
+    showForm("ask");
+    say("");
   } catch (error) {
     say(error.message, true);
-  }
-}
-
-async function loadPresets() {
-  try {
-    const {data} = await fetched("/v1/models");
-    const options = (chosen) =>
-      data.map(({id}, place) => h("option", {value: id, selected: place === chosen}, id));
-    replace(at("first"), options(0));
-    replace(at("second"), h("option", {value: ALONE}, "nothing"), options(-1));
-    return true;
-  } catch (error) {
-    say(error.message, true);
-    return false;
   }
 }
 
@@ -309,15 +283,12 @@ at("cancel").addEventListener("click", () => asking?.abort());
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") asking?.abort();
 });
-at("key").addEventListener("change", async () => {
-  sessionStorage.setItem("key", at("key").value);
-  if (await loadPresets()) {
-    say("");
-    showShared();
-  }
+at("enter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("key", at("key").value.trim());
+  enter();
 });
-addEventListener("hashchange", showShared);
 
 showTheme(localStorage.getItem("theme"));
 at("question").value = sessionStorage.getItem("question") ?? "";
-loadPresets().then((known) => known && showShared());
+enter();
