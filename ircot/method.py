@@ -28,7 +28,7 @@ from corag.core.prompting.demonstrations import BESIDE, Demonstration, add_prefi
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
-from corag.core.reader import ANSWER, REASON, ReaderConfig, read
+from corag.core.reader import ANSWER, READER_FOR_DOCUMENTS, REASON, ReaderConfig, read
 from corag.core.sentences import Splitter, first_sentence
 from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
@@ -99,6 +99,7 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
     """demonstrations are dropped, the last first, until they, a question as long as the longest of them and
     the reply fit this many tokens (released code, for Codex: 8000); 0 for all."""
 
+    FOR_DOCUMENTS: ClassVar[dict[str, Any]] = READER_FOR_DOCUMENTS
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",
         "reasoning_prompt_template": "reasoning_prompt",

@@ -97,6 +97,9 @@ class ScriptedGenerator(Generator):
             texts = [
                 re.findall(rf"^(?:\s*\S+){{0,{request.sampling.max_tokens}}}", text)[0] for text in texts
             ]
+        if request.watch is not None:
+            for piece in re.finditer(r"\s*\S+", texts[0]):  # token by token, as engines show a reply
+                request.watch(texts[0][: piece.end()])
         completions = tuple(self._completion(text, request.sampling) for text in texts)
         prompt, generated = words(request.prompt.text), sum(map(words, texts))
         return Generation(completions, TokenUsage(1, prompt, generated, prompt, generated))

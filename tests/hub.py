@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,7 +52,6 @@ class Hub(ThreadingHTTPServer):
         self.repositories = dict(repositories)
         self.torn: dict[str, int] = {}
         self.moved: dict[str, Mapping[str, bytes]] = {}
-        self.pause = 0.0  # between the tenths of a file
         self.sent: list[str] = []
 
     @property
@@ -152,10 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             sent = content[: len(content) // 2] if torn else content
-            part = len(sent) // 10 + 1 if self.server.pause else len(sent) or 1
-            for start in range(0, len(sent), part):
-                time.sleep(self.server.pause)
-                self.wfile.write(sent[start : start + part])
+            self.wfile.write(sent)
         if torn:
             self.close_connection = True
             self.wfile.flush()

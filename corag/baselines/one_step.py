@@ -7,13 +7,13 @@ IRCoT's rules, so that a comparison with IRCoT is about the number of steps and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
 from corag.core.method import Method
 from corag.core.passage_pool import PassagePool
-from corag.core.reader import ReaderConfig, read_once
+from corag.core.reader import READER_FOR_DOCUMENTS, ReaderConfig, read_once
 from corag.core.text import question_words_note, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
@@ -36,6 +36,7 @@ class OneStepConfig(ReaderConfig, section="one_step"):
     max_collected_words: Annotated[int, Ge(1)] = 600
     """longer passages are not collected (IRCoT's released code: 600)."""
 
+    FOR_DOCUMENTS: ClassVar[dict[str, Any]] = READER_FOR_DOCUMENTS
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k",
         "max_passage_words": "max_collected_words",

@@ -198,6 +198,9 @@ class CoRAGConfig(MethodConfig, section="corag"):
         "sample_temperature": "temperature", "expand_size": "expand", "num_rollouts": "rollouts",
         "beam_size": "beam", "num_contexts": "context_passages", "context_placement": "context_order",
     }  # fmt: skip
+    FOR_DOCUMENTS: ClassVar[dict[str, Any]] = {
+        "final_answer_prompt": "final_documents", "context_order": "best_first", "max_answer_tokens": 400,
+    }  # fmt: skip
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small_model": {

@@ -134,14 +134,22 @@ async def final_answer(
     prompt, passages = final_prompt(
         tools.question.text, chain, context, tools.count_tokens, config, budget_left=budget_left
     )
+    template = config.prompt("final_answer")
+    read_answer = template.read_answer if template.whole else config.conventions.read_answer
     try:
-        reply = await tools.generate(prompt, role="final", max_tokens=config.max_answer_tokens, path=path)
+        reply = await tools.generate(
+            prompt,
+            role="final",
+            max_tokens=config.max_answer_tokens,
+            path=path,
+            read_answer=read_answer,
+        )
     except BudgetExhaustedError:
         sub_answers = [hop.sub_answer for hop in chain.hops if not hop.refused]
         return FinalAnswer(sub_answers[-1] if sub_answers else "", (), affordable=False)
     # The window may have been too small for the worst ones.
     visible = len(passages) - reply.shortening.count("passage")
-    return FinalAnswer(config.conventions.read_answer(reply.text), tuple(passages[:visible]))
+    return FinalAnswer(read_answer(reply.text), tuple(passages[:visible]))
 
 
 def final_prompt(

@@ -64,6 +64,11 @@ class CoRAGAnswer(Answer):
     chosen: int = 0
     comparison: ComputedAnswer | None = None
 
+    @property
+    def shown_ids(self) -> tuple[str, ...]:
+        """The passages of the final prompt by their numbers there."""
+        return self.context_ids
+
     def branch(self) -> Branch | None:
         """Return the chain that was kept."""
         if not self.chains:

@@ -120,7 +120,7 @@ class _Termination:
     The default handler would end Python at once: engines would go on running in processes of their own.
 
     Attributes:
-        requested: whether the signal has come.
+        is_requested: whether the signal has come.
     """
 
     def __init__(self) -> None:

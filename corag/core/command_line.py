@@ -21,7 +21,7 @@ from corag.core.options import Options, full_names
 from corag.core.yaml_files import as_yaml, load_yaml, plain
 
 Config = TypeVar("Config")
-_PRINT = "print_config"
+_PRINT = ("print_config", "print-config")
 
 
 def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, positional: str = "") -> Config:
@@ -54,7 +54,7 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
         values |= _read_file(file, data, options)
     values |= _read_bare_words(bare_words, positional, options) | _read_options(arguments, options)
     configuration: Any = options(**values)
-    if _PRINT in stated:
+    if stated.keys() & set(_PRINT):
         print(yaml.safe_dump(plain(asdict(configuration)), sort_keys=False), end="", flush=True)  # noqa: T201
         raise SystemExit(0)
     return cast("Config", configuration)
@@ -91,7 +91,7 @@ def _read_options(arguments: Sequence[tuple[str, str | None]], options: type[Opt
     """Return the values of options by their full names."""
     kinds, pairs = dict(options_of(options)), []
     for name, value in arguments:
-        if name in ("config", _PRINT):
+        if name in ("config", *_PRINT):
             continue
         # Of a name without a value that is no option's at all, the nearest name says more.
         if value is None and kinds.get(resolve_alias(name, options), bool) is not bool:

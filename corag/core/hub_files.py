@@ -9,8 +9,6 @@ of the hub.
 from __future__ import annotations
 
 import re
-import shutil
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,14 +19,12 @@ from typing import Literal, Self
 
 from corag.core.errors import ConfigError, nearest, reason
 from corag.core.installation import require
-from corag.core.pace import bytes_pace
 
 PREFIX = "hub:"
 _NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _CACHE_PATH = re.compile(r".*/datasets--([^/]+?)--([^/]+)/snapshots/([^/]+)/(.+)")
 _MOST_NAMES = 8  # files that a sentence names
-_PAUSE = 20.0  # seconds between two sentences of progress, at least
 Choose = Callable[[Sequence[str]], list[str]]
 """Returns those of some files, by their names in a repository, that are wanted."""
 
@@ -156,31 +152,15 @@ class HubFiles:
     def _download(
         self, names: Sequence[str], sizes: dict[str, int], commit: str, report: Callable[[str], None]
     ) -> list[Path]:
-        from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
+        from huggingface_hub import constants, hf_hub_download
 
-        cached_names = {
-            name
-            for name in names
-            if isinstance(
-                try_to_load_from_cache(self.repository, name, revision=commit, repo_type="dataset"), str
-            )
-        }
-        missing = sum(sizes[name] for name in names if name not in cached_names)
         store = Path(constants.HF_HUB_CACHE)
-        report(
-            f"{self}: {len(names):,} files, {file_size(sum(map(sizes.__getitem__, names)))}, of which "
-            f"{file_size(missing)} are to be fetched into {store}"
-        )
-        disk = next(folder for folder in (store, *store.parents) if folder.exists())
-        if missing > (free := shutil.disk_usage(disk).free):
-            raise ConfigError(
-                f"{self} needs {file_size(missing)}, but '{disk}' has {file_size(free)} left: make room, or "
-                "set HF_HOME to a folder on a larger disk."
-            )
-        paths, fetched_bytes, last_report, began = [], 0, 0.0, time.monotonic()
-        for number, name in enumerate(names, 1):
+        size = file_size(sum(sizes[name] for name in names))
+        report(f"{self}: {len(names):,} files, {size}; what is not in {store} is fetched")
+        paths = []
+        for name in names:
             try:
-                # By the commit that was listed and measured: its branch may move on meanwhile.
+                # By the commit that was listed: its branch may move on meanwhile.
                 path = hf_hub_download(self.repository, name, repo_type="dataset", revision=commit)
             except Exception as error:  # noqa: BLE001 - as above, and a full disk
                 raise ConfigError(
@@ -188,11 +168,6 @@ class HubFiles:
                     "give the same command again."
                 ) from None
             paths.append(Path(path))
-            fetched_bytes += sizes[name] if name not in cached_names else 0
-            if missing and (number == len(names) or time.monotonic() - last_report > _PAUSE):
-                last_report = time.monotonic()
-                speed = bytes_pace(fetched_bytes, last_report - began, missing)
-                report(f"{self}: {number:,} of {len(names):,} files, {speed}")
         self._remember(commit)
         return paths
 

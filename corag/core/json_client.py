@@ -130,6 +130,7 @@ class JsonClient:
         body: dict[str, Any] | None,
         parse: Callable[[Any], Result],
         affinity: str = "",
+        on_events: Callable[[Sequence[Any]], None] | None = None,
     ) -> Result:
         """Send a request (GET without a body), again after a pause if it fails.
 
@@ -139,6 +140,8 @@ class JsonClient:
             parse: takes the result out of the reply's JSON, and raises :class:`MalformedReplyError` if it is
                 not there.
             affinity: requests of one affinity go to one server; "" for any.
+            on_events: is called with the events so far of a reply that is streamed, each JSON; ``parse`` then
+                takes the result out of the list of all.
 
         Raises:
             NoReplyError: if every attempt failed.
@@ -152,7 +155,7 @@ class JsonClient:
                 start = time.monotonic()
                 self._load[url] += 1
                 try:
-                    return await self._send(url + route, body, parse, on_reply)
+                    return await self._send(url + route, body, parse, on_reply, on_events)
                 except _FaultError as fault:
                     error = self._no_reply(url + route, fault, number + 1)
                 finally:
@@ -208,14 +211,21 @@ class JsonClient:
         body: dict[str, Any] | None,
         parse: Callable[[Any], Result],
         on_reply: Callable[[], None],
+        on_events: Callable[[Sequence[Any]], None] | None = None,
     ) -> Result:
         """Send one request once. Raises :class:`_FaultError` if another attempt may go better."""
+        events: list[Any] = []
+        headers = {"Content-Type": "application/json"}
         try:
             if body is None:
                 response = await self._client.get(url, timeout=httpx.Timeout(self._look_up_s, pool=None))
-            else:
-                headers = {"Content-Type": "application/json"}
+            elif on_events is None:
                 response = await self._client.post(url, content=orjson.dumps(body), headers=headers)
+            else:
+                async with self._client.stream(
+                    "POST", url, content=orjson.dumps(body), headers=headers
+                ) as response:
+                    await _read_events(response, events, on_events)
         except (httpx.TransportError, httpx.DecodingError, httpx.InvalidURL) as error:
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise _FaultError(text, _fault_of(error)) from None
@@ -231,7 +241,7 @@ class JsonClient:
                 status,
             )
         try:
-            return parse(orjson.loads(response.content))
+            return parse(events if on_events else orjson.loads(response.content))
         except orjson.JSONDecodeError:
             raise _FaultError(f"no JSON, but {self._excerpt(response)}", "failed") from None
         except MalformedReplyError as malformed:
@@ -256,6 +266,26 @@ class JsonClient:
         """Return how a body begins as :func:`reply_excerpt` does, without our key: servers may repeat it."""
         text = response.text.replace(self._key, "(the key)") if self._key else response.text
         return reply_excerpt(text, _EXCERPT)
+
+
+async def _read_events(
+    response: httpx.Response, events: list[Any], on_events: Callable[[Sequence[Any]], None]
+) -> None:
+    """Read a streamed reply; one that is none is its only event. Raises :class:`_FaultError`."""
+    try:
+        if not response.is_success or "event-stream" not in response.headers.get("content-type", ""):
+            content = await response.aread()
+            events += [orjson.loads(content)] if response.is_success else []
+            return
+        async for line in response.aiter_lines():
+            data = line.removeprefix("data:").strip()
+            if line.startswith("data:") and data != "[DONE]":
+                events.append(orjson.loads(data))
+                on_events(events)
+    except orjson.JSONDecodeError as error:
+        raise _FaultError(f"events that are no JSON: {error}", "failed") from None
+    except MalformedReplyError as malformed:
+        raise _FaultError(str(malformed), "failed") from None
 
 
 def _fault_of(error: Exception) -> Fault:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 from corag.core.options import Options
 from corag.core.prompting.template import Template
@@ -16,6 +16,19 @@ from corag.core.types import Answer, CandidateAnswer
 @dataclass(frozen=True)
 class MethodConfig(Options):
     """Base of the methods' options, which are frozen dataclasses."""
+
+    FOR_DOCUMENTS: ClassVar[Mapping[str, Any]] = {}
+    """Values with which answers from somebody's documents are sentences that cite passages by number."""
+
+    def for_documents(self) -> Self:
+        """Return these options with the values for documents in the place of defaults."""
+        defaults = type(self)()
+        values = {
+            name: value
+            for name, value in self.FOR_DOCUMENTS.items()
+            if getattr(self, name) == getattr(defaults, name)
+        }
+        return replace(self, **values)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the method may use: their identities go into the run's manifest."""

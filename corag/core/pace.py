@@ -30,18 +30,6 @@ def pace(count: float, seconds: float, total: float = 0) -> str:
     return f"{rate_text}{_time_left(count, rate, total)}"
 
 
-def bytes_pace(count: float, seconds: float, total: float = 0) -> str:
-    """Write the same of bytes.
-
-    >>> bytes_pace(3e9, 30, 16e9)
-    '3.0 of 16.0 GB, 100.0 MB/s, 2:10 left'
-    """
-    rate = count / max(seconds, 1e-6)
-    size, unit = (1e9, "GB") if max(count, total) >= 1e9 else (1e6, "MB")
-    of = f" of {total / size:,.1f}" if total else ""
-    return f"{count / size:,.1f}{of} {unit}, {rate / 1e6:,.1f} MB/s{_time_left(count, rate, total)}"
-
-
 def _time_left(count: float, rate: float, total: float) -> str:
     # Of less than a hundredth nobody can judge the rest.
     return f", {clock((total - count) / rate)} left" if total > count >= max(0.01 * total, 1) else ""

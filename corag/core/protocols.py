@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from typing import Protocol, Self
@@ -61,7 +61,8 @@ class GenerateRequest:
 
     Lower ``priority`` goes first. Requests of equal ``affinity`` share prefixes: keep them on one engine.
     Those of another ``draw``, which is the run's seed, are asked anew even if greedy: what differs between
-    equal runs would else not be seen in runs that share an engine.
+    equal runs would else not be seen in runs that share an engine. ``watch`` is called with the text so far,
+    as it grows, where one sample is requested and the engine can show it; the reply is the same without.
     """
 
     prompt: Prompt
@@ -69,6 +70,7 @@ class GenerateRequest:
     priority: int = 0
     affinity: str = ""
     draw: int = 0
+    watch: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

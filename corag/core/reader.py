@@ -6,9 +6,9 @@ Shared by every method that ends in one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Ge
 
@@ -35,6 +35,8 @@ from corag.core.types import Answer, Passage, Question
 # (released code: question_prefix in base_configs/*flan_t5*).
 REASON = "Answer the following question by reasoning step-by-step."
 ANSWER = "Answer the following question."
+# Values of methods whose answer is what the reader writes.
+READER_FOR_DOCUMENTS = {"qa_prompt": "chat_documents", "max_answer_tokens": 400}
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class ReaderConfig(DemonstrationConfig):
         "max_paragraph_words": "max_shown_words",
         "qa_prompt_template": "qa_prompt",
     }
+
+    def for_documents(self) -> Self:
+        """Return these options with the values for documents, if no worked examples say how to answer."""
+        return self if self.few_shot_fields() or self.reader != "direct" else super().for_documents()
 
     def qa_fields(self) -> tuple[str, ...]:
         """The fields that the prompt must have."""
@@ -142,7 +148,9 @@ async def read(
     ``examples``: as for :func:`reader_prompt`.
     """
     prompt = reader_prompt(question, passages, config, examples=examples)
-    return extract_answer((await generate_answer(prompt, config.max_answer_tokens, tools)).text)
+    read_answer = config.qa_template().read_answer
+    reply = await generate_answer(prompt, config.max_answer_tokens, tools, read_answer=read_answer)
+    return read_answer(reply.text)
 
 
 async def read_once(
@@ -155,19 +163,31 @@ async def read_once(
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
     prompt = tools.afford(whole, config.max_answer_tokens)
+    read_answer = config.qa_template().read_answer
     try:
-        reply = await generate_answer(prompt, config.max_answer_tokens, tools)
+        reply = await generate_answer(prompt, config.max_answer_tokens, tools, read_answer=read_answer)
     except BudgetExhaustedError:
         return Answer("", ids, stopped="budget")
-    return Answer(extract_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
+    return Answer(read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
 
 
 async def generate_answer(
-    prompt: Prompt, max_tokens: int, tools: Tools, *, role: str = "reader", path: str = ""
+    prompt: Prompt,
+    max_tokens: int,
+    tools: Tools,
+    *,
+    role: str = "reader",
+    path: str = "",
+    read_answer: Callable[[str], str] = extract_answer,
 ) -> Generation:
-    """Have an answer written; one that a plain prompt asks for ends with its line."""
+    """Have the final answer written; one that a plain prompt asks for ends with its line.
+
+    ``read_answer``: reads it out of the reply.
+    """
     stop = ("\n",) if prompt.plain else ()
-    return await tools.generate(prompt, role=role, max_tokens=max_tokens, stop=stop, path=path)
+    return await tools.generate(
+        prompt, role=role, max_tokens=max_tokens, stop=stop, path=path, read_answer=read_answer
+    )
 
 
 def reader_prompt(

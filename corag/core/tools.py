@@ -116,6 +116,7 @@ class Tools:
         budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit. A call that
             could exceed it is not made and raises :class:`BudgetExhaustedError`.
         watch: sees every step as it finishes.
+        watch_answer: sees the final answer so far, as it is written, where the method has one call for it.
         keep_prompts: store prompts in the trace.
         begun: when the question was, by ``time.perf_counter``.
         passages_read: which passages stood in which prompts.
@@ -128,6 +129,7 @@ class Tools:
     seed: int = 0
     budget: int = 0
     watch: Callable[[Step], None] | None = None
+    watch_answer: Callable[[str], None] | None = None
     keep_prompts: bool = False
     steps: list[Step] = field(default_factory=list)
     ledger: dict[str, TokenUsage] = field(default_factory=dict)
@@ -199,7 +201,8 @@ class Tools:
 
         All of it stands in the ledger under :data:`MEASURING`, and no budget is charged for it.
         """
-        return replace(self, budget=0, ledger={}, _reserved_tokens=0, _trunk=self, _measures=True)
+        apart = replace(self, budget=0, ledger={}, watch_answer=None, _reserved_tokens=0, _trunk=self)
+        return replace(apart, _measures=True)
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return tools for ``parts`` branches that go on at the same time, with equal shares of ``budget``.
@@ -212,7 +215,11 @@ class Tools:
         available = self.left
         total = available if budget is None else budget if available is None else min(budget, available)
         share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
-        return [replace(self, budget=share, ledger={}, _reserved_tokens=0, _trunk=self) for _ in range(parts)]
+        watch = self.watch_answer if parts == 1 else None  # of several, none is known to be the answer
+        return [
+            replace(self, budget=share, ledger={}, watch_answer=watch, _reserved_tokens=0, _trunk=self)
+            for _ in range(parts)
+        ]
 
     async def fan_out(
         self,
@@ -293,13 +300,15 @@ class Tools:
         top_k: int = 0,
         repetition_penalty: float = 1.0,
         path: str = "",
+        read_answer: Callable[[str], str] | None = None,
     ) -> Generation:
         """Continue a prompt. A text is a user's turn; a list of messages will do, too.
 
         ``role``: the call's purpose, under which it stands in the ledger. ``path``: its place in the method,
         such as "chain 3/hop 2"; sampled calls need one of their own, for the seed is derived from question,
-        role and path. The rest as in :class:`Sampling`. Segments of the prompt that may go are
-        left out if the window is too small.
+        role and path. ``read_answer``: given where the reply is the final answer, and reads it out of the
+        text. The rest as in :class:`Sampling`. Segments of the prompt that may go are left out if the window
+        is too small.
 
         Raises:
             BudgetExhaustedError: if it could cost more than is left; it is not made then.
@@ -314,7 +323,8 @@ class Tools:
             max_tokens, temperature, top_p, top_k, repetition_penalty, n, ends, logprobs=logprobs, seed=seed,
             special_tokens=special_tokens,
         )  # fmt: skip
-        request = GenerateRequest(prompt, sampling, self._priority(), self.question.id, self.seed)
+        watch = self._watch_of(read_answer)
+        request = GenerateRequest(prompt, sampling, self._priority(), self.question.id, self.seed, watch)
         start = time.perf_counter()
         with self._allow(prompt, n * (max_tokens + self.thinking_tokens)):
             reply = await self.generator.generate(request)
@@ -336,6 +346,13 @@ class Tools:
         if not self._measures:  # no answer depends on it
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
+
+    def _watch_of(self, read_answer: Callable[[str], str] | None) -> Callable[[str], None] | None:
+        """Return what sees a reply grow that is the final answer, None if nothing does."""
+        show = self.watch_answer
+        if show is None or read_answer is None:
+            return None
+        return lambda text: show(read_answer(text))
 
     async def score(
         self,

@@ -252,6 +252,11 @@ class Answer:
     steps: int = 0
     stopped: str = ""
 
+    @property
+    def shown_ids(self) -> tuple[str, ...]:
+        """The passages of the final prompt by their numbers there, from 1 on, where it has numbers."""
+        return self.passage_ids
+
     def branch(self) -> Branch | None:
         """Return the branch that led to it; None where nothing was chosen among several."""
         return None

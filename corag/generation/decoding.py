@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GenerateJob:
-    """Continue a prompt, unless ``given_up``: then nothing waits for the reply any more."""
+    """Continue a prompt, unless ``given_up``: then nothing waits for the reply any more.
+
+    ``watch``: is called, in the worker's thread, with the text so far.
+    """
 
     ids: tuple[int, ...]
     sampling: Sampling
+    watch: Callable[[str], None] | None = field(default=None, compare=False)
     given_up: threading.Event = field(default_factory=threading.Event, compare=False)
 
     @property
@@ -166,6 +170,9 @@ def _extend(
             sample.finish = "stop"
         elif len(sample.token_ids) >= sample.job.sampling.max_tokens or sample.job.given_up.is_set():
             sample.finish = "length"
+        elif sample.job.watch is not None:
+            text = renderer.continuation(sample.job.ids, sample.token_ids)
+            sample.job.watch(text.rstrip("\ufffd"))  # a character that has not all of its tokens
     return tokens
 
 

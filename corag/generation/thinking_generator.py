@@ -82,6 +82,7 @@ class ThinkingGenerator(GeneratorStage):
         before = await self._inner.generate(
             replace(
                 request,
+                watch=None,
                 prompt=replace(
                     request.prompt, thought=Thought("", closed=False), prefix="", prefix_wording=()
                 ),

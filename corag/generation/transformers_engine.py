@@ -127,7 +127,14 @@ class TransformersGenerator(RenderingEngine):
         room = self.window - (0 if self._apart else request.sampling.max_tokens)
         ids, shortening = self._renderer.encode_within(request.prompt, room)
         sampling = self._renderer.ending(request.prompt, request.sampling)
-        result = await self._submit(GenerateJob(tuple(ids), sampling), request.priority)
+        watch, loop = request.watch, asyncio.get_running_loop()
+
+        def show(text: str) -> None:
+            if watch is not None:
+                loop.call_soon_threadsafe(watch, text)
+
+        job = GenerateJob(tuple(ids), sampling, show if watch is not None else None)
+        result = await self._submit(job, request.priority)
         completions = cast("tuple[Completion, ...]", result)
         generated_tokens = sum(len(completion.token_ids) for completion in completions)
         usage = TokenUsage(1, len(ids), generated_tokens, len(ids), generated_tokens)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,7 +116,12 @@ class VllmGenerator(RenderingEngine):
         sampling, stop_ids = self._renderer.ending(request.prompt, request.sampling), self._renderer.stop_ids
         outputs = await asyncio.gather(
             *(
-                self._generate_ids(ids, _params(sampling, i, stop_ids), request.priority)
+                self._generate_ids(
+                    ids,
+                    _params(sampling, i, stop_ids, grows=request.watch is not None),
+                    request.priority,
+                    request.watch,
+                )
                 for i in range(request.sampling.n)
             )
         )
@@ -218,8 +223,13 @@ class VllmGenerator(RenderingEngine):
         # vLLM cleans up again when the engine is collected, and complains if Python is shutting down by then.
         gc.collect()
 
-    async def _generate_ids(self, ids: Sequence[int], params: Any, priority: int) -> Any:
-        """Put one request through the engine and return its final ``RequestOutput``."""
+    async def _generate_ids(
+        self, ids: Sequence[int], params: Any, priority: int, watch: Callable[[str], None] | None = None
+    ) -> Any:
+        """Put one request through the engine and return its final ``RequestOutput``.
+
+        ``watch``: sees the text grow, if the parameters ask for more than the final output.
+        """
         from vllm import TokensPrompt
         from vllm.exceptions import VLLMClientError
         from vllm.lora.request import LoRARequest
@@ -237,6 +247,8 @@ class VllmGenerator(RenderingEngine):
                 priority=priority,
             ):
                 final = output
+                if watch is not None:
+                    watch(output.outputs[0].text)
         except (EngineDeadError, EngineGenerateError) as error:
             reason = str(error.__cause__ or error).rstrip(".")
             raise BackendError(
@@ -270,7 +282,8 @@ def _window(model: Any) -> tuple[int, tuple[str, ...]]:
     )
 
 
-def _params(sampling: Sampling, sample: int, stop_ids: Collection[int]) -> Any:
+def _params(sampling: Sampling, sample: int, stop_ids: Collection[int], *, grows: bool = False) -> Any:
+    """Return vLLM's parameters. ``grows``: there is an output after each token, not only a final one."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -287,7 +300,7 @@ def _params(sampling: Sampling, sample: int, stop_ids: Collection[int]) -> Any:
         logprobs=0 if sampling.logprobs else None,
         logit_bias=dict(sampling.logit_bias) or None,
         skip_special_tokens=not sampling.special_tokens,
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=RequestOutputKind.CUMULATIVE if grows else RequestOutputKind.FINAL_ONLY,
     )
 
 

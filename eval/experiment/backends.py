@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from annotated_types import Ge
 from rich.console import Console
 
 from corag.core.errors import ConfigError, DataError
@@ -50,7 +51,7 @@ class Setup(MethodOptions):
     seed: int = 0
     """random seed; all randomness is derived from it."""
 
-    budget: int = 0
+    budget: Annotated[int, Ge(0)] = 0
     """token budget per question, prompt plus generated; 0 for no limit."""
 
     trace: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = ""
@@ -66,8 +67,6 @@ class Setup(MethodOptions):
             self, "method", [canonical_name(short_name(name), entries) for name in self.method]
         )
         check_names(self.method, entries)
-        if self.budget < 0:
-            raise ConfigError(f"budget must be 0 (no limit) or a number of tokens, but it is {self.budget}.")
         check_trace(self.trace)
 
     def settled_model(self) -> ModelConfig:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from corag.core.errors import ConfigError
 from corag.core.runs.environment import gpu_names
 from corag.generation.config import ModelConfig
 from corag.generation.vllm_start import CPU_MAX_NUM_SEQS
@@ -31,14 +30,7 @@ def questions_in_flight(batch_size: int, model: ModelConfig, chains: int = 1) ->
         batch_size: what the user says, 0 for nothing.
         model: which engine it is.
         chains: how many of a question are with the engine at the same time.
-
-    Raises:
-        ConfigError: for a number below 0.
     """
-    if batch_size < 0:
-        raise ConfigError(
-            f"batch_size cannot be negative, but it is {batch_size}: 0 follows the engine's size."
-        )
     if batch_size:
         return batch_size
     engines, sequences = 1, _SEQUENCES

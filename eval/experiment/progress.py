@@ -40,7 +40,7 @@ class RunProgress:
     Args:
         title: what is answered.
         total: its questions.
-        answered: those that an earlier start answered; they do not count for the rates.
+        answered_count: those that an earlier start answered; they do not count for the rates.
         in_flight: questions that are answered at the same time.
         work: what the engine has done in this start, kept up to date by others; None if nobody knows.
         status: returns something to add, such as how busy workers are; "" for nothing.

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.folder_lock import refuse_if_locked
 from corag.core.option_names import LocalPath, Mark
@@ -55,14 +54,14 @@ class RunConfig(Setup, QuestionFile):
     scorer: str = "auto"
     """scoring rule for answers; "auto" uses the dataset's own."""
 
-    recall_at: int = 15
+    recall_at: Annotated[int, Ge(1)] = 15
     """k of recall@k over the collected passages."""
 
     repeats: Annotated[int, Ge(1)] = 1
     """answer all questions this many times, with the seeds seed, seed + 1 and so on, each time into a run
     folder of its own; the table then has the mean over these runs."""
 
-    batch_size: int = 0
+    batch_size: Annotated[int, Ge(0)] = 0
     """questions in flight, per worker; 0 chooses by engine and method: 64, or 256 with vLLM on a large GPU,
     and fewer where a question has several chains."""
 
@@ -97,9 +96,6 @@ class RunConfig(Setup, QuestionFile):
         object.__setattr__(self, "corag", self.with_task(self.corag))
         if self.answers_to:
             check_answers_file(self.answers_to)
-        questions_in_flight(self.batch_size, self.model)  # refuses a negative number
-        if self.recall_at < 1:
-            raise ConfigError(f"recall_at must be at least 1, but it is {self.recall_at}.")
 
     def in_flight(self, name: str) -> int:
         """Return how many questions of a method each engine has at once."""

@@ -118,7 +118,7 @@ def test_limits_of_passages_answer_to_their_former_names():
         (["--limit"], "'limit' has no value"),
         (["stray"], "unexpected argument 'stray'"),
         (["--config", "nowhere.yaml"], "no configuration file 'nowhere.yaml'"),
-        (["--batch_size", "-1"], "batch_size cannot be negative"),
+        (["--batch_size", "-1"], "batch_size.* is .-1., but it should be greater than or equal to 0"),
         (["--corag.strategy", "tre"], "corag.strategy.*best_of_n"),
         (["--corag.N", "0"], "'corag.chains' is '0', but it should be greater than or equal to 1"),
     ],

@@ -67,6 +67,20 @@ async def test_greedy_replies_agree(
             assert a.completions[0].logprobs == pytest.approx(b.completions[0].logprobs, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", ["vllm_generator", "hf_generator"])
+async def test_a_watched_reply_grows_into_the_same_reply(engines: dict[str, Generator], name: str) -> None:
+    for sampling in (Sampling(12), Sampling(12, stop=("\n", " the"))):
+        for prompt in PROMPTS[::4]:
+            texts: list[str] = []
+            asked = GenerateRequest(prompt, sampling, watch=texts.append)
+            watched = await engines[name].generate(asked)
+            alone = await engines[name].generate(replace(asked, watch=None))
+            assert watched.completions == alone.completions
+            assert len(texts) >= len(watched.completions[0].token_ids) - 2
+            shown = [text for text in texts if not watched.text.startswith(text)]
+            assert not shown or sampling.stop, "only the beginning of a stop string is shown too much"
+
+
 async def test_forced_scores_are_those_of_the_forward_pass(
     vllm_generator: VllmGenerator, hf_generator: TransformersGenerator
 ) -> None:

@@ -45,6 +45,12 @@ async def agrees(
         assert here.logprobs == pytest.approx(there.logprobs, abs=TOLERANCE)
         assert reply.usage.prompt == expected.usage.prompt
         assert reply.usage.generated == expected.usage.generated and not reply.usage.estimated
+        texts: list[str] = []
+        asked = GenerateRequest(prompt, Sampling(6), watch=texts.append)
+        watched, expected = await generator.generate(asked), await oracle.generate(asked)
+        assert watched.completions == (await generator.generate(replace(asked, watch=None))).completions
+        assert watched.text == expected.text and watched.usage.generated == expected.usage.generated
+        assert len(set(texts)) > 2 and all(watched.text.startswith(text) for text in texts)
         for scoring in (
             ScoreRequest(prompt, " to the sea", end_of_turn=not prompt.plain),
             ScoreRequest(prompt, "Äpfel, 1984"),

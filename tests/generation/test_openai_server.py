@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from corag.baselines.flare import FLAREConfig
@@ -58,6 +58,7 @@ class StandIn(Served):
         self.reply = " so"  # what its completions say
         self.message: dict[str, Any] = {}  # what else a message of its chat has
         self.finish_reason = "stop"
+        self.torn = 0  # streams that are still to break off
         self.fails: frozenset[str] = frozenset()  # settings at which it fails with 500
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.authorised = ""  # the key that it wants
@@ -108,7 +109,25 @@ class StandIn(Served):
             choice["token_ids"] = [1]
         read = 9 if "prompt" not in body else len(body["prompt"]) // 4 + 1
         usage = {"prompt_tokens": read, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+        if body.get("stream") and "streams" in self.offers:
+            return StreamingResponse(self._events(choice, usage), media_type="text/event-stream")
         return JSONResponse({"choices": [choice], **({"usage": usage} if "usage" in self.offers else {})})
+
+    async def _events(self, choice: dict[str, Any], usage: dict[str, Any]) -> AsyncIterator[str]:
+        """Yield a choice letter by letter, as servers do: the role first, the end and the usage last."""
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        pieces: list[dict[str, Any]] = [{"content": ""} | {"role": "assistant"}]
+        pieces += [{"reasoning": "I think"}] * bool(self.message) + [{"content": letter} for letter in text]
+        self.torn, breaks_off = max(0, self.torn - 1), self.torn > 0
+        for piece in pieces:
+            part = {"delta": piece} if "message" in choice else {"text": piece.get("content", "")}
+            yield f"data: {json.dumps({'choices': [{'index': 0, 'finish_reason': None, **part}]})}\n\n"
+        if breaks_off:
+            return
+        end = {"delta": {}} if "message" in choice else {"text": ""}
+        yield f"data: {json.dumps({'choices': [{**end, 'finish_reason': self.finish_reason}]})}\n\n"
+        yield ": a comment\n\n"
+        yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
 
     def bodies(self, route: str) -> list[dict[str, Any]]:
         return [body for asked, body in self.asked if asked == route]
@@ -368,6 +387,31 @@ async def test_a_prompt_that_does_not_fit_loses_whole_segments_first(tokenizer: 
 
 
 # Samples
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("prompt", [chat_prompt("Why?"), Prompt.of_text("Why?")])
+async def test_a_watched_reply_is_streamed_where_the_server_streams(prompt: Prompt, streams: bool) -> None:
+    with StandIn(EVERYTHING | ({"streams"} if streams else set())) as server:
+        async with opened(server) as generator:
+            texts: list[str] = []
+            server.reply = "because"
+            request = GenerateRequest(prompt, GREEDY, watch=texts.append)
+            watched = await generator.generate(request)
+            assert watched == await generator.generate(replace(request, watch=None))
+            grown = ["because"[:end] for end in range(8)]
+            assert sorted(set(texts)) == (grown if streams else [])
+            assert [("stream" in body) for _, body in server.asked] == [True, False]
+
+
+async def test_a_stream_that_breaks_off_is_asked_for_again(hurried: None) -> None:
+    with StandIn(EVERYTHING | {"streams"}) as server:
+        async with opened(server) as generator:
+            server.torn = 1
+            texts: list[str] = []
+            reply = await generator.generate(GenerateRequest(chat_prompt("Why?"), GREEDY, watch=texts.append))
+            assert reply.text == texts[-1] == " so"
+            assert generator.retried == 1 and len(server.bodies(CHAT)) == 2
 
 
 async def test_samples_are_seeded_one_by_one() -> None:

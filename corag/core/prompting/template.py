@@ -13,6 +13,9 @@ stands there when the list is empty. What a user's own prompt does not say of th
 What a field stands for reaches the model nowhere else. So a user's prompt must have the fields of the shipped
 one whose place it takes, but those that this one lists at its head: ``optional: task, refusal``. That holds
 for the fields of its lists' items, too.
+
+``reply: whole`` at the head says that the whole reply is the answer, sentences and all; else the short answer
+that it states is taken out of it.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.files import read_text
 from corag.core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank, joined_wording
 from corag.core.seeds import stable_hash
+from corag.core.text import extract_answer
 
 Section = Literal["system", "user", "assistant", "plain"]
 Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]
@@ -44,7 +48,8 @@ class Template:
     """A parsed prompt file.
 
     ``identity`` (name, version and hash of the text) goes into the run's manifest. ``optional``: fields that
-    a prompt in this one's place may leave out, of its sections or of its pieces.
+    a prompt in this one's place may leave out, of its sections or of its pieces. ``whole``: all of
+    the reply is the answer.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Template:
     sections: tuple[tuple[Section, str], ...]
     pieces: tuple[tuple[Piece, str], ...] = ()
     optional: frozenset[str] = frozenset()
+    whole: bool = False
 
     @property
     def fields(self) -> frozenset[str]:
@@ -114,6 +120,10 @@ class Template:
                 messages.append(Message(cast("Role", role), tuple(segments)))
         beginning = "".join(segment.text for segment in prefix)
         return Prompt(tuple(messages), beginning, prefix_wording=joined_wording(prefix))
+
+    def read_answer(self, reply: str) -> str:
+        """Return the answer in a reply to this prompt."""
+        return reply.strip() if self.whole else extract_answer(reply)
 
     def items(
         self, piece: Item, items: Sequence[Mapping[str, str]], ranks: Sequence[int] | None = None
@@ -206,6 +216,7 @@ def parse_template(name: str, text: str) -> Template:
         cast("tuple[tuple[Section, str], ...]", tuple(sections)),
         cast("Any", tuple(pieces)),
         frozenset(re.findall(r"\w+", optional[1])) if optional else frozenset(),
+        re.search(r"^reply:\s*whole\s*$", head, re.MULTILINE) is not None,
     )
 
 

@@ -51,10 +51,12 @@ from corag.generation.http.wire import (
     Reply,
     echo_body,
     forced_reply_body,
+    join_events,
     messages_body,
     read_echo,
     read_reply,
     sampling_body,
+    streamed,
 )
 from corag.generation.models import folder_digest, model_folder
 from corag.generation.prefixes import request_prefix
@@ -195,9 +197,9 @@ class HttpGenerator(ThinkingEngine):
             sampling_body(sampling, number, chat=chat, extras=profile.settings, token_ids=has_ids)
             for number in range(sampling.n)
         ]
-        replies = await asyncio.gather(
-            *(self._request(call.route, body | each, parse, request) for each in settings)
-        )
+        grows = request.watch is not None and sampling.n == 1 and not sampling.logprobs
+        send = self._request_watched if grows else self._request
+        replies = await asyncio.gather(*(send(call.route, body | each, parse, request) for each in settings))
         return self._generation(call, replies, request.sampling)
 
     async def score(self, request: ScoreRequest) -> Score:
@@ -252,12 +254,27 @@ class HttpGenerator(ThinkingEngine):
         body: dict[str, Any],
         parse: Callable[[Any], Result],
         request: GenerateRequest | ScoreRequest,
+        on_events: Callable[[Sequence[Any]], None] | None = None,
     ) -> Result:
         """Send a body, with the model's name, and the request's priority where servers take one."""
         body = {"model": self._served.model, **body}
         if self._served.priorities:
             body["priority"] = request.priority
-        return await self._client.request(route, body, parse, request.affinity)
+        return await self._client.request(route, body, parse, request.affinity, on_events)
+
+    async def _request_watched(
+        self, route: str, body: dict[str, Any], parse: Callable[[Any], Reply], request: GenerateRequest
+    ) -> Reply:
+        """Have a reply streamed, and show its text as it grows."""
+
+        def read(events: Sequence[Any], *, whole: bool = True) -> Reply:
+            return parse(join_events(events, chat=route == CHAT, whole=whole))
+
+        def show(events: Sequence[Any]) -> None:
+            if request.watch is not None:
+                request.watch(read(events, whole=False).completion.text)
+
+        return await self._request(route, streamed(body), read, request, show)
 
     def _require(self, sampling: Sampling) -> None:
         """Refuse what would come back without a part of what was requested."""

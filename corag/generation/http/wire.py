@@ -115,7 +115,37 @@ def plugin_body(model: str) -> dict[str, Any]:
     return {"model": model, **forced_reply_body([5], PLUGIN_TOKENS), **bias, "return_token_ids": True}
 
 
+def streamed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Request the same reply, in pieces as it is generated."""
+    return {**body, "stream": True, "stream_options": {"include_usage": True}}
+
+
 # Replies
+
+
+def join_events(events: Sequence[Any], *, chat: bool, whole: bool = True) -> dict[str, Any]:
+    """Return the reply of one sample, without log-probabilities, that the events of a stream make together.
+
+    A server that does not stream sends a reply as its only event. ``whole``: one without an end was torn.
+    Raises :class:`MalformedReplyError`.
+    """
+    parts = [part for event in events for part in value_at(event, "choices", kind=list)]
+    pieces = parts
+    names: dict[str, type] = {"text": str, "token_ids": list}
+    if chat:
+        pieces = [value_at(part, "delta" if "delta" in part else "message", kind=dict) for part in parts]
+        names = dict.fromkeys(("content", "reasoning_content", "reasoning"), str)
+    joined: dict[str, Any] = {"content": ""} if chat else {"text": "", "token_ids": []}
+    for piece in pieces:
+        for name, kind in names.items():
+            if piece.get(name):
+                joined[name] = joined.get(name, kind()) + value_at(piece, name, kind=kind)
+    ends = [part["finish_reason"] for part in parts if part.get("finish_reason")]
+    if whole and not ends:
+        raise MalformedReplyError("a stream that breaks off")
+    choice = ({"message": joined} if chat else joined) | {"finish_reason": ends[-1] if ends else None}
+    usage = [event["usage"] for event in events if event.get("usage")]
+    return {"choices": [choice], "usage": usage[-1] if usage else None}
 
 
 def choice_text(choice: Mapping[str, Any], *, chat: bool) -> str:

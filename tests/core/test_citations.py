@@ -1,0 +1,82 @@
+"""Answers from documents: sentences that cite passages by their numbers in the final prompt."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from corag.baselines.one_step import OneStepConfig, one_step
+from corag.chains.config import CoRAGConfig
+from corag.chains.method import corag
+from corag.core.citations import REFUSAL, check_citations
+from corag.core.tools import Tools
+from corag.core.types import Passage
+from ircot.method import IRCoTConfig, ircot
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import QUESTION, WORLD
+
+LEAVE = Passage("leave", "Leave", "Staff have thirty days of leave. It is booked with HR.")
+SICK = Passage("sick", "Sick days", "A doctor's note is “due on day 3”.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "faults"),
+    [
+        ("Staff have thirty days [1].", [""]),
+        ("Staff have thirty days. [1] A note is due [2].", ["", ""]),
+        ('They have "Thirty  days of leave" [1], and a note is "due on day 3" [2].', [""]),
+        ('They have "sixty days" [1].', ['the passage that it cites does not have the words "sixty days"']),
+        (
+            'It is "booked with HR" [2].',
+            ['the passage that it cites does not have the words "booked with HR"'],
+        ),
+        ('It is "booked with HR" [1, 2].', [""]),
+        ("Staff have thirty days.", ["it cites no passage"]),
+        ("Staff have thirty days [3].", ["it cites a passage that was not shown"]),
+        ("Staff have thirty days [0].", ["it cites a passage that was not shown"]),
+        ("Thirty days [1]. Ask first.\nA note is due [2].", ["", "it cites no passage", ""]),
+        (REFUSAL, []),
+        (f"  {REFUSAL.upper()}", []),
+        ("", []),
+    ],
+)
+def test_each_sentence_is_checked_against_the_passages_that_it_cites(answer: str, faults: list[str]) -> None:
+    assert [claim.fault for claim in check_citations(answer, [LEAVE, SICK])] == faults
+
+
+METHODS = {
+    "one_step": (one_step, OneStepConfig(k=3), []),
+    "ircot": (
+        ircot,
+        IRCoTConfig(k_per_step=2, max_steps=2),
+        ["Mara Velden wrote it.", "So the answer is: x."],
+    ),
+    "corag": (
+        corag,
+        CoRAGConfig(max_hops=2, passages_per_hop=1, search_depth=3, context_passages=3),
+        ["Who wrote The Glass Orchard?", "Mara Velden", "Where was Mara Velden born?", "Tarn Hollow"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_a_number_in_the_final_prompt_is_the_place_among_the_passages_shown(name: str) -> None:
+    method, config, replies = METHODS[name]
+    reply = "The river is the Issel [2].\nIt runs to the sea, as [1] says."
+    grown: list[str] = []
+    generator = ScriptedGenerator([*replies, reply])
+    tools = Tools(QUESTION, generator, WordRetriever(WORLD), watch_answer=grown.append)
+    answer = await method(QUESTION, tools, config.for_documents())
+    assert answer.text == reply, "the whole reply is the answer"
+    assert grown[-1] == reply and "The river" in grown and len(grown) == len(reply.split())
+    shown = re.findall(r"^\[(\d+)\] .*\n(.*)$", generator.prompts[-1], re.MULTILINE)
+    texts = {each.id: each.text for each in WORLD}
+    assert len(shown) > 1
+    assert shown == [(str(i), texts[key]) for i, key in enumerate(answer.shown_ids, 1)]
+
+
+def test_what_was_chosen_stays_as_it_is() -> None:
+    assert OneStepConfig(qa_prompt="chat_cot").for_documents().qa_prompt == "chat_cot"
+    assert OneStepConfig(max_answer_tokens=30).for_documents().max_answer_tokens == 30
+    assert OneStepConfig(demonstrations="default").for_documents() == OneStepConfig(demonstrations="default")
