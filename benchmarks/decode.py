@@ -4,14 +4,10 @@ The released code takes a question's chains one after another in 32 worker threa
 remembers no reply and scores by prompt_logprobs. Both answer the same questions with the same seeds. The
 replay puts our very requests to the bare engine, all known in advance, so that the difference is what the
 chains' waiting, searching and bookkeeping cost.
-
-With preset "lean" settings are compared instead of programs: what the paper's cost on this engine and what
-the preset costs, and which answers of either are right.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import tempfile
 import time
@@ -29,14 +25,12 @@ from corag.chains.rank import rank, score
 from corag.core.protocols import Generator, Retriever, Score, ScoreRequest
 from corag.core.runner import answer_all, answer_question
 from corag.core.runs.rows import Row
-from corag.core.text import exact_match
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
 from corag.generation.vllm_engine import VllmGenerator
 from eval.datasets import load_questions
-from eval.statistics.intervals import compare_paired
 
 CONFIGS = {
     "paper": CoRAGConfig(
@@ -75,10 +69,8 @@ async def one_after_another(question: Question, tools: Tools, config: CoRAGConfi
 async def main(questions: int = 16, adapter: str = "", preset: str = "paper") -> dict[str, float]:
     """Return seconds and tokens of both, ``speedup`` and ``replay_ratio``.
 
-    Both have the same ``adapter`` and ``preset``. With preset "lean" see :func:`compare_settings`.
+    Both have the same ``adapter`` and ``preset`` ("paper" or "small_model").
     """
-    if preset == "lean":
-        return await compare_settings(4 * questions, adapter)
     config = CONFIGS[preset]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -117,44 +109,6 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
     }
 
 
-async def compare_settings(questions: int, adapter: str) -> dict[str, float]:
-    """Return tokens and EM of the paper's settings and of preset "lean", one greedy chain a question each.
-
-    Both on one engine that has forgotten the other's prompts, with links, and with our prefix cache and
-    memory: ``computed_ratio`` is theirs over ours. ``em_difference``: ours less theirs, paired, in points.
-    """
-    figures, exact = dict[str, float](), dict[str, dict[str, float]]()
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        retriever = await open_world(root, dev=1, test=questions, links="titles")
-        test_questions = load_questions(str(root / "world/test.jsonl"))
-        engine = VllmGenerator.open(ModelConfig(adapter=adapter))
-        for preset in ("paper", "lean"):
-            await engine.reset_prefix_cache()
-            config, memory = CoRAGConfig(preset=preset), CachedGenerator(engine)
-            rows, _ = await answer_all_with(test_questions, corag, memory, retriever, config)
-            exact[preset] = {row.question.id: _em(row) for row in rows}
-            figures |= {
-                f"{preset}_em": 100 * statistics.fmean(exact[preset].values()),
-                f"{preset}_tokens_per_question": _mean_tokens(rows),
-                f"{preset}_computed_per_question": _mean_computed(rows),
-                f"{preset}_failed": sum(bool(row.error) for row in rows),
-            }
-        await engine.close()
-        await retriever.close()
-    comparison = compare_paired(exact["paper"], exact["lean"])
-    low, high = comparison.difference.low, comparison.difference.high
-    return figures | {
-        "questions": questions,
-        "computed_ratio": figures["paper_computed_per_question"] / figures["lean_computed_per_question"],
-        "tokens_ratio": figures["paper_tokens_per_question"] / figures["lean_tokens_per_question"],
-        "em_difference": 100 * comparison.difference.mean,
-        "em_difference_low": math.nan if low is None else 100 * low,
-        "em_difference_high": math.nan if high is None else 100 * high,
-        "p": comparison.p_value,
-    }
-
-
 async def answer_all_with(
     questions: Sequence[Question],
     method: Callable[..., Awaitable[Answer]],
@@ -180,7 +134,3 @@ def _mean_tokens(rows: Sequence[Row]) -> float:
 
 def _mean_computed(rows: Sequence[Row]) -> float:
     return statistics.fmean(row.total_usage.computed for row in rows)
-
-
-def _em(row: Row) -> float:
-    return float(row.answer is not None and exact_match(row.answer.text, row.question.answers))

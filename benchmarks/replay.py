@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Literal
 
 from corag.core.protocols import GenerateRequest, Generation, GeneratorStage, Retriever, Score, ScoreRequest
 from corag.generation.vllm_engine import VllmGenerator
@@ -15,13 +14,11 @@ from retrieval.index.build import build_index
 from retrieval.search.pipeline import open_retriever
 
 
-async def open_world(
-    root: Path, *, dev: int, test: int, links: Literal["none", "titles"] = "none"
-) -> Retriever:
+async def open_world(root: Path, *, dev: int, test: int) -> Retriever:
     """Write a world of 1,000 passages to ``root``/world, index it with BM25 and open the index."""
     write_world(root / "world", passages=1000, train=100, dev=dev, test=test, report=lambda line: None)
     build_index(IndexConfig([str(root / "world/corpus.jsonl")], str(root / "bm25")), lambda line: None)
-    return await open_retriever(RetrieverConfig(index=[str(root / "bm25")], links=links))
+    return await open_retriever(RetrieverConfig(index=[str(root / "bm25")]))
 
 
 class Recorder(GeneratorStage):

@@ -1,12 +1,10 @@
 """BM25 over a million passages on a laptop: building, opening, searching, beside Pyserini's own batch search.
 
-    corag bench scale                        a million passages: some minutes, 1 GB of disk
-    corag bench scale --passages 100000
+    python -m benchmarks scale                    a million passages: some minutes, 1 GB of disk
+    python -m benchmarks scale --passages 100000
 
 The corpus is the embedded world's. Memory is that of a process of its own for building and one for searching:
-``peak``, the most it held at once. The dense side is measured over clustered random vectors of 64 dimensions,
-since encoding a million passages takes hours on a CPU: ``recall_10`` is against an exact search of the same
-vectors, and says how the index behaves, not how an encoder does.
+``peak``, the most it held at once.
 """
 
 from __future__ import annotations
@@ -19,42 +17,38 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from eval.datasets import load_questions
+from eval.datasets.world import write_world
+from retrieval.config import IndexConfig, RetrieverConfig
+from retrieval.index.build import build_index
+from retrieval.search.pipeline import open_retriever
 
 K, QUERIES = 10, 400
-_DIMENSION, _CLUSTERS, _PQ_BYTES = 64, 2_000, 32
 
 
 async def main(passages: int = 1_000_000) -> dict[str, float]:
     """Return seconds, megabytes, queries per second and the ratios to Pyserini's batch search."""
-    from eval.datasets.world import write_world
-
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         start = time.perf_counter()
         write_world(folder / "world", passages=passages, train=1, dev=1, test=QUERIES)
         figures: dict[str, float] = {"passages": passages, "write_s": time.perf_counter() - start}
-        for step in ("build", "search", "dense"):
-            figures |= await asyncio.to_thread(run_apart, "scale", step, folder, passages)
+        for step in ("build", "search"):
+            figures |= await asyncio.to_thread(run_apart, step, folder)
         return figures
 
 
-def run_apart(bench: str, step: str, folder: Path, passages: int) -> dict[str, float]:
+def run_apart(step: str, folder: Path) -> dict[str, float]:
     """Do one step of a benchmark in a process of its own, whose memory is then its own too."""
-    command = [sys.executable, "-m", f"benchmarks.{bench}", step, str(folder), str(passages)]
+    command = [sys.executable, "-m", "benchmarks.scale", step, str(folder)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures: dict[str, float] = json.loads(output.splitlines()[-1])
     return figures
 
 
-def build(folder: Path, passages: int) -> dict[str, float]:
+def build(folder: Path) -> dict[str, float]:
     """Build the BM25 index."""
-    from retrieval.config import IndexConfig
-    from retrieval.index.build import build_index
-
     start = time.perf_counter()
     build_index(IndexConfig([str(folder / "world/corpus.jsonl")], str(folder / "bm25")), lambda _: None)
     return {
@@ -64,16 +58,12 @@ def build(folder: Path, passages: int) -> dict[str, float]:
     }
 
 
-def search(folder: Path, passages: int) -> dict[str, float]:
+def search(folder: Path) -> dict[str, float]:
     """Open the index and search it: one query after another, all at once, and with Pyserini itself."""
     return asyncio.run(_search(folder))
 
 
 async def _search(folder: Path) -> dict[str, float]:
-    from eval.datasets import load_questions
-    from retrieval.config import RetrieverConfig
-    from retrieval.search.pipeline import open_retriever
-
     queries = [question.text for question in load_questions(str(folder / "world/test.jsonl"))]
     opening_start = time.perf_counter()
     retriever = await open_retriever(RetrieverConfig([str(folder / "bm25")], threads=2, cache_size=0))
@@ -114,62 +104,6 @@ async def _search(folder: Path) -> dict[str, float]:
     }
 
 
-def dense(folder: Path, passages: int) -> dict[str, float]:
-    """Build and search IVF-PQ and HNSW over clustered random vectors, memory-mapped as an index is."""
-    import faiss
-
-    from retrieval.dense.search import FaissIndex
-
-    vectors = _make_clusters(passages)
-    chance = np.random.default_rng(1)
-    noise = 0.02 * chance.standard_normal(_DIMENSION)
-    queries = _unit(vectors[chance.integers(0, passages, QUERIES)] + noise)
-    flat = faiss.IndexFlatIP(_DIMENSION)
-    flat.add(vectors)
-    exact = flat.search(queries, K)[1]
-    figures: dict[str, float] = {}
-    lists = max(1, min(4 * int(passages**0.5), passages // 39))
-    coarse = faiss.IndexFlatIP(_DIMENSION)
-    kinds: dict[str, Any] = {
-        "ivfpq": faiss.IndexIVFPQ(coarse, _DIMENSION, lists, _PQ_BYTES, 8, faiss.METRIC_INNER_PRODUCT),
-        "hnsw": faiss.IndexHNSWFlat(_DIMENSION, 32, faiss.METRIC_INNER_PRODUCT),
-    }
-    for name, index in kinds.items():
-        start = time.perf_counter()
-        index.train(vectors[:: max(1, passages // (64 * max(lists, 256)))])
-        index.add(vectors)
-        figures[f"{name}_build_s"] = time.perf_counter() - start
-        faiss.write_index(index, str(folder / name))
-        figures[f"{name}_disk_mb"] = (folder / name).stat().st_size / 1e6
-    del vectors, flat, coarse, index
-    kinds.clear()
-    for name in ("ivfpq", "hnsw"):
-        before = memory_mb("VmRSS")
-        mapped_index = FaissIndex(folder / name, str, ef_search=128, nprobe=32, threads=2)
-        start = time.perf_counter()
-        neighbours = mapped_index.search(queries, K)
-        figures[f"{name}_queries_per_s"] = len(queries) / (time.perf_counter() - start)
-        figures[f"{name}_resident_mb"] = memory_mb("VmRSS") - before
-        common_count = sum(len({int(row) for row, _ in hits} & set(rows.tolist())) for hits, rows in zip(
-            neighbours, exact, strict=True
-        ))  # fmt: skip
-        figures[f"{name}_recall_10"] = common_count / exact.size
-        mapped_index.close()
-    return figures
-
-
-def _make_clusters(count: int) -> NDArray[np.float32]:
-    """Return unit vectors around random centres, as passages lie around topics."""
-    chance = np.random.default_rng(0)
-    centres = chance.standard_normal((_CLUSTERS, _DIMENSION), dtype=np.float32)
-    noise = chance.standard_normal((count, _DIMENSION), dtype=np.float32)
-    return _unit(centres[chance.integers(0, _CLUSTERS, count)] + 0.7 * noise)
-
-
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
-
-
 def memory_mb(what: str) -> float:
     """Return this process's memory: "VmRSS" for what it holds now, "VmHWM" for the most that it held."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -179,5 +113,5 @@ def memory_mb(what: str) -> float:
 
 
 if __name__ == "__main__":
-    step = {"build": build, "search": search, "dense": dense}[sys.argv[1]]
-    print(json.dumps(step(Path(sys.argv[2]), int(sys.argv[3]))))
+    step = {"build": build, "search": search}[sys.argv[1]]
+    print(json.dumps(step(Path(sys.argv[2]))))

@@ -1,7 +1,7 @@
 """Searching vectors: flat FAISS one by one and by matrices, torch in bfloat16, and compressed indexes.
 
-    corag bench search                                                     clustered random vectors
-    corag bench search --vectors passages.npy --queries questions.npy      your own, float32 of length 1
+    python -m benchmarks search                                                   clustered random vectors
+    python -m benchmarks search --vectors passages.npy --queries questions.npy  your own, float32 of length 1
 
 The exact ways search in turn, so that other load on the machine hits all alike, and a speedup is the median
 over repeats of the ratio within a repeat. They have to find the same hits and scores to the last bit.
@@ -23,6 +23,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from retrieval.config import IndexConfig
+from retrieval.dense.build import INDEX
+from retrieval.dense.faiss_build import build_faiss
+from retrieval.dense.ready_vectors import open_vectors
+from retrieval.dense.search import FaissIndex
 
 K, BATCHES = 10, (1, 8, 64, 256, 1_000)
 _ONE_BY_ONE = 2**31 - 1  # FAISS compares it with queries times dimension: none of ours reaches it
@@ -65,8 +71,6 @@ def _measure(
     threads: int,
     kinds: Sequence[str],
 ) -> dict[str, float]:
-    from retrieval.dense.ready_vectors import open_vectors
-
     files = []
     for number, some in enumerate(np.array_split(rows, 16)):
         files.append(folder / f"{number:02d}.npy")
@@ -94,11 +98,6 @@ def _measure_exact(
 ) -> list[set[str]]:
     """Add the figures of the exact ways; return the names of each query's nearest."""
     import faiss
-
-    from retrieval.config import IndexConfig
-    from retrieval.dense.build import INDEX
-    from retrieval.dense.faiss_build import build_faiss
-    from retrieval.dense.search import FaissIndex
 
     build_faiss(shards, folder, IndexConfig([], "", kind="dense"))
     by_faiss = FaissIndex(folder / INDEX, str, ef_search=1, nprobe=1, threads=threads)
@@ -154,11 +153,6 @@ def _measure_kind(
     exact: list[set[str]],
     figures: dict[str, float],
 ) -> None:
-    from retrieval.config import IndexConfig
-    from retrieval.dense.build import INDEX
-    from retrieval.dense.faiss_build import build_faiss
-    from retrieval.dense.search import FaissIndex
-
     folder.mkdir()
     kind, refine, nprobe, threads = options
     config = IndexConfig([], "", kind="dense", faiss=kind, refine=refine, threads=threads)

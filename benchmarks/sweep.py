@@ -3,37 +3,27 @@
 The cells are nested in two ways, in chains (best of 8 contains best of 4) and in hops (six contain four).
 Alone, a cell begins with an empty request cache and an empty prefix cache, as if it were run by itself;
 what it shares within itself, it keeps. The sweep carries both over from cell to cell.
-
-``computed_by_N_workers``: what a scripted engine computes of nested cells over N workers of Ray, divided by
-what one worker does, which remembers all: 1 where each question meets the worker that remembers it.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from benchmarks.pausing import open_remembering, pausing_method
 from benchmarks.replay import open_world
 from corag.chains.config import CoRAGConfig
 from corag.core.protocols import Generator
-from corag.core.runs.folder import RunFolder, read_rows
+from corag.core.runs.folder import read_rows
 from corag.core.runs.rows import SavedRow
-from corag.core.types import Question, TokenUsage
+from corag.core.types import TokenUsage
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
 from corag.generation.vllm_engine import VllmGenerator
-from eval.experiment.executor import AnswerTask, LocalExecutor
-from eval.experiment.in_flight import DEFAULT_IN_FLIGHT
-from eval.experiment.loop import answer_into
+from eval.experiment.executor import LocalExecutor
 from eval.experiment.run import RunConfig
-from eval.experiment.workers.cluster import connect
-from eval.experiment.workers.config import ray_workers
-from eval.experiment.workers.ray_pool import RayPool, ray_pool
 from eval.sweeps.cells import read_cells
 from eval.sweeps.sweep import answer_group
 from retrieval.config import RetrieverConfig
@@ -42,7 +32,6 @@ GRID = """[
   {corag.strategy: greedy, corag.max_hops: [1, 2, 4, 6]},
   {corag.strategy: best_of_n, corag.chains: [2, 4, 8], corag.max_hops: [2, 4, 6]},
 ]"""
-WORKERS = (1, 2, 8)
 CORAG = CoRAGConfig(preset="small_model")
 
 
@@ -86,7 +75,7 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
             await engine.close()
             await retriever.close()
     apart, joint = (sum((row.total_usage for row in rows), TokenUsage()) for rows in (alone, together))
-    return await spread() | {
+    return {
         "questions": questions,
         "cells": len(cells),
         "alone_tokens": apart.total,
@@ -99,28 +88,6 @@ async def main(questions: int = 4, adapter: str = "") -> dict[str, float]:
         "same_answers": sum(map(_same, alone, together)) / len(alone),
         "failed": sum(bool(row.error) for row in [*alone, *together]),
     }
-
-
-async def spread(questions: int = 600, hops: Sequence[int] = (1, 2, 4, 6)) -> dict[str, float]:
-    """Return computed tokens with 2 and 8 workers in proportion to one's; each cell goes on from the last."""
-    asked = [Question(f"q{number}", f"Who wrote part {number}?", ("Ada",)) for number in range(questions)]
-    engine = partial(open_remembering, 0.02, DEFAULT_IN_FLIGHT)
-    computed: dict[int, int] = {}
-    with tempfile.TemporaryDirectory() as folder, connect(ray_workers(count=1)):
-        for count in WORKERS:
-            pool_config = ray_workers(count=count)
-            async with ray_pool(pool_config, engine, in_flight=DEFAULT_IN_FLIGHT) as pool:
-                computed[count] = sum(
-                    [await _computed(Path(folder, f"{count}-{most}"), asked, most, pool) for most in hops]
-                )
-    return {f"computed_by_{count}_workers": computed[count] / computed[1] for count in WORKERS[1:]}
-
-
-async def _computed(folder: Path, questions: Sequence[Question], hops: int, pool: RayPool) -> int:
-    task, executor = AnswerTask(partial(pausing_method, hops=hops)), pool.executor(None)
-    with RunFolder(folder, {}, {}) as run:
-        await answer_into(run, questions, task, executor, title=folder.name, batch_size=DEFAULT_IN_FLIGHT)
-    return sum(row.total_usage.computed for row in read_rows(folder).values())
 
 
 def _same(one: SavedRow, other: SavedRow) -> bool:

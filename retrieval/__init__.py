@@ -13,7 +13,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "retrieval.config": "Bm25 IndexConfig RetrieverConfig register_bm25",
-        "retrieval.index.long_units": "UnitsConfig build_units",
         "retrieval.index.build": "build_index",
         "retrieval.search.pipeline": "open_retriever",
         "retrieval.corpora.formats": "read_corpus register_format",

@@ -158,6 +158,17 @@ class IndexConfig(Options):
     """Folders of all parts of this index (``part``): their vectors are put into one index of any ``faiss``,
     and nothing is encoded."""
 
+    long_units: LocalPath = ""
+    """Also write the index's passages grouped into long units, which ``longrag`` reads, to this file."""
+
+    long_unit_links: Literal["auto", "field", "mentions", "title"] = "auto"
+    """What relates documents in ``long_units``: "field" (records have ``links``, a list of titles or ids),
+    "mentions" (a text names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is
+    what shares a title, or a file), or "auto": "field" if any record has links, else "title"."""
+
+    long_unit_words: Annotated[int, Ge(1)] = 3000
+    """Words of a unit at most; 3,000 are about the paper's 4,000 tokens."""
+
     ALIASES: ClassVar[dict[str, str]] = {"replace": "overwrite"}
 
     def __post_init__(self) -> None:

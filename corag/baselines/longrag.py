@@ -2,8 +2,8 @@
 
 arXiv 2406.15319. Retrieve few long units, each many related passages, and read them in two turns: a long
 answer from everything, then a short answer out of the long one, by examples. As in the paper a unit is worth
-its best piece: passages are searched, with any index, and their units, made by ``corag units``, are read.
-Preset "paper" is the default; "small_window" reads half as much and writes a fifth.
+its best piece: passages are searched, with any index, and their units, made by ``corag index --long_units``,
+are read. Preset "paper" is the default; "small_window" reads half as much and writes a fifth.
 
 Differences, and why:
 
@@ -43,8 +43,9 @@ class LongRAGConfig(MethodConfig, section="longrag"):
     tokens."""
 
     units: NameOrPath = ""
-    """file of units, as 'corag units' makes it from the corpus that is searched; "" takes the passages found
-    that share a title for a unit, which is short where passages are whole documents."""
+    """file of units, as 'corag index --long_units FILE' makes it of the index that is searched;
+    "" takes the passages found that share a title for a unit, which is short where passages are whole
+    documents."""
 
     k: Annotated[int, Ge(1)] = 8
     """units that are read (paper: 4 to 8; also ``top_k``)."""
@@ -152,8 +153,8 @@ def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
         # To pass over such a hit would make the search look worse than it is.
         if missing := [hit.passage.id for hit in hits if hit.passage.id not in units]:
             raise ConfigError(
-                f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the corpus "
-                "that is searched with 'corag units'."
+                f"the passage '{missing[0]}' is in no unit of '{config.units}': make units of the index "
+                "that is searched (corag index --long_units FILE)."
             )
         ranked_units = [units[hit.passage.id] for hit in hits]
     else:

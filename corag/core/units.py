@@ -1,6 +1,6 @@
 """Long retrieval units (LongRAG): which passages are read together. A file has one unit per line.
 
-``{"id": "unit-1", "passages": ["id of a passage", ...]}``, as 'corag units' writes it.
+``{"id": "unit-1", "passages": ["id of a passage", ...]}``, as 'corag index --long_units' writes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def load_units(path: str) -> Mapping[str, Unit]:
         if not isinstance(identifier, str) or not isinstance(passages, list) or not passages:
             raise DataError(
                 f"{path}, line {number}: expected a unit with an 'id' and a list of 'passages', but found: "
-                f"{', '.join(sorted(record)) or 'nothing'}. 'corag units' writes such files."
+                f"{', '.join(sorted(record)) or 'nothing'}. 'corag index --long_units FILE' writes such "
+                "files."
             )
         if identifier in ids:
             raise DataError(

@@ -40,6 +40,7 @@ from retrieval.documents.reading import (
 )
 from retrieval.index.aliases import Aliases
 from retrieval.index.given_vectors import IndexParts, VectorFiles
+from retrieval.index.long_units import build_units
 from retrieval.index.manifest import (
     LANGUAGE,
     PART,
@@ -78,7 +79,10 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     folder = Path(config.out)
     refuse_if_locked(folder, beside=True, advice=ANOTHER_OUT)  # told now, and not after an encoder was opened
     with build_folder(folder, "the index ", building_folder(folder)):
-        return _build(config, report)
+        manifest = _build(config, report)
+    if config.long_units:
+        report(f"{config.long_units}: {build_units(config, manifest)}.")
+    return manifest
 
 
 def _build(config: IndexConfig, report: Callable[[str], None]) -> IndexManifest:

@@ -7,58 +7,21 @@ unit is in the corpus's order (there, a set's), and a document longer than a uni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-from annotated_types import Ge
 
 from corag.core.errors import DataError
-from corag.core.option_names import LocalPath, Mark, NameOrPath
-from corag.core.options import Options
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
 from corag.core.words import count_words
+from retrieval.config import IndexConfig
 from retrieval.corpora.files import expand_corpus
-from retrieval.corpora.formats import (
-    AUTO,
-    DOCUMENTS,
-    check_format,
-    detect_format,
-    has_links,
-    read_corpus,
-)
-from retrieval.corpora.passages import Reading, read_records_and_passages
-from retrieval.corpora.sifting import CorpusReport
+from retrieval.corpora.formats import DOCUMENTS, has_links
+from retrieval.corpora.passages import read_records_and_passages
+from retrieval.index.manifest import IndexManifest
+from retrieval.index.store import PassageStore
 from retrieval.search.titles import TitleTable
-
-LinkSource = Literal["auto", "field", "mentions", "title"]
-
-
-@dataclass(frozen=True)
-class UnitsConfig(Options):
-    """How to group a corpus into long units."""
-
-    corpus: list[NameOrPath]
-    """What was indexed: files that hold the passages, folders of tables, data sets of the hub."""
-
-    out: LocalPath
-    """File to write, a unit per line; replaced if it is there."""
-
-    format: Annotated[str, Mark.PUBLIC] = AUTO
-    """As for 'corag index'. Documents are cut as it cuts them by default; a file is a document."""
-
-    links: LinkSource = "auto"
-    """What relates documents: "field" (records have ``links``, a list of titles or ids), "mentions" (a text
-    names another document's title, as hyperlinks mostly do), "title" (nothing: a unit is what shares a
-    title), or "auto": "field" if any record has links, else "title"."""
-
-    max_words: Annotated[int, Ge(1)] = 3000
-    """Words of a unit at most; 3,000 are about the paper's 4,000 tokens."""
-
-    def __post_init__(self) -> None:
-        check_format(self.format)
 
 
 @dataclass(frozen=True)
@@ -72,6 +35,12 @@ class UnitsReport:
     links: str
     mean_words: float
     largest_words: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.units:,} units of {self.documents:,} documents, {self.linked:,} of them linked (by "
+            f"{self.links}); {self.mean_words:,} words on average, {self.largest_words:,} at most"
+        )
 
 
 @dataclass
@@ -108,44 +77,49 @@ class Documents:
         return [sum(words for _, words in passages) for passages in self.passages]
 
 
-def build_units(config: UnitsConfig, report: Callable[[str], None]) -> UnitsReport:
-    """Group a corpus into units and write them.
+def build_units(config: IndexConfig, manifest: IndexManifest) -> UnitsReport:
+    """Group the passages of the index ``config.out``, which is complete, and write them to ``long_units``.
 
-    ``report`` gets a sentence of what was read. Raises :class:`DataError` for a broken corpus,
-    or one without links where "field" was asked for.
+    Raises :class:`DataError` for a corpus without links where "field" was asked for.
     """
-    config = replace(config, corpus=expand_corpus(config.corpus, report))
-    config = replace(config, format=detect_format(config.corpus, config.format))
-    corpus = CorpusReport()
-    documents = Documents.read(_passages(config, corpus))
-    report(f"{corpus}.")
-    neighbours = _both_ways(_links(config, documents), len(documents.titles))
-    source = config.links if any(neighbours) else "title"
-    if config.links == "field" and source == "title":
+    store, corpus_format = PassageStore(Path(config.out)), manifest.settings.detail("format")
+
+    def passages() -> Iterator[Passage]:
+        for passage in store.rows(0, len(store)):
+            # The title of a passage that was cut out of a file is that of its section.
+            yield replace(passage, title=passage.source) if corpus_format == DOCUMENTS else passage
+
+    documents = Documents.read(passages())
+    links: Iterable[tuple[int, int]] = ()
+    if config.long_unit_links == "mentions":
+        links = _mentions(passages(), documents)
+    elif config.long_unit_links != "title" and has_links(corpus_format):
+        links = _field_links(config, documents)
+    neighbours = _both_ways(links, len(documents.titles))
+    source = config.long_unit_links if any(neighbours) else "title"
+    if config.long_unit_links == "field" and source == "title":
         raise DataError(
             f"no record of {', '.join(config.corpus)} has 'links' that name another document of it by title "
-            "or id: choose links 'mentions' or 'title'."
+            "or id: choose long_unit_links 'mentions' or 'title'."
         )
     units: list[Unit] = []
     sizes: list[int] = []
-    for group in group_documents(documents.sizes, neighbours, config.max_words):
-        passages = [passage for number in group for passage in documents.passages[number]]
-        for part in _split(passages, config.max_words):
+    for group in group_documents(documents.sizes, neighbours, config.long_unit_words):
+        members = [passage for number in group for passage in documents.passages[number]]
+        for part in _split(members, config.long_unit_words):
             units.append(Unit(f"unit-{len(units) + 1}", tuple(identifier for identifier, _ in part)))
             sizes.append(sum(words for _, words in part))
-    write_units(Path(config.out), units)
-    linked_documents = sum(map(bool, neighbours))
-    mean = round(sum(sizes) / len(sizes), 1)
-    links = "field" if source == "auto" else source
+    write_units(Path(config.long_units), units)
+    store.close()
     return UnitsReport(
-        len(units), corpus.passages, len(neighbours), linked_documents, links, mean, max(sizes)
+        len(units),
+        sum(map(len, documents.passages)),
+        len(neighbours),
+        sum(map(bool, neighbours)),
+        "field" if source == "auto" else source,
+        round(sum(sizes) / len(sizes), 1),
+        max(sizes),
     )
-
-
-def _passages(config: UnitsConfig, report: CorpusReport) -> Iterator[Passage]:
-    for passage in read_corpus(config.corpus, config.format, report):
-        # The title of a passage that was cut out of a file is that of its section.
-        yield replace(passage, title=passage.source) if config.format == DOCUMENTS else passage
 
 
 def group_documents(
@@ -203,21 +177,13 @@ def _both_ways(links: Iterable[tuple[int, int]], documents: int) -> list[list[in
     return [list(targets) for targets in neighbours]
 
 
-def _links(config: UnitsConfig, documents: Documents) -> Iterable[tuple[int, int]]:
-    """Return links as (from, to), one way."""
-    if config.links == "mentions":
-        return _mentions(_passages(config, CorpusReport()), documents)
-    if config.links == "title" or not has_links(config.format):
-        return ()
-    return _field_links(config, documents)
-
-
-def _field_links(config: UnitsConfig, documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield the links that records state in their field ``links``.
+def _field_links(config: IndexConfig, documents: Documents) -> Iterator[tuple[int, int]]:
+    """Yield the links that records state in their field ``links``, as (from, to), one way.
 
     What they name outside the corpus is passed over.
     """
-    for record, passage in read_records_and_passages(config.corpus, Reading()):
+    files = expand_corpus(config.corpus, lambda line: None)
+    for record, passage in read_records_and_passages(files, config.reading):
         names = record.get("links") or []
         if not isinstance(passage, Passage) or not names:
             continue

@@ -69,7 +69,7 @@ def _open_folder(folder: Path, config: RetrieverConfig) -> BatchedRetriever:
     suffix = f"|{language}" if manifest is None and language != ENGLISH else ""
     contents = _contents_fingerprint(folder, manifest)
     # Lucene waits for the slowest query of a batch: meanwhile many cores search for those of another. Two
-    # cores gain nothing by it (0.92 to 1.01 times the speed, 'corag bench retrieval').
+    # cores gain nothing by it (0.92 to 1.01 times the speed, a bench of 567bef8).
     at_once = 2 if (config.threads or count_threads()) >= _MANY_THREADS else 1
     return BatchedRetriever(searcher, stable_hash(f"{contents}|{bm25}{suffix}"), folder, at_once=at_once)
 

@@ -26,7 +26,7 @@
 # bench8b  a model of an 8B's size with dummy weights (no download): best of 8 over 64 questions, questions and
 #          computed tokens a second, beside the estimate; without a GPU a tiny one rehearses it
 # dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
-# search, scoring, decode, runner    benchmarks of 'corag bench'
+# search, scoring, decode, runner    benchmarks of "python -m benchmarks"
 set -euo pipefail
 steps=(install scores ask kill batch lora qlora fsdp adapter head replay engine families gpus shared_gpu bench8b dense search scoring decode runner)
 here=$(realpath "${BASH_SOURCE[0]}")
@@ -333,7 +333,7 @@ PYTHON
 
 bench() {
     want_gpus 1
-    corag bench "$1" --json
+    python -m benchmarks "$1" --json
 }
 step_search() { bench search; }
 step_scoring() { bench scoring; }

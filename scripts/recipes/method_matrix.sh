@@ -15,7 +15,8 @@ export PATH="$PWD/.venv/bin:$PATH"
 indexes=$(bash scripts/recipes/pooled_indexes.sh "$dataset" "$questions")
 # Four units and their question fit a window of 8,192 tokens.
 units=$indexes-units.jsonl
-corag units "$questions" --format "$dataset" --links mentions --max_words 1000 --out "$units" >&2
+corag index "$questions" --format "$dataset" --out "$indexes-bm25" --long_units "$units" --long_unit_links mentions \
+    --long_unit_words 1000 >&2
 
 cells="closed_book: {method: closed_book}"
 declare -A index=([bm25]="$indexes-bm25" [dense]="$indexes-dense" [hybrid]="$indexes-bm25,$indexes-dense")

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import get_type_hints
 
-from corag.cli.main import COMMANDS, load_command
+from corag.cli.commands import COMMANDS, load_command
 from corag.core.help import Section, sections_to_show
 from eval.experiment.registry import METHODS
 

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from corag.cli.main import COMMANDS, load_command, split_command
+from corag.cli.commands import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
 from eval.sweeps import read_cells
 from tests.cli.test_install import write_program
@@ -130,7 +130,7 @@ RECIPES = [
     ("decoding_strategies", ["world", "40"], ["world", "sweep"]),
     ("decoding_strategies", ["hotpotqa", "16", "dev.json"], ["index", "sweep"]),
     ("pooled_distractor", ["hotpotqa", "dev.json", "shots.json", "100"], ["index", "run"]),
-    ("method_matrix", ["musique", "dev.json", "shots.json", "100"], ["index", "units", "sweep"]),
+    ("method_matrix", ["musique", "dev.json", "shots.json", "100"], ["index", "sweep"]),
 ]
 
 

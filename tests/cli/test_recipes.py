@@ -14,8 +14,8 @@ from typing import get_type_hints
 
 import pytest
 
-from corag.cli.commands.bench import BENCHES
-from corag.cli.main import load_command
+from benchmarks.__main__ import BENCHES
+from corag.cli.commands import load_command
 from corag.core.option_names import options_of, resolve_alias
 from tests.cli.test_install import write_program
 

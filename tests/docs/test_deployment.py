@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.cli.main import COMMANDS, split_command
+from corag.cli.commands import COMMANDS, split_command
 from corag.core.command_line import parse
 from corag.service.options import AnswersOptions, read_presets
 from retrieval.config import IndexConfig

@@ -26,7 +26,7 @@ from typing import get_type_hints
 import pytest
 import yaml
 
-from corag.cli.main import COMMANDS, load_command, split_command
+from corag.cli.commands import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.option_names import options_of, resolve_alias, sections_of

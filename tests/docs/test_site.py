@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 import corag
-from corag.cli.main import COMMANDS
+from corag.cli.commands import COMMANDS
 from eval.experiment.registry import METHODS
 from tests.messages import messages
 

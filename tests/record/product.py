@@ -36,7 +36,8 @@ from corag import (
     sample_chains,
     sweep,
 )  # fmt: skip
-from corag.cli.main import COMMANDS, main
+from corag.cli.commands import COMMANDS
+from corag.cli.main import main
 from eval.datasets import DATASETS
 from eval.experiment.registry import METHODS
 from eval.exporting import FORMATS as EXPORTS
@@ -96,10 +97,8 @@ REQUIRED = {  # what a command wants before it prints its options
     "push": ["runs/a", "owner/name"],
     "index": ["corpus.jsonl", "--out", "indexes/a"],
     "search": ["indexes/a", "words"],
-    "units": ["corpus.jsonl", "--out", "units.jsonl"],
     "serve": ["indexes/a"],
     "world": ["world"],
-    "bench": ["decode"],
     **{name: ["--questions", "q.jsonl"] for name in ("run", "sample")},
     **{name: ["runs/a"] for name in ("table", "show", "judge", "report")},
 }

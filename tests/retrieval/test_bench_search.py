@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 
 from benchmarks.search import main, make_clusters
-from corag.cli.commands.bench import BenchOptions
-from corag.cli.commands.bench import main as bench
-from corag.core.errors import ConfigError
-from tests.messages import raises_message
 
 
 @pytest.mark.slow
@@ -26,8 +22,3 @@ async def test_search_is_measured_on_vectors_of_ones_own(tmp_path: Path) -> None
     assert (figures["rows"], figures["query_count"]) == (3_000, 64)
     assert figures["sq8_recall_10"] > 0.9 and figures["hnsw_sq8_recall_10"] > 0.8
     assert figures["torch_bfloat16_64_speedup"] > 0
-
-
-def test_an_option_of_another_benchmark_is_refused() -> None:
-    with raises_message(ConfigError):
-        bench(BenchOptions("runner", vectors="x.npy"))

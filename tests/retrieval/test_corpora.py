@@ -19,7 +19,6 @@ from retrieval.corpora.formats import FORMATS, read_corpus, register_format
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.index.aliases import Aliases
 from retrieval.index.build import build_index
-from retrieval.index.long_units import UnitsConfig
 from retrieval.index.store import PassageStore
 from tests.messages import raises_message
 
@@ -69,9 +68,8 @@ def test_dpr_table_with_quotes_and_a_header(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    for config in (IndexConfig, UnitsConfig):
-        with raises_message(ConfigError):
-            config([], "", format="jsnl")
+    with raises_message(ConfigError):
+        IndexConfig([], "", format="jsnl")
     assert all(f'"{name}"' in dict(descriptions(IndexConfig))["format"] for name in FORMATS), (
         "the option's help lists them all"
     )

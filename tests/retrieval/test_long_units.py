@@ -9,7 +9,9 @@ import pytest
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
 from corag.core.units import load_units
-from retrieval.index.long_units import UnitsConfig, UnitsReport, build_units, group_documents
+from retrieval.config import IndexConfig
+from retrieval.index.build import build_index
+from retrieval.index.long_units import UnitsReport, build_units, group_documents
 from tests.hub import parquet
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore
@@ -35,13 +37,23 @@ def corpus_of(folder: Path, records: list[dict[str, object]]) -> list[str]:
     return [str(file)]
 
 
+def config_of(folder: Path, corpus: list[str], **options: object) -> IndexConfig:
+    made = {f"long_unit_{name}": value for name, value in options.items()}
+    out, units = str(folder / "index"), str(folder / "units.jsonl")
+    return IndexConfig(corpus, out, overwrite=True, long_units=units, **made)  # type: ignore[arg-type]
+
+
+def units_in(folder: Path) -> list[list[str]]:
+    lines = (folder / "units.jsonl").read_text().splitlines()
+    return [json.loads(line)["passages"] for line in lines]
+
+
 def grouped(
     folder: Path, records: list[dict[str, object]], **options: object
 ) -> tuple[list[list[str]], UnitsReport]:
-    out = folder / "units.jsonl"
-    config = UnitsConfig(corpus_of(folder, records), str(out), **options)  # type: ignore[arg-type]
-    report = build_units(config, ignore)
-    units = [json.loads(line)["passages"] for line in out.read_text().splitlines()]
+    config = config_of(folder, corpus_of(folder, records), **options)
+    report = build_units(config, build_index(config, ignore))
+    units = units_in(folder)
     assert sorted(name for unit in units for name in unit) == sorted(str(record["id"]) for record in records)
     return units, report
 
@@ -70,11 +82,8 @@ def test_a_folder_of_tables_is_grouped_as_the_same_records_in_a_file(tmp_path: P
         (folder / f"train-0000{number}-of-00002.parquet").write_bytes(
             parquet(records[3 * number : 3 * number + 3])
         )
-    out = tmp_path / "units.jsonl"
-    build_units(UnitsConfig([str(folder)], str(out)), ignore)
-    assert [json.loads(line)["passages"] for line in out.read_text().splitlines()] == grouped(
-        tmp_path, RECORDS
-    )[0]
+    build_index(config_of(tmp_path, [str(folder)]), ignore)
+    assert units_in(tmp_path) == grouped(tmp_path, RECORDS)[0]
 
 
 def test_titles_without_capitals_are_found_too(tmp_path: Path) -> None:
@@ -96,7 +105,7 @@ def test_mentions_of_titles_stand_in_for_links(tmp_path: Path) -> None:
     units, report = grouped(tmp_path, RECORDS, links="mentions")
     assert units == [["book", "town", "town-2", "writer", "river"], ["alone"]]
     assert report.links == "mentions"
-    units, _ = grouped(tmp_path, RECORDS, links="mentions", max_words=14)
+    units, _ = grouped(tmp_path, RECORDS, links="mentions", words=14)
     assert units == [["book", "writer"], ["town", "town-2", "river"], ["alone"]]
 
 
@@ -138,7 +147,7 @@ def test_a_long_document_is_split_between_passages(tmp_path: Path) -> None:
         {"id": f"p{number}", "title": "Long", "text": f"{number} " + "word " * 9} for number in range(5)
     ]
     records.append({"id": "huge", "title": "Huge", "text": "word " * 50})
-    units, report = grouped(tmp_path, records, max_words=25)
+    units, report = grouped(tmp_path, records, words=25)
     assert units == [["p0", "p1"], ["p2", "p3"], ["p4"], ["huge"]], "a passage is never cut"
     assert report.largest_words == 50
 
@@ -170,16 +179,17 @@ def test_random_graphs_are_partitioned_within_the_size() -> None:
 def test_the_command_writes_what_longrag_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (corpus,) = corpus_of(tmp_path, RECORDS)
     out = tmp_path / "made" / "units.jsonl"
-    assert main(["units", corpus, "--out", str(out), "--max_words", "100", "--json"]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out.splitlines()[-1])["units"] == 3 and "6 passages kept" in printed.err
+    index = ["index", corpus, "--out", str(tmp_path / "index"), "--long_units", str(out)]
+    for _ in range(2):  # the second time the index is there already
+        assert main([*index, "--long_unit_words", "100"]) == 0
+        assert f"{out}: 3 units of 5 documents, 4 of them linked (by field)" in capsys.readouterr().err
     units = load_units(str(out))
     assert units["book"] is units["writer"] and units["book"].passage_ids == ("book", "writer")
 
 
 def test_impossible_options_are_refused(tmp_path: Path) -> None:
     with raises_message(ConfigError):
-        UnitsConfig([], "", max_words=0)
+        IndexConfig([], "", long_unit_words=0)
     with raises_message(DataError):
         grouped(tmp_path, [{**RECORDS[0], "links": "Mara Velden"}])
 
@@ -189,5 +199,6 @@ def test_of_own_documents_each_file_is_a_document(tmp_path: Path) -> None:
     docs.mkdir()
     (docs / "a.md").write_text("# A\n\nOne.\n\n## B\n\nTwo.\n")
     (docs / "b.txt").write_text("Three.")
-    report = build_units(UnitsConfig([str(docs)], str(tmp_path / "units.jsonl")), lambda line: None)
+    config = config_of(tmp_path, [str(docs)])
+    report = build_units(config, build_index(config, ignore))
     assert (report.units, report.passages, report.documents) == (2, 3, 2)

@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from corag.chains.config import CoRAGConfig
-from corag.cli.main import run_command
+from corag.cli.running import run_command
 from corag.core.errors import BackendError, ConfigError
 from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import read_rows

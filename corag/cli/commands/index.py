@@ -3,6 +3,7 @@
 corag index my_documents/ --out indexes/mine
 corag index data/world/corpus.jsonl --out indexes/world-bm25 --kind bm25
 corag index data/world/corpus.jsonl --out indexes/world-dense --kind dense
+corag index data/world/corpus.jsonl --out indexes/world-bm25 --long_units units.jsonl     # for longrag, too
 """
 
 from __future__ import annotations
