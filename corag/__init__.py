@@ -8,7 +8,7 @@
     results = run("questions.jsonl", [corag, ircot], model, index, out="runs/mine")  # the same call resumes
     print(results.compare(baseline="corag"))
 
-These functions wait for their result; each has a twin to await, such as ``aask``. In a script they stand
+These functions wait for their result; ``aask`` is ``ask`` to await. In a script they stand
 below ``if __name__ == "__main__":``, since vLLM starts processes that import the script again.
 
 Every name is loaded when it is first used, so importing this loads nothing. What is not here is imported from
@@ -50,17 +50,17 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "ircot.method": "IRCoTConfig ircot",
         "corag.generation": "ModelConfig",
         "eval.api.ask": "aask ask",
-        "eval.api.building": "abuild_index build_index",
-        "eval.api.opened": "aopen_index aopen_model open_index open_model",
-        "eval.api.results": "areport arun report run",
-        "eval.api.sweep_results": "asweep sweep",
+        "eval.api.building": "build_index",
+        "eval.api.opened": "open_index open_model",
+        "eval.api.results": "report run table",
+        "eval.api.sweep_results": "sweep",
         "eval.datasets": "load_questions",
         "eval.datasets.world": "write_world",
         "eval.experiment.extensions": "IndexConfig RetrieverConfig",
         "eval.experiment.run": "RunConfig",
         "eval.experiment.workers.config": "WorkersConfig",
         "training": "RowsConfig SampleConfig SftConfig",
-        "training.results": "amake_rows asample_chains make_rows sample_chains",
+        "training.results": "make_rows sample_chains train",
     },
     suggest_import,
 )

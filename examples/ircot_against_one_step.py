@@ -12,7 +12,8 @@ import os
 from pathlib import Path
 
 from corag import (
-    IRCoTConfig, OneStepConfig, build_index, ircot, one_step, open_index, open_model, run, write_world,
+    IRCoTConfig, OneStepConfig, build_index, ircot, one_step, open_index, open_model, report, run,
+    write_world,
 )  # fmt: skip
 
 FOLDER = Path("runs/examples/ircot")
@@ -39,7 +40,7 @@ def main() -> None:
             limit=int(os.environ.get("QUESTIONS", "20")), recall_at=6,
         )  # fmt: skip
         print(results.compare(baseline="one_step"))
-        print("report:", results.report(FOLDER / "report.html", index))
+        print("report:", report(results, FOLDER / "report.html", index))
 
 
 if __name__ == "__main__":

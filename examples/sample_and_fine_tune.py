@@ -7,13 +7,11 @@ scripts/recipes/train_loop.sh takes it for real, and training/configs/ holds the
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from corag import (
     CoRAGConfig, RowsConfig, SampleConfig, ask, build_index, corag, load_questions, make_rows, open_index,
-    open_model, sample_chains, write_world,
+    open_model, sample_chains, train, write_world,
 )  # fmt: skip
 
 FOLDER = Path("runs/examples/training")
@@ -35,9 +33,8 @@ def main() -> None:
         tasks = RowsConfig(tasks=("sub_query", "draft"), ratio=1.0, validation=0.0)
         rows = make_rows(chains, index, out=FOLDER / "rows", config=tasks)
         print(rows)
-        training = f"--rows {rows.folder} --out {FOLDER / 'adapter'} --max_steps 4 --batch_size 4"
-        subprocess.run([sys.executable, "-m", "corag.cli", "train", *training.split()], check=True)
-        with open_model(adapter=FOLDER / "adapter", backend="transformers") as tuned_model:
+        adapter = train(rows, out=FOLDER / "adapter", max_steps=4, batch_size=4)
+        with open_model(adapter=adapter, backend="transformers") as tuned_model:
             print(ask(load_questions(FOLDER / "world/test.jsonl")[0], corag, tuned_model, index, SMALL))
 
 

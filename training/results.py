@@ -1,4 +1,4 @@
-"""Sampling and rows, from Python: functions that return what they made as objects that print well.
+"""Sampling, rows and training, from Python: functions that return what they made as objects that print well.
 
 The method for one question is :func:`training.sampling.sample_chains`; the commands' own functions, which
 open model and index themselves, are :mod:`training.sample` and :mod:`training.rows`.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.chains.config import CoRAGConfig
+from corag.core.errors import BackendError
 from corag.core.installation import require
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, or_default, question_file, with_keywords
@@ -25,6 +26,8 @@ from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
 from training.sample import SampleRunConfig, sample_into, scorable_questions
 from training.sampling import SampleConfig, check_questions
+from training.sft import check
+from training.stages import SFT, TrainOptions, launch_program
 
 
 class _Folder:
@@ -41,6 +44,8 @@ class _Folder:
 
     def __str__(self) -> str:
         return "\n".join([f"{self.folder}:", *(f"  {line}" for line in self.lines())])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -87,12 +92,6 @@ class ChainSet(_Folder):
             ]
         )
 
-    def __repr__(self) -> str:
-        description = self.description
-        return (
-            f"<ChainSet {str(self.folder)!r}: {description.kept} kept of {description.questions} questions>"
-        )
-
 
 class RowSet(_Folder):
     """Training rows in their folder.
@@ -118,12 +117,9 @@ class RowSet(_Folder):
         rows: Mapping[str, Any] = datasets.load_from_disk(str(self.folder))
         return rows
 
-    def __repr__(self) -> str:
-        rows = sum(lengths.rows for lengths in self.report.lengths.values())
-        return f"<RowSet {str(self.folder)!r}: {rows:,} rows, {self.report.tokens:,} tokens>"
-
 
 ChainFolder = ChainSet | str | os.PathLike[str]
+RowFolder = RowSet | str | os.PathLike[str]
 
 
 @waits
@@ -175,9 +171,6 @@ async def sample_chains(
     return ChainSet(run.folder)
 
 
-asample_chains = sample_chains.twin
-
-
 @waits
 async def make_rows(
     chains: ChainFolder | Sequence[ChainFolder],
@@ -219,4 +212,26 @@ async def make_rows(
     return RowSet(options.out, await make_rows_with(options, index.engine))
 
 
-amake_rows = make_rows.twin
+def train(rows: RowFolder | Sequence[RowFolder], *, out: str | os.PathLike[str], **options: Any) -> Path:
+    """Fine-tune on rows, in a process of its own, and return the folder: ``open_model(adapter=train(...))``.
+
+    The same call again goes on from the last checkpoint. Close a model that is open here first: it has the
+    memory.
+
+    Args:
+        rows: what :func:`make_rows` returned, or folders of rows.
+        out: folder of the adapter, or of the model.
+        options: those of 'corag train', such as ``epochs=1``, ``model="Qwen/Qwen3-8B"`` or
+            ``launch=("--config_file", "accelerate.yaml")``.
+
+    Raises:
+        ConfigError: for settings that cannot be, DataError for rows that cannot be learned from.
+        BackendError: if the training failed; it has printed why.
+    """
+    several = rows if isinstance(rows, Sequence) and not isinstance(rows, str) else [rows]
+    folders = [os.fspath(each) for each in several]
+    config = with_keywords(TrainOptions(rows=folders, out=os.fspath(out)), options)
+    check(config)
+    if status := launch_program(SFT, config):
+        raise BackendError(f"the training of '{config.out}' ended with status {status}: it has printed why.")
+    return Path(out)

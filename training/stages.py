@@ -183,6 +183,11 @@ class LaunchOptions(Options):
     process, on the CPU if there is no GPU."""
 
 
+@dataclass(frozen=True)
+class TrainOptions(LaunchOptions, SftConfig):
+    """Options of 'corag train': those of training/sft.py, and how it is launched."""
+
+
 def launch_program(program: str, config: LaunchOptions) -> int:
     """Start a training program with options and return its exit status; it has printed what went wrong."""
     options = asdict(config)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from textwrap import shorten
 from typing import Any
 
 from rich.console import Console, Group
 from rich.text import Text
+from rich.tree import Tree
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
@@ -31,6 +33,7 @@ from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, canonical_name, check_names
 from eval.report.traces import describe_computation
+from eval.tables.runs import Run
 from retrieval.config import RetrieverConfig
 
 Function = Callable[..., Awaitable[Answer]]
@@ -38,6 +41,7 @@ Function = Callable[..., Awaitable[Answer]]
 AnyMethod = Function | Method | str
 """A method's function, all that there is to know of one, or the name of a shipped one."""
 
+COLUMNS = 110  # where there is no terminal
 SOURCES_SHOWN = 5
 NO_INDEX = (
     "{} searches, but there is no index: open one with open_index (build_index makes one), and give it after "
@@ -71,9 +75,10 @@ class Answered:
         method: str,
         row: Row | SavedRow,
         passages: Sequence[Passage],
-        drawing: Drawing,
         read_passages: Sequence[Passage] = (),
+        refusal: str = "",
     ) -> None:
+        """``refusal``: the method's option of that name, "" if it has none."""
         self.method = method
         self.question = row.question.text
         self.answer: Answer | SavedAnswer | None = row.answer
@@ -87,7 +92,7 @@ class Answered:
         self.computed_tokens = row.total_usage.computed
         self.seconds = row.seconds
         self._has_estimates = bool(row.total_usage.estimated)
-        self._drawing = drawing
+        self._drawing = Drawing(self.question, self.steps, fields_of(self.answer), refusal)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -159,9 +164,13 @@ class Answered:
         """Tell the hops that led to the answer, or the method's steps, in a line each."""
         return self._drawing.hops()
 
+    def tree(self) -> Tree:
+        """Draw the steps: chains, hops, rollouts, thoughts."""
+        return self._drawing.tree()
+
     def __rich__(self) -> Group:
         """Draw the steps, then say the answer."""
-        return Group(self._drawing.tree(), *self.ending())
+        return Group(self.tree(), *self.ending())
 
     def __str__(self) -> str:
         return self._record_console().export_text().rstrip("\n")
@@ -178,7 +187,7 @@ class Answered:
         """Print it where nobody sees it, not even a notebook, which a console would show it to."""
         hidden = io.StringIO()
         console = Console(
-            file=hidden, record=True, width=110, highlight=False, emoji=False, force_jupyter=False
+            file=hidden, record=True, width=COLUMNS, highlight=False, emoji=False, force_jupyter=False
         )
         console.print(self)
         return console
@@ -286,62 +295,55 @@ async def ask(
     if method_options:
         options = with_keywords(options, method_options)
     question_object = one_question(question)
-    drawing = Drawing(question_object.text, asdict(options).get("refusal", ""))
-
-    def see(step: Step) -> None:
-        drawing.add(step)
-        if watch is not None:
-            watch(step)
 
     async def answer(question: Question, tools: Tools) -> Answer:
         return await entry.function(question, tools, options)
 
     check_model(name, options, model.options, model.engine)
-    retriever = index.engine if index is not None else None
-    tools = Tools(question_object, model.engine, retriever, seed, budget, watch=see)
-    return await answer_and_draw(name, question_object, answer, tools, retriever, drawing)
+    refusal = asdict(options).get("refusal", "")
+    async with nullcontext() if index is None else index.lend() as retriever:
+        tools = Tools(question_object, model.engine, retriever, seed, budget, watch=watch)
+        return await answer_one(name, question_object, answer, tools, retriever, refusal)
 
 
 aask = ask.twin
 
 
-async def answer_and_draw(
+async def answer_one(
     name: str,
     question: Question,
     method: BoundMethod,
     tools: Tools,
     retriever: Retriever | None,
-    drawing: Drawing,
+    refusal: str = "",
     send: Send = no_spans,
 ) -> Answered:
-    """Answer a question, and finish a drawing whose steps ``tools`` tells it; ``send`` its spans."""
+    """Answer a question, and look up the passages that it was answered from; ``send`` its spans."""
     row = await answer_question(question, method, tools)
     send(name, row)
-    drawing.finish(fields_of(row.answer))
     passages = await _look_up(row, retriever)
     all_passages, read_passages = (
         [passages[key] for key in ids if key in passages]
         for ids in (row.answer.passage_ids if row.answer else (), row.read_ids)
     )
-    return Answered(name, row, all_passages, drawing, read_passages)
+    return Answered(name, row, all_passages, read_passages, refusal)
 
 
-def answer_again(method: str, row: SavedRow, refusal: str) -> Answered:
-    """Return a row of a run as :func:`ask` returns an answer; its passages have titles but no texts.
+def stored_answer(run: Run, question: str) -> Answered:
+    """Return what a run holds of a question, by its id, as :func:`ask` returns an answer.
 
-    ``refusal``: the method's option of that name, "" if it has none.
+    Its passages have titles but no texts. Raises :class:`ConfigError` if the run has no such question.
     """
-    drawing = Drawing(row.question.text, refusal)
-    for step in row.steps:
-        drawing.add(step)
-    drawing.finish(fields_of(row.answer))
+    if question not in run.rows:
+        raise ConfigError(f"'{run.folder}' has no question '{question}': {nearest(question, run.rows)}")
+    row = run.rows[question]
     hits = {
         hit.passage.id: hit.passage for step in row.steps if isinstance(step, SearchStep) for hit in step.hits
     }
     collected, read = (
         [hits[name] for name in ids if name in hits] for ids in (row.passage_ids, row.read_ids)
     )
-    return Answered(method, row, collected, drawing, read)
+    return Answered(run.manifest.method, row, collected, read, run.manifest.options.get("refusal", ""))
 
 
 async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:

@@ -56,8 +56,8 @@ class Background:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise ConfigError(
-                "a method, or what watches its steps, cannot call a function that waits: await its twin, "
-                "such as aask for ask."
+                "a method, or what watches its steps, cannot call a function that waits: await aask in place "
+                "of ask."
             )
         future, end_event = self._submit(coroutine)
         try:

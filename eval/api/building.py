@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -79,14 +78,3 @@ def build_index(
     with quiet(f"building the index {config.out}") as print_line:
         manifest = build.build_index(config, report or print_line)
     return BuiltIndex(Path(config.out), manifest.passages, manifest.notes, manifest)
-
-
-async def abuild_index(
-    *corpus: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    kind: Kind = "bm25",
-    report: Callable[[str], None] | None = None,
-    **options: Any,
-) -> BuiltIndex:
-    """Do what :func:`build_index` does, from a coroutine: in a thread, which tells ``report`` too."""
-    return await asyncio.to_thread(build_index, *corpus, out=out, kind=kind, report=report, **options)

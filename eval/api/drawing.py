@@ -8,11 +8,10 @@ kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
@@ -65,26 +64,30 @@ class Node:
         """The children in the order of their numbers."""
         return sorted(self.children.values(), key=lambda child: child.order)
 
-    def count(self, kind: str) -> int:
-        """Count the children of a kind."""
-        return sum(child.kind == kind for child in self.children.values())
-
 
 class Drawing:
-    """Turns steps, given one by one, into a tree by the parts of their paths.
+    """Turns a question's steps into a tree by the parts of their paths.
 
     Model text is shown as it is, never as markup.
     """
 
-    def __init__(self, question: str, refusal: str) -> None:
-        """``refusal``: a method's sentence for passages that do not tell, drawn dim; "" if it has none."""
+    def __init__(
+        self, question: str, steps: Sequence[Step], answer: Mapping[str, Any], refusal: str = ""
+    ) -> None:
+        """``answer``: its fields.
+
+        ``refusal``: a method's sentence for passages that do not tell, drawn dim; "" if it has none.
+        """
         self._question = question
         self._refusal = refusal
         self._root = Node()
         self._chosen_end: Node | None = None
         self._ends_in_reply = False
+        for step in steps:
+            self._add(step)
+        self._finish(answer)
 
-    def add(self, step: Step) -> None:
+    def _add(self, step: Step) -> None:
         """Note a finished step."""
         node = self._at(step.path)
         if node is self._root:
@@ -103,7 +106,7 @@ class Drawing:
         if step.shortening:
             node.notes.append((f"{step.role}: prompt shortened", "yellow"))
 
-    def finish(self, answer: Mapping[str, Any]) -> None:
+    def _finish(self, answer: Mapping[str, Any]) -> None:
         """Take from an answer's fields what steps do not say: values, why chains ended, the chosen one."""
         chains, index = answer.get("chains"), answer.get("chosen")
         if not chains or index is None:  # a user's own method may choose something else
@@ -146,20 +149,14 @@ class Drawing:
             lines = [*lines[: most - 1], Text(f"and {more + 1} more steps ('verbose')", style="dim")]
         return lines
 
-    def tree(self, *, brief: bool = False) -> Tree:
-        """Draw what is known. ``brief``: with a line for each rollout."""
+    def tree(self) -> Tree:
+        """Draw all of it."""
         title = Text(_plain(self._question), style="bold")
         if any(_has_score(node) for node in _descendants(self._root)):
             title.append("  (scores: lower is better)", style="not bold dim")
         tree = Tree(title, guide_style="dim")
-        self._grow(tree, self._root, brief=brief)
+        self._grow(tree, self._root)
         return tree
-
-    def final_tree(self, console: Console) -> Tree:
-        """Draw all if that fits the console's height, else with a line for each rollout."""
-        tree = self.tree()
-        fits = len(console.render_lines(tree, pad=False)) < console.height
-        return tree if fits else self.tree(brief=True)
 
     def _at(self, path: str) -> Node:
         """Return the node of a path.
@@ -204,21 +201,15 @@ class Drawing:
                 for each in step.texts
             ]
 
-    def _grow(self, branch: Tree, node: Node, *, brief: bool) -> None:
+    def _grow(self, branch: Tree, node: Node) -> None:
         for child in node.ordered_children:
             label = self._label(child)
-            hops = [_hop(each) for each in child.ordered_children if each.kind == "hop"]
-            is_folded = brief and child.kind == "rollout"
-            if is_folded and hops:
-                label = Text("  ").join([label, Text.assemble((" · ", "dim")).join(hops)])
             alone = not child.children and len(child.lines) == 1
             if alone:
                 label = Text("  ").join([label, child.lines[0]])
-            if is_folded:
-                label.no_wrap, label.overflow = True, "ellipsis"
             twig = branch.add(label)
-            if not is_folded and not alone:
-                self._grow(twig, child, brief=brief)
+            if not alone:
+                self._grow(twig, child)
         for line in node.lines:
             branch.add(line)
 
@@ -234,7 +225,7 @@ class Drawing:
             parts.append(Text(f"({_count_text(node.passage_count, 'passage')})", style="dim"))
         if node.retries:
             parts.append(Text(f"asked {node.retries + 1} times", style="dim"))
-        if node.proposals and not node.count("child"):
+        if node.proposals and all(child.kind != "child" for child in node.children.values()):
             parts.append(Text(f"{node.proposals} sub-queries sampled", style="dim"))
         parts += [Text(text, style=style) for text, style in node.notes]
         if stopped := node.record.get("stopped"):
@@ -271,7 +262,7 @@ def _has_score(node: Node) -> bool:
 
 
 def _scores(node: Node) -> list[Text]:
-    """Write a chain's score, or what a state is worth; before that is known, the scores that came in."""
+    """Write a chain's score, what a state is worth, or the scores that came in."""
     state = node.kind == "child"
     if (final := node.record.get("value" if state else "score")) is not None:
         return [Text(f"{'value' if state else 'score'} {final:.2f}", style="cyan")]

@@ -46,11 +46,10 @@ async def choose_executor(
             yield pool.executor(retriever)
         return
     async with AsyncExitStack() as stack:
-        retriever_engine = index.engine if isinstance(index, Index) else None
-        if (
-            retriever is not None and retriever_engine is None
-        ):  # before the engine, which takes what memory is left
-            retriever_engine = await stack.enter_async_context(lend_index(retriever))
+        retriever_engine = None
+        if index is not None:  # before the engine, which takes what memory is left
+            lent = index.lend() if isinstance(index, Index) else lend_index(index)
+            retriever_engine = await stack.enter_async_context(lent)
         if isinstance(model, ModelConfig):
             engine = await stack.enter_async_context(lend_model(options))
         else:

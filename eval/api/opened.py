@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import fields
 from functools import cache
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from weakref import WeakSet
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, CoragError
 from corag.core.own_objects import describe, register
 from corag.core.protocols import Generator, Retriever
 from corag.core.types import Hit, Passage
@@ -194,10 +194,6 @@ class _Handle(Holder, Generic[Options, Engine]):
         """Close it; an engine that others opened alike goes on until they have closed it too."""
         background().run(self._give_back_engine())
 
-    async def aclose(self) -> None:
-        """Close it, from a coroutine."""
-        await background().await_(self._give_back_engine())
-
     async def _give_back_engine(self) -> None:
         if self._engine is not None:
             self._engine = None
@@ -210,14 +206,6 @@ class _Handle(Holder, Generic[Options, Engine]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 class Model(_Handle[ModelConfig, Generator]):
@@ -238,23 +226,40 @@ class Index(_Handle[RetrieverConfig, Retriever]):
         """Return up to k hits, best first."""
         return background().run(self._search(query, k))
 
-    async def asearch(self, query: str, k: int = 10) -> Sequence[Hit]:
-        """Return up to k hits, best first, from a coroutine."""
-        return await background().await_(self._search(query, k))
-
     def passages(self, ids: Sequence[str]) -> Sequence[Passage]:
         """Return the passages with these ids, in this order; unknown ids are left out."""
         return background().run(self._passages(ids))
 
-    async def apassages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        """Do what :meth:`passages` does, from a coroutine."""
-        return await background().await_(self._passages(ids))
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[Retriever]:
+        """Lend what lies in the place of this index now, for the length of a block.
+
+        An index that was built anew is followed; the one before closes with the last block that uses it.
+        """
+        _ = self.engine  # which refuses a closed one
+        with suppress(CoragError, OSError):  # not complete: the one before is searched on
+            if (newest := self._pool.key_of(self.options)) != self._key:
+                await self._follow(newest)
+        holder, key = Holder(), self._key
+        engine = await self._pool.take(key, self.options, holder)
+        try:
+            yield engine
+        finally:
+            await self._pool.give_back(key, holder)
+
+    async def _follow(self, key: str) -> None:
+        engine = await self._pool.take(key, self.options, self)
+        before, self._key, self._engine = self._key, key, engine
+        if before != key:  # another call has not been quicker
+            await self._pool.give_back(before, self)
 
     async def _search(self, query: str, k: int) -> Sequence[Hit]:
-        return await self.engine.search(query, k)
+        async with self.lend() as engine:
+            return await engine.search(query, k)
 
     async def _passages(self, ids: Sequence[str]) -> Sequence[Passage]:
-        return await self.engine.passages(ids)
+        async with self.lend() as engine:
+            return await engine.passages(ids)
 
 
 def open_model(name: Any = "default", **options: Any) -> Model:
@@ -274,11 +279,6 @@ def open_model(name: Any = "default", **options: Any) -> Model:
     Close it with a ``with`` block or :meth:`Model.close`; what is forgotten is closed when Python ends.
     """
     return background().run(model_handle(name, options)._take_engine())
-
-
-async def aopen_model(name: Any = "default", **options: Any) -> Model:
-    """Do what :func:`open_model` does, from a coroutine."""
-    return await background().await_(model_handle(name, options)._take_engine())
 
 
 def model_handle(name: Any, options: Mapping[str, Any]) -> Model:
@@ -316,11 +316,6 @@ def open_index(*index: Any, **options: Any) -> Index:
         IndexMismatchError: for an index that is missing, incomplete or of another encoder.
     """
     return background().run(_open_index(index, options))
-
-
-async def aopen_index(*index: Any, **options: Any) -> Index:
-    """Do what :func:`open_index` does, from a coroutine."""
-    return await background().await_(_open_index(index, options))
 
 
 async def _open_index(index: Sequence[Any], options: Mapping[str, Any]) -> Index:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -11,8 +11,6 @@ from typing import Any, TypeVar, cast
 from corag.core.errors import ConfigError
 from corag.core.installation import require
 from corag.core.method import Method, MethodConfig
-from corag.core.runs.rows import SavedRow
-from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, question_file, with_keywords
 from eval.api.ask import AnyMethod, entry_of, options_of
@@ -21,7 +19,7 @@ from eval.api.executors import choose_executor, index_options, model_options
 from eval.api.opened import Index, Model, lend_index
 from eval.api.own_objects import takes_own_objects
 from eval.api.run_folders import FinishedRuns, RunFolders, folders_by_name
-from eval.api.table import Table, save_text
+from eval.api.table import Table
 from eval.experiment.backends import check_model
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
@@ -30,9 +28,8 @@ from eval.experiment.run import RunConfig, answer_with, repeats_of, run_path
 from eval.report.page import write_report
 from eval.sweeps.figure import draw_figure
 from eval.tables.means import Over
-from eval.tables.records import records_csv
 from eval.tables.results import TableView, score_view, table_of_runs
-from eval.tables.runs import Run, read_run, write_run_answers
+from eval.tables.runs import Run, write_run_answers
 from retrieval.config import RetrieverConfig
 
 WithOptions = AnyMethod | tuple[AnyMethod, MethodConfig | Mapping[str, Any]]
@@ -40,14 +37,14 @@ Methods = WithOptions | Sequence[WithOptions] | Mapping[str, WithOptions]
 Config = TypeVar("Config", bound=RunConfig)
 
 
-class Results(FinishedRuns, Mapping[str, Mapping[str, SavedRow]]):
+@dataclass(frozen=True, repr=False)
+class Results(FinishedRuns):
     """Finished runs on the same questions, read from their folders: those just made, or any that you name.
 
-    It is a mapping: ``results["corag"]`` has the rows of a run by question id, ``len(results)`` is the number
-    of runs. ``to_pandas`` and ``to_csv`` have a line per run and question, :meth:`table` one per run.
+    ``print`` shows the table; :meth:`to_pandas` has a line per run and question, :meth:`table` one per run.
 
-    Args:
-        runs: run folders by name, or in a list.
+    Attributes:
+        runs: run folders by name; they may be given in a list, too.
         questions: those to keep to, by whose gold answers all is scored. Without, they are the runs' own.
             What :func:`run` returns keeps to the questions that it was asked.
         over: "seeds" or "demonstrations": what runs of one mean differ in, for all tables and figures that do
@@ -59,11 +56,7 @@ class Results(FinishedRuns, Mapping[str, Mapping[str, SavedRow]]):
         print(results.compare(baseline="one_step"))
     """
 
-    def __init__(
-        self, runs: RunFolders, questions: Sequence[Question] | None = None, over: Over = ""
-    ) -> None:
-        self.runs = folders_by_name(runs, "Results")
-        self._questions, self._view = questions, TableView(over=over)
+    over: Over = ""
 
     def table(self, **view: Any) -> Table:
         """Return the table.
@@ -73,95 +66,27 @@ class Results(FinishedRuns, Mapping[str, Mapping[str, SavedRow]]):
         Raises:
             ConfigError: for an unknown option, or runs that do not go into one table.
         """
-        return Table(table_of_runs(self.runs, with_keywords(self._view, view), self._questions))
+        options = with_keywords(TableView(over=self.over), view)
+        return Table(table_of_runs(self.runs, options, self.questions))
 
     def compare(self, baseline: str, **view: Any) -> Table:
         """Return the table with paired tests of every run against the ``baseline``, by its name."""
         return self.table(baseline=baseline, **view)
 
-    def __getitem__(self, name: str) -> Mapping[str, SavedRow]:
-        if name not in self.runs:
-            raise KeyError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
-        return self.rows(name)
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record per run and question: answers, scores (fractions), tokens.
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.runs)
-
-    def __len__(self) -> int:
-        return len(self.runs)
-
-    def rows(self, name: str) -> Mapping[str, SavedRow]:
-        """Return one run's rows by question id."""
-        if name not in self.runs:
-            raise ConfigError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
-        run = read_run(name, self.runs[name])
-        return (run if self._questions is None else run.on(self._questions)).rows
+        They are of the questions of :meth:`table`: those that every run has.
+        """
+        view = score_view(self.runs, TableView(), self.questions)
+        return [record for run in view.runs for record in _records(run)]
 
     def to_pandas(self) -> Any:
-        """Return a data frame with a line per run and question: answers, scores (fractions), tokens.
-
-        It has the questions of :meth:`table`: those that every run has.
-        """
+        """Return :meth:`records` as a data frame."""
         require("to_pandas()", "pandas")
         import pandas
 
-        return pandas.DataFrame(self._every_record())
-
-    def to_csv(self, out: str | Path | None = None) -> str:
-        """Return the same as CSV, lists as JSON, and write it to ``out`` if that is given."""
-        return save_text(records_csv(self._every_record()), out)
-
-    def to_latex(self, out: str | Path | None = None) -> str:
-        """Return the table as LaTeX, as :meth:`Table.to_latex` does."""
-        return self.table().to_latex(out)
-
-    def to_markdown(self, out: str | Path | None = None) -> str:
-        """Return the table as Markdown, as :meth:`Table.to_markdown` does."""
-        return self.table().to_markdown(out)
-
-    def _every_record(self) -> list[dict[str, Any]]:
-        view = score_view(self.runs, TableView(), self._questions)
-        return [record for run in view.runs for record in self._records(run)]
-
-    def _records(self, run: Run) -> list[dict[str, Any]]:
-        return [
-            {
-                "run": run.name,
-                "id": key,
-                "question": row.question.text,
-                "answer": row.text,
-                "gold": list(row.question.answers),
-                **{measure: values.get(key) for measure, values in run.measures.items()},
-                "tokens": row.total_usage.total,
-                "computed_tokens": row.total_usage.computed,
-                "seconds": row.seconds,
-                "error": row.error.splitlines()[0] if row.error else "",
-                "passage_ids": list(row.passage_ids),
-                "read_ids": list(row.read_ids),
-            }
-            for key, row in run.rows.items()
-        ]
-
-    def write_answers(self, file: str | Path) -> int:
-        """Write the answers to a .jsonl or .csv file, and return how many there are.
-
-        Each has id, question, answer, sources, tokens and stopped; with several runs also ``method``, the
-        run's name. See :mod:`eval.datasets.answers`.
-        """
-        return write_run_answers(self.runs, file, self._questions)
-
-    def report(
-        self,
-        out: str | Path = "report.html",
-        index: Index | RetrieverConfig | Any | None = None,
-        baseline: str = "",
-    ) -> Path:
-        """Write one HTML file of the runs and return its path.
-
-        With an ``index`` it has the passages' texts. It opens with the ``baseline``, by name, or the first
-        run. It has the questions and the tests of :meth:`table`.
-        """
-        return report(self.runs, out, index, baseline, self._questions)
+        return pandas.DataFrame(self.records())
 
     def figure(self, out: str | Path = "score.pdf", **view: Any) -> Path:
         """Draw F1, or the first of ``measures``, over tokens per question; return the file.
@@ -181,6 +106,29 @@ class Results(FinishedRuns, Mapping[str, Mapping[str, SavedRow]]):
         return self.table()._repr_html_()
 
 
+def _records(run: Run) -> Iterator[dict[str, Any]]:
+    for key, row in run.rows.items():
+        yield {
+            "run": run.name,
+            "id": key,
+            "question": row.question.text,
+            "answer": row.text,
+            "gold": list(row.question.answers),
+            **{measure: values.get(key) for measure, values in run.measures.items()},
+            "tokens": row.total_usage.total,
+            "computed_tokens": row.total_usage.computed,
+            "seconds": row.seconds,
+            "error": row.error.splitlines()[0] if row.error else "",
+            "passage_ids": list(row.passage_ids),
+            "read_ids": list(row.read_ids),
+        }
+
+
+def table(runs: RunFolders, **view: Any) -> Table:
+    """Return a table of finished runs, given as for :func:`report`; ``view`` as of :meth:`Results.table`."""
+    return Results(runs, runs.questions if isinstance(runs, FinishedRuns) else None).table(**view)
+
+
 @waits
 @takes_own_objects
 async def report(
@@ -188,7 +136,6 @@ async def report(
     out: str | Path = "report.html",
     index: Index | RetrieverConfig | Any | None = None,
     baseline: str = "",
-    questions: Sequence[Question] | None = None,
 ) -> Path:
     """Write one HTML file of finished runs: table, tests, curve and every trace.
 
@@ -198,12 +145,12 @@ async def report(
         index: what :func:`run` was given as its index, for the passages' texts. An object of your own knows
             those that it has returned since it was opened: without any the page has no texts, which is told.
         baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
-        questions: those to keep to, as in :class:`Results`; without, all that the run folders hold.
 
     Raises:
         ConfigError: for runs of different questions, or an index that has none of their passages.
     """
     folders = folders_by_name(runs, "report")
+    questions = runs.questions if isinstance(runs, FinishedRuns) else None
     file, write = Path(out), partial(write_report, folders, baseline=baseline, questions=questions)
     if index is None:
         await write(file)
@@ -213,9 +160,6 @@ async def report(
     else:
         await write(file, index.engine, names=index.options.index)
     return file
-
-
-areport = report.twin
 
 
 @waits
@@ -278,11 +222,8 @@ async def run(
     runs = dict(zip(configs, folders, strict=True))
     results = Results(runs, loaded_questions, "seeds" if base.repeats > 1 else "")
     if base.answers_to:
-        results.write_answers(base.answers_to)
+        write_run_answers(runs, base.answers_to, loaded_questions)
     return results
-
-
-arun = run.twin
 
 
 def check_folders(configs: Mapping[str, RunConfig]) -> None:

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 
 from corag.core.errors import ConfigError
 from corag.core.hub_files import local_folder
-from eval.tables.runs import Runs
+from corag.core.runs.rows import SavedRow
+from corag.core.types import Question
+from eval.api.ask import COLUMNS, stored_answer
+from eval.tables.printing import wide_console
+from eval.tables.runs import Run, Runs, read_run
 
 
+@dataclass(frozen=True, repr=False)
 class FinishedRuns:
-    """What holds finished runs. ``runs``: their folders by name."""
+    """Finished runs: their folders by name, and the questions to keep to; None for all that they hold."""
 
-    runs: dict[str, Path]
+    given: InitVar[RunFolders]
+    questions: Sequence[Question] | None = None
+    runs: dict[str, Path] = field(init=False)
+
+    def __post_init__(self, given: RunFolders) -> None:
+        object.__setattr__(self, "runs", folders_by_name(given, type(self).__name__))
+
+    def rows(self, name: str) -> Mapping[str, SavedRow]:
+        """Return one run's rows by question id."""
+        return self._run(name).rows
+
+    def show(self, question: str) -> None:
+        """Print what each run made of a question, by its id: its chain, answer, sources and cost."""
+        console = wide_console(COLUMNS)
+        for name in self.runs:
+            console.print(f"── {name}", style="bold", markup=False)
+            console.print(stored_answer(self._run(name), question))
+
+    def _run(self, name: str) -> Run:
+        if name not in self.runs:
+            raise ConfigError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
+        run = read_run(name, self.runs[name])
+        return run if self.questions is None else run.on(self.questions)
 
 
 RunFolders = Mapping[str, str | Path] | Iterable[str | Path] | str | Path | FinishedRuns

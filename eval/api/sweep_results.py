@@ -7,7 +7,7 @@ import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from eval.api.ask import NO_INDEX, entry_of, options_of
 from eval.api.background import waits
 from eval.api.opened import Index, Model, lend_index, lend_model
 from eval.api.own_objects import takes_own_objects
-from eval.api.results import Results, WithOptions, base_of, with_section
+from eval.api.results import WithOptions, base_of, with_section
 from eval.api.run_folders import FinishedRuns
 from eval.api.table import Table
 from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import without_workers
-from eval.statistics.scaling import Fit
 from eval.sweeps.cells import Changes, read_cells
-from eval.sweeps.findings import Choice
+from eval.sweeps.findings import Findings
 from eval.sweeps.printing import print_findings, print_spending
 from eval.sweeps.record import Sweep, read_sweep, sweep_table, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, apply_questions
@@ -37,37 +36,31 @@ GivenCell = WithOptions | Mapping[str, Any]
 GivenCells = Mapping[str, GivenCell]
 
 
+@dataclass(frozen=True, repr=False, kw_only=True)
 class SweepResults(FinishedRuns):
     """What the cells of a sweep scored and spent, and what they say together.
 
-    ``print`` shows the table, the Pareto set, the fitted curves and the best cell under each budget.
+    ``print`` shows the table, the Pareto set, the fitted curves and the best cell under each budget. Paired
+    tests of the cells: ``corag.table(swept, baseline=NAME)``; a page: ``corag.report(swept)``.
 
     Attributes:
         folder: the folder of the sweep, with sweep.json, sweep.csv, its pictures and a run folder per cell.
-        runs: the cells' run folders, by name.
+        record: the cells with their figures.
         picture: sweep.png, scores against tokens; None if every cell failed.
-        pareto: names of the cells than which no other is as good for as few tokens.
-        fits: of each method with several cells the curve through its "pareto" set and through "all" its
-            cells; a sentence where there is none.
-        choices: the best cell under each budget.
     """
 
-    def __init__(self, folder: Path, sweep: Sweep, files: Sequence[Path]) -> None:
-        self.folder = folder
-        self.picture = next((file for file in files if file.suffix == ".png"), None)
-        self.pareto: Sequence[str] = sweep.findings.pareto
-        self.fits: Mapping[str, Mapping[str, Fit | str]] = sweep.findings.fits
-        self.choices: Sequence[Choice] = sweep.findings.choices
-        self.runs = {each.name: each.cell.folder for each in sweep.test_cells}
-        self._sweep = sweep
+    folder: Path
+    record: Sweep
+    picture: Path | None
+
+    @property
+    def findings(self) -> Findings:
+        """The Pareto set, the curve of each method and the best cell under each budget."""
+        return self.record.findings
 
     def table(self) -> Table:
         """Return the table of the cells."""
-        return Table(sweep_table(self._sweep))
-
-    def compare(self, baseline: str, **view: Any) -> Table:
-        """Return the table with paired tests of every cell against the ``baseline``, by its name."""
-        return self._results.compare(baseline, **view)
+        return Table(sweep_table(self.record))
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per cell: its options, scores (fractions) and tokens."""
@@ -76,27 +69,13 @@ class SweepResults(FinishedRuns):
 
         return pandas.read_csv(self.folder / "sweep.csv")
 
-    def report(
-        self,
-        out: str | Path = "report.html",
-        index: Index | RetrieverConfig | Any | None = None,
-        baseline: str = "",
-    ) -> Path:
-        """Write one HTML file of the cells' runs and return its path, as :meth:`Results.report` does."""
-        return self._results.report(out, index, baseline)
-
-    @property
-    def _results(self) -> Results:
-        return Results(self.runs, self._sweep.test_cells[0].cell.questions)
-
     def __str__(self) -> str:
-        findings = render_text(lambda console: print_findings(console, self._sweep))
-        spending = render_text(lambda console: print_spending(console, self._sweep.cells))
+        findings = render_text(lambda console: print_findings(console, self.record))
+        spending = render_text(lambda console: print_spending(console, self.record.cells))
         return f"{self.table()}\n{findings}\n{spending}\nPicture: {self.picture or 'none'}."
 
     def __repr__(self) -> str:
-        cells = len(self._sweep.test_cells)
-        return f"<SweepResults of {cells} cells: print them, or call .table(), .to_pandas(), see .picture>"
+        return f"<SweepResults of {len(self.runs)} cells: print them, or call .table(), .to_pandas()>"
 
     def _repr_html_(self) -> str:
         text = f"<pre>{html.escape(str(self))}</pre>"
@@ -162,10 +141,13 @@ async def sweep(
     # Off the loop: the curve's intervals and the pictures take seconds, in which others go on.
     record = await asyncio.to_thread(read_sweep, test_cells, dev_cells, config.reporting)
     _, files = await asyncio.to_thread(write_sweep, config.folder, record)
-    return SweepResults(config.folder, record, files)
-
-
-asweep = sweep.twin
+    return SweepResults(
+        {each.name: each.cell.folder for each in record.test_cells},
+        record.test_cells[0].cell.questions,
+        folder=config.folder,
+        record=record,
+        picture=next((file for file in files if file.suffix == ".png"), None),
+    )
 
 
 def _changes(base: SweepConfig, cell: GivenCell, index: Index | None) -> Changes:

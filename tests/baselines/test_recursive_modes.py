@@ -13,7 +13,6 @@ from corag.core.runs.rows import SavedRow
 from corag.core.tools import GenerateStep, SearchStep, Tools
 from corag.core.types import Question
 from eval.api.ask import Answered
-from eval.api.drawing import Drawing
 from tests.baselines.test_recursive import decomposing_prompt, replay
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
 
@@ -206,7 +205,7 @@ async def test_the_trace_is_in_what_ask_returns_and_in_a_row():
 
     tools = Tools(ASKED, ScriptedGenerator(["Ada Brask"]), WordRetriever(CORPUS))
     row = await answer_question(ASKED, method, tools)
-    asked = Answered("recursive", row, [], Drawing(ASKED.text, "")).metadata
+    asked = Answered("recursive", row, []).metadata
     assert asked["retrieval_path"][2]["found"] == ("the census",)
     assert asked["references_found"][1]["why"] == "link"
     length = sum(len(each.contents) for each in (MILL, BRASK, CENSUS))

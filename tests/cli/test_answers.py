@@ -26,6 +26,7 @@ from corag.core.runs.shards import Shard
 from corag.core.types import Question
 from eval.api import Results
 from eval.datasets.answers import write_answers
+from eval.tables.runs import write_run_answers
 from tests.cli.test_batch import SCRIPT
 from tests.eval.runs import make_run, row
 from tests.failing_search import Failing
@@ -157,9 +158,9 @@ def test_some_gold_answers_are_scored_and_failed_questions_are_there(tmp_path: P
 def test_an_error_is_one_line_of_an_answers_file(tmp_path: Path) -> None:
     """A run keeps the traceback of an own model, for which a cell is no place."""
     failed = replace(row(BARE, None), error="ValueError: boom\nTraceback ...\n  File x")
-    runs = Results({"run": make_run(tmp_path / "run", [failed])})
+    runs = {"run": make_run(tmp_path / "run", [failed])}
     for file in (tmp_path / "answers.csv", tmp_path / "answers.jsonl"):
-        runs.write_answers(file)
+        write_run_answers(runs, file)
     (line,) = csv.DictReader((tmp_path / "answers.csv").open())
     assert (
         line["error"] == json.loads((tmp_path / "answers.jsonl").read_text())["error"] == "ValueError: boom"
@@ -168,7 +169,7 @@ def test_an_error_is_one_line_of_an_answers_file(tmp_path: Path) -> None:
 
 def test_answers_of_several_runs_say_whose_they_are(tmp_path: Path) -> None:
     runs = {name: make_run(tmp_path / name, [row(BARE, name)]) for name in ("ircot", "corag")}
-    Results(runs).write_answers(tmp_path / "answers.csv")
+    write_run_answers(runs, tmp_path / "answers.csv")
     assert [(each["method"], each["answer"]) for each in records(tmp_path / "answers.csv")] == [
         ("ircot", "ircot"),
         ("corag", "corag"),
@@ -177,7 +178,7 @@ def test_answers_of_several_runs_say_whose_they_are(tmp_path: Path) -> None:
 
 def test_a_text_stays_one_cell(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [row(BARE, 'a "b",\nc; é')])
-    Results({"x": run}).write_answers(tmp_path / "answers.csv")
+    write_run_answers({"x": run}, tmp_path / "answers.csv")
     assert records(tmp_path / "answers.csv")[0]["answer"] == 'a "b",\nc; é'
 
 

@@ -472,7 +472,7 @@ def compile_latex(text, folder):
 def test_names_in_brackets_and_with_stars_are_no_arguments_in_latex(tmp_path):
     names = ("[2019] good", "*starred", "[bold]")
     runs = {name: run_of(tmp_path / name, range(4), {"seed": n}) for n, name in enumerate(names)}
-    text = Results(runs).to_latex()
+    text = Results(runs).table().to_latex()
     assert all(f"    {{}}{name} & " in text for name in names)
     compile_latex(text, tmp_path)
 
@@ -576,7 +576,7 @@ def test_a_verdict_and_a_caption_count_the_questions_with_gold(tmp_path, capsys)
     _, record = table(capsys, *runs)
     assert record["verdict"].endswith(" on 6 questions.")
     caption = "EM (6 questions), F1 (6 questions), recall@5 (24 questions) in percent, 95% intervals; tokens"
-    assert caption in Results(dict(zip("ab", runs, strict=True))).to_markdown().replace("\\", "")
+    assert caption in Results(dict(zip("ab", runs, strict=True))).table().to_markdown().replace("\\", "")
 
 
 def test_a_table_fits_a_narrow_terminal(tmp_path, capsys, monkeypatch):

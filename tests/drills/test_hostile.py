@@ -34,7 +34,6 @@ from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.transformers_engine import TransformersGenerator
 from eval.api.ask import Answered
-from eval.api.drawing import Drawing
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
 from retrieval.dense.encoder import Encoder, encoder_folder
@@ -110,15 +109,12 @@ def test_an_index_of_a_strangers_commands_no_terminal(
 
 def test_what_a_notebook_shows_is_no_markup(evil: str) -> None:
     asked, passage = Question("q", f"Which {evil}?"), Passage("p", f"orchard {evil}", evil)
-    drawing = Drawing(asked.text, "")
     steps = (
         SearchStep(evil, "hop 1", 1, (Hit(passage, 1.0),), 0.1),
         GenerateStep("reader", "hop 1", (evil,), ("stop",), TokenUsage(), NOTHING_LEFT_OUT, 0.1),
     )
-    for step in steps:
-        drawing.add(step)
     found = Row(asked, Answer(f"x {evil}", ("p",), 1, "read"), steps, {}, 0.5)
-    page = Answered(evil, found, [passage], drawing)._repr_html_()
+    page = Answered(evil, found, [passage])._repr_html_()
     assert set(re.findall(r"<(/?\w+)", page)) <= {"pre", "/pre", "span", "/span"}
     assert not COMMANDS.search(page) and "orchard" in page
 

@@ -168,20 +168,20 @@ def test_a_report_takes_what_run_took(tmp_path: Path, capsys: pytest.CaptureFixt
     results = run(RECORDS, {"one": one_step}, Rule(), Searcher(), out=tmp_path / "runs")
     for index in (Searcher(), open_index(Searcher())):
         capsys.readouterr()
-        page = results.report(tmp_path / "report.html", index).read_text()
+        page = report(results, tmp_path / "report.html", index).read_text()
         told = capsys.readouterr().err
         assert "the report has no texts of passages" in told and "looks none up by id" in told
         assert '"texts_per_block":0' in page.replace(" ", "")
     listed = run(RECORDS, {"one": one_step}, Rule(), TEXTS, out=tmp_path / "listed")
     for index in (TEXTS, RetrieverConfig(index=open_index(TEXTS).options.index)):
-        page = listed.report(tmp_path / "report.html", index).read_text()
+        page = report(listed, tmp_path / "report.html", index).read_text()
         assert '"texts_per_block":0' not in page.replace(" ", "")
     with raises_message(ConfigError):
-        results.report(tmp_path / "report.html", ["Another text."])
+        report(results, tmp_path / "report.html", ["Another text."])
     folder = results.runs["one"]
     for runs in ([folder], str(folder), results, {"one": folder}):
         assert '"name":"one"' in report(runs, tmp_path / "report.html").read_text().replace(" ", "")
-    assert list(Results([folder])) == ["one"]
+    assert list(Results([folder]).runs) == ["one"]
     for wrong in (3, [], {"one": {}}, [folder, folder]):
         with raises_message(ConfigError):
             report(wrong)

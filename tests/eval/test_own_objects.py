@@ -27,6 +27,7 @@ from corag import (
     one_step,
     open_index,
     open_model,
+    report,
     run,
     sweep,
 )  # fmt: skip
@@ -349,7 +350,7 @@ def test_a_run_of_own_objects_is_reported_and_scored_by_its_gold_passages(tmp_pa
     records = [each | {"supporting": ["0"]} for each in RECORDS]
     with open_index(search) as index:
         results = run(records, {"one": one_step, "iterative": ircot}, say, index, out=tmp_path / "runs")
-        page = results.report(tmp_path / "report.html", index).read_text()
+        page = report(results, tmp_path / "report.html", index).read_text()
     assert results.to_pandas().recall.tolist() == [1.0] * 6, "its ids are the gold ones"
     assert "iterative" in page and len(page) > 20_000
     assert main(["table", *map(str, results.runs.values())]) == 0

@@ -25,11 +25,6 @@ from corag import (
     RowsConfig,
     SampleConfig,
     aask,
-    abuild_index,
-    amake_rows,
-    aopen_model,
-    arun,
-    asample_chains,
     ask,
     build_index,
     closed_book,
@@ -43,6 +38,7 @@ from corag import (
     run,
     sample_chains,
     sweep,
+    table,
     write_world,
 )
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
@@ -182,14 +178,11 @@ async def test_everything_works_inside_a_running_event_loop(model: Model, index:
         aask(QUESTION, one_step, model, index, QUICK), aask(QUESTION, one_step, model, index, QUICK)
     )
     assert plain.text == awaited.text == again.text
-    async with await aopen_model(model.options.name, backend="transformers") as same:
+    with open_model(model.options.name, backend="transformers") as same:
         assert same.engine is model.engine
-    assert [hit.passage for hit in await index.asearch("river", 3)] == [
-        hit.passage for hit in index.search("river", 3)
-    ]
-    results = await arun(
-        world / "test.jsonl", {"short": (closed_book, SHORT)}, model, out=world / "in a loop"
-    )
+    assert len(await asyncio.to_thread(index.search, "river", 3)) == 3
+    methods = {"short": (closed_book, SHORT)}
+    results = await asyncio.to_thread(run, world / "test.jsonl", methods, model, out=world / "in a loop")
     assert len(results.rows("short")) == 4
 
 
@@ -221,9 +214,10 @@ def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Pa
     (tmp_path / "few.jsonl").write_text("".join(lines[:30]))
     with raises_message(IndexMismatchError):
         build_index(tmp_path / "few.jsonl", out=tmp_path / "few")
-    more = asyncio.run(abuild_index(tmp_path / "few.jsonl", out=tmp_path / "few", overwrite=True))
+    more = build_index(tmp_path / "few.jsonl", out=tmp_path / "few", overwrite=True)
     with open_index(more) as after:
         assert after.engine.fingerprint != before.engine.fingerprint
+        assert before.search("river", 1) and after.engine is before.engine, "an open one follows"
     before.close()
 
 
@@ -256,7 +250,7 @@ def test_a_smaller_limit_shows_the_questions_of_this_call(
         assert "minus none [plain]" in compared and compared.count("none [again]") >= 3
     cells = {"a": {"method": "closed_book", "closed_book.max_answer_tokens": 3}, "b": (closed_book, SHORT)}
     swept = [sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=n) for n in (2, 3)]
-    assert {each.n for each in swept[1].compare("a").figures.summaries} == {3}
+    assert {each.n for each in table(swept[1], baseline="a").figures.summaries} == {3}
     with pytest.raises(ConfigError):  # its table and picture would be of fewer questions than before
         sweep(world / "test.jsonl", cells, model, out=tmp_path / "sweep", limit=2)
 
@@ -329,7 +323,7 @@ def test_a_run_is_resumed_and_holds_its_figures(
     assert whole.table().to_json()["runs"]["quick"]["n"] == 4
     assert "quick" in whole._repr_html_() and "short" in repr(whole)
     page = report(whole.runs, tmp_path / "report.html", index)
-    assert page.stat().st_size > 10_000 and whole.report(tmp_path / "other.html").is_file()
+    assert page.stat().st_size > 10_000
     read_back = Results({"quick": tmp_path / "quick"})
     assert read_back.rows("quick") == whole.rows("quick")
     with raises_message(ConfigError):
@@ -376,7 +370,7 @@ def test_a_sweep_weighs_settings_on_the_model_that_is_open(
     names = ["closed", "mine", "two", "one_step max_answer_tokens=2 k=1", "one_step max_answer_tokens=2 k=3"]
     frame = found.to_pandas()
     assert list(frame.cell) == names * 2 and list(frame.questions) == ["test"] * 5 + ["dev"] * 5
-    assert set(found.pareto) <= set(names) and found.choices and set(found.fits) == {"one_step"}
+    assert set(found.findings.pareto) <= set(names) and found.findings.choices and set(found.findings.fits) == {"one_step"}
     assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
     shown = str(found)
     for part in (
@@ -388,7 +382,7 @@ def test_a_sweep_weighs_settings_on_the_model_that_is_open(
         "k=3",
     ):
         assert part in shown
-    assert str(found.table()) in shown and "minus closed" in str(found.compare("closed"))
+    assert str(found.table()) in shown and "minus closed" in str(table(found, baseline="closed"))
     assert "<img" in found._repr_html_() and "5 cells" in repr(found)
     assert model.engine is engine and ask(QUESTION, closed_book, model, config=SHORT).text, "lent, not closed"
     traces = {file: file.stat().st_mtime_ns for file in folder.rglob("traces.jsonl")}
@@ -417,22 +411,20 @@ def test_chains_are_sampled_and_become_rows(model: Model, index: Index, world: P
         world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS, limit=3
     )
     assert (
-        chains.description.questions == 3 and "questions 3" in str(chains) and "3 questions" in repr(chains)
+        chains.description.questions == 3 and "questions 3" in str(chains)
     )
     frame = chains.to_pandas()
     assert len(frame) == 6 and frame.kept.sum() == chains.description.kept == 3
-    more = asyncio.run(
-        asample_chains(
-            world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS
-        )
+    more = sample_chains(
+        world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS
     )
     assert len(more.rows) == 4 and [row.chains for row in more.rows][:3] == [
         row.chains for row in chains.rows
     ]
     chosen = RowsConfig(tasks=("final_answer", "draft"), ratio=1.0, validation=0.0)
     rows = make_rows(more, index, out=tmp_path / "rows", config=chosen)
-    assert len(rows.load()["train"]) == 8 and "train/draft" in str(rows) and "8 rows" in repr(rows)
-    again = asyncio.run(amake_rows([tmp_path / "chains"], index, out=tmp_path / "rows", config=chosen))
+    assert len(rows.load()["train"]) == 8 and "train/draft" in str(rows)
+    again = make_rows([tmp_path / "chains"], index, out=tmp_path / "rows", config=chosen)
     assert again.report == rows.report
     with raises_message(ConfigError):
         make_rows(more, index, out=tmp_path / "rows")

@@ -1,8 +1,6 @@
 """``ask``, ``run`` and ``sweep`` from Python on a scripted model, without an engine or an index."""
 
 import asyncio
-import csv
-import io
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from corag import CoRAGConfig, ask, closed_book, run, sweep
+from corag import CoRAGConfig, ask, closed_book, report, run, sweep, table
 from corag.core.errors import BackendError, ConfigError
 from corag.core.method import MethodConfig
 from corag.core.options import change_options
@@ -78,21 +76,30 @@ def test_results_score_by_the_gold_answers_of_now(model: Model, tmp_path: Path) 
     assert em is not None and em.mean == 0
 
 
-def test_results_are_a_mapping_and_tables_are_taken_along(model: Model, tmp_path: Path) -> None:
+def test_tables_are_taken_along(model: Model, tmp_path: Path) -> None:
     results = run(RECORDS, {"a": plain, "b": closed_book}, model, out=tmp_path / "runs")
-    assert (len(results), list(results), "a" in results, "c" in results) == (2, ["a", "b"], True, False)
-    assert results["a"]["0"].text == "Ada"
-    with raises_message(KeyError):
-        results["c"]
-    lines = list(csv.DictReader(io.StringIO(results.to_csv(tmp_path / "answers.csv"))))
-    assert [line["id"] for line in lines] == results.to_pandas().id.tolist() and lines[0]["gold"] == '["Ada"]'
-    assert (tmp_path / "answers.csv").read_text().startswith("run,id,question,answer,gold,em,f1")
-    table = results.compare("a")
-    frame = table.to_pandas()
+    assert results.rows("a")["0"].text == "Ada"
+    assert [each["gold"] for each in results.records()] == [["Ada"]] * 8
+    compared = results.compare("a")
+    frame = compared.to_pandas()
     assert frame.run.tolist() == ["a", "b"] and frame.em_p_holm.tolist()[1] == 1
-    assert table.to_csv().count("\n") == 3 and "\\toprule" in table.to_latex(tmp_path / "table.tex")
-    assert (tmp_path / "table.tex").read_text() == table.to_latex() != results.to_latex()
-    assert results.to_markdown().startswith("| method | EM | F1 | tokens |\n")
+    assert compared.to_csv().count("\n") == 3 and "\\toprule" in compared.to_latex(tmp_path / "table.tex")
+    assert (tmp_path / "table.tex").read_text() == compared.to_latex() != results.table().to_latex()
+    assert results.table().to_markdown().startswith("| method | EM | F1 | tokens |\n")
+    for runs in (results, results.runs, [*results.runs.values()]):
+        assert str(table(runs)) == str(results), "the same runs, however they are named"
+
+
+def test_a_question_is_shown_as_each_run_answered_it(
+    model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = run(RECORDS, {"a": plain, "b": closed_book}, model, out=tmp_path)
+    results.show("1")
+    shown = capsys.readouterr().out
+    assert shown.index("── a") < shown.index("── b") and shown.count("Who is 1?") == 2
+    assert shown.count("answer   Ada") == 2
+    with raises_message(ConfigError):
+        results.show("9")
 
 
 MODULE = """
@@ -167,10 +174,10 @@ def test_a_sweep_takes_a_method_that_may_not_search(
         return sweep(RECORDS, {"a": plain, "b": plain}, model, out=tmp_path, limit=limit, resamples=5)
 
     assert swept(2).table().figures.summaries[0].n == 2
-    assert [each.n for each in swept(4).compare("a").figures.summaries] == [4, 4]
+    assert [each.n for each in table(swept(4), baseline="a").figures.summaries] == [4, 4]
     with pytest.raises(ConfigError, match="finished sweep of 4 questions"):
         swept(2)
-    page = swept(4).report(tmp_path / "report.html").read_text().replace(" ", "")
+    page = report(swept(4), tmp_path / "report.html").read_text().replace(" ", "")
     assert '"name":"a"' in page and '"name":"b"' in page
 
 
@@ -251,7 +258,7 @@ def test_a_method_may_come_with_its_options_by_name(model: Model, tmp_path: Path
     asked = [{"id": "a", "question": "Who?", "answers": ["Ada"]}]
     for methods in (("closed_book", {"max_answer_tokens": 3}), [("closed_book", {"max_answer_tokens": 3})]):
         done = run(asked, methods, model, out=tmp_path)
-        assert list(done) == ["closed_book"]
+        assert list(done.runs) == ["closed_book"]
     assert Manifest.read(done.runs["closed_book"]).options["max_answer_tokens"] == 3
     with pytest.raises(ConfigError, match="did you mean 'max_answer_tokens'"):
         run(asked, ("closed_book", {"max_answer_token": 3}), model, out=tmp_path)

@@ -16,7 +16,7 @@ from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
-from eval.api.results import Results
+from eval.api.results import Results, report
 from eval.report.overview import read_report_runs
 from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, make_report, pack_chunks, text_blocks
 from eval.report.traces import Passages, trace
@@ -84,9 +84,9 @@ def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, r
     folders = {FAIR if name == "tree" else name: runs[name] for name in names}
     results = Results(folders, world.questions[:20])
     print(results.compare(baseline=FAIR))
-    report = results.report(tmp_path / "report.html", None, baseline=FAIR)
+    page = report(results, tmp_path / "report.html", None, baseline=FAIR)
     printed = " ".join(capsys.readouterr().out.split())
-    said = Page(report).overview
+    said = Page(page).overview
     assert said["verdict"].removesuffix(".") in re.sub(r" \(paired[^)]*\)", "", printed)
     assert f"Holm's rule over {said['leading']['tests']} tests" in printed
 
@@ -334,7 +334,7 @@ def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_pat
     assert page.overview["baseline"] == 0
     assert main([*command, "--baseline", "greedy"]) == 0
     assert Page(out).overview["baseline"] == 2
-    assert Page(Results(runs).report(out, baseline="tree")).overview["baseline"] == 4
+    assert Page(report(runs, out, baseline="tree")).overview["baseline"] == 4
     assert "no run 'ircto' in the table" in refused(capsys, *command[1:], "--baseline", "ircto")
 
 

@@ -32,6 +32,7 @@ from corag import (
     make_rows,
     open_index,
     open_model,
+    report,
     run,
     sample_chains,
     sweep,
@@ -42,6 +43,7 @@ from eval.datasets import DATASETS
 from eval.experiment.registry import METHODS
 from eval.exporting import FORMATS as EXPORTS
 from eval.tables.formats import FORMS
+from eval.tables.records import records_csv
 from retrieval.corpora.formats import read_corpus
 from retrieval.corpora.sifting import CorpusReport
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -245,7 +247,7 @@ def record_tables(out: Path) -> None:
     options: Any = {"max_failed": 99, "repeats": 2, "batch_size": 1}
     results = run(questions(20), COMPARED, scripted_model(), index, out="compared", **options)
     set_times(Path("compared"))
-    write(out / "results.csv", results.to_csv())
+    write(out / "results.csv", records_csv(results.records()))
     runs = [f"compared/{folder.name}" for folder in sorted(Path("compared").iterdir()) if folder.is_dir()]
     first = [each for each in runs if "seed" not in each]
     for form in FORMS | {"text": None, "json": None}:
@@ -299,7 +301,7 @@ def record_exports(out: Path, folder: str) -> None:
 
 def record_report(out: Path, results: Any) -> None:
     """Record the data in a report's page: plain JSON, or JSON that is zipped."""
-    page = results.report("report.html", WordRetriever(PASSAGES), baseline="one_step").read_text(
+    page = report(results, "report.html", WordRetriever(PASSAGES), baseline="one_step").read_text(
         encoding="utf-8"
     )
     for name, data in re.findall(

@@ -14,8 +14,7 @@ from corag.chains.method import corag
 from corag.cli.main import main
 from corag.core.runs.folder import read_rows
 from corag.core.tools import Tools
-from eval.api.ask import answer_and_draw
-from eval.api.drawing import Drawing
+from eval.api.ask import answer_one
 from tests.eval.report_runs import METHODS, REFUSAL, World, write
 from training.chains import read_chains
 from training.rows import REPORT
@@ -37,16 +36,15 @@ def test_a_stored_answer_is_drawn_as_a_new_one(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder, question = write(tmp_path, name, world), world.questions[0]
-    drawing = Drawing(question.text, REFUSAL)
-    tools = Tools(question, world.model(0.5), world, watch=drawing.add)
+    tools = Tools(question, world.model(0.5), world)
     new = asyncio.run(
-        answer_and_draw(
+        answer_one(
             "corag",
             question,
             lambda question, tools: corag(question, tools, METHODS[name]),
             tools,
             world,
-            drawing,
+            REFUSAL,
         )
     )
 

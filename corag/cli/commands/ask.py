@@ -4,9 +4,8 @@ corag ask "Which river flows through the birthplace of Mara Velden?" --index ind
 corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
 corag ask --index indexes/world-bm25
 
-In a terminal the chain or the search tree is drawn at the end. Elsewhere the hops that led to the answer come
-in a line each, and a line on standard error says every 30 s how far it is. --verbose shows every step with
-all that was found.
+In a terminal the chain or the search tree is drawn at the end. Elsewhere, without --verbose, the hops that led
+to the answer come in a line each. A line on standard error says every 30 s how far it is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
@@ -29,19 +27,16 @@ from corag.core.installation import missing
 from corag.core.machine import visible_gpus
 from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
-from corag.core.tools import GenerateStep, SearchStep, Step, Tools
+from corag.core.tools import Tools
 from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig
-from eval.api.ask import Answered, answer_and_draw
-from eval.api.drawing import Drawing
+from eval.api.ask import COLUMNS, Answered, answer_one
 from eval.experiment.backends import Setup, check_model, check_setup, open_backends
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
-from eval.tables.printing import one_line, wide_console
+from eval.tables.printing import wide_console
 
-COLUMNS = 110  # where there is no terminal
-_TEXT_SHOWN = 120  # characters of each passage that --verbose shows
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ class AskOptions(Setup):
     an empty line or the end."""
 
     verbose: bool = False
-    """show every step with all retrieved passages."""
+    """draw all steps where there is no terminal, too, and print an error's whole traceback."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,24 +162,19 @@ async def answer_and_show(
     send: Send = no_spans,
 ) -> Answered:
     """Answer with one method, and show what led to the answer, the answer, its sources and its cost."""
-    options, asked_question = config.of(name), Question("asked", question)
-    drawing = Drawing(question, asdict(options).get("refusal", ""))
+    asked_question = Question("asked", question)
+    refusal = asdict(config.of(name)).get("refusal", "")
     if len(config.method) > 1:
         console.print(f"── {name}", style="bold")
 
-    def watch(step: Step) -> None:
-        drawing.add(step)
-        if config.verbose:
-            print_step(console, step)
-
-    tools = Tools(asked_question, generator, retriever, config.seed, config.budget, watch=watch)
+    tools = Tools(asked_question, generator, retriever, config.seed, config.budget)
     with reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS):
-        answer = await answer_and_draw(
-            name, asked_question, bind(name, config), tools, retriever, drawing, send
+        answer = await answer_one(
+            name, asked_question, bind(name, config), tools, retriever, refusal, send
         )
     # is_interactive alone is also said of a coloured pipe
     if config.verbose or (console.is_interactive and console.file.isatty()):
-        console.print(drawing.final_tree(console))
+        console.print(answer.tree())
     else:
         for line in answer.hops():
             console.print(line, no_wrap=True, overflow="ellipsis")
@@ -202,28 +192,3 @@ def progress_line(name: str, tools: Tools) -> Callable[[float], str]:
         return f"corag: {name}: {calls} answered, {usage.total:,} tokens, {clock(seconds)} so far"
 
     return line
-
-
-def print_step(console: Console, step: Step) -> None:
-    """Print a search with what it found, or texts with what their prompts lost.
-
-    A chain that repeats itself is asked again; the tree says how often.
-    """
-    if "/retry " in step.path:
-        return
-    if isinstance(step, SearchStep):
-        console.print(f"search {step.query!r}" if step.query else "search skipped: empty query", style="bold")
-        if step.note:
-            console.print(f"  {step.note}", style="yellow")
-        for rank, hit in enumerate(step.hits, 1):
-            excerpt = one_line(hit.passage.text, _TEXT_SHOWN)
-            console.print(f"  {rank:>2}. {hit.passage.title} ({hit.score:.3f}): {excerpt}", style="dim")
-    elif isinstance(step, GenerateStep):
-        for text in step.texts:
-            console.print(Text.assemble((f"{step.role} ", "bold"), text.strip() or "(nothing)"))
-        if step.thoughts_cut:
-            console.print("  the thought before it reached the end of its budget", style="yellow")
-        if step.shortening:
-            dropped = ", ".join(f"{count} {kind}(s)" for kind, count in step.shortening.dropped)
-            cut = f"{dropped or 'no segment'} dropped, {step.shortening.cut_tokens} tokens cut"
-            console.print(f"  prompt shortened: {cut}", style="yellow")

@@ -32,16 +32,15 @@ from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.generation.config import ModelConfig
 from corag.generation.engines import ENGINES
-from eval.api.ask import AnyMethod, ask
+from eval.api.ask import COLUMNS, AnyMethod, ask
 from eval.api.opened import Index, Model, open_index, open_model
-from eval.api.results import Results, run
+from eval.api.results import Results, report, run
 from eval.datasets import load_questions
 from eval.datasets.world import write_world
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from eval.tables.printing import wide_console
 from ircot import IRCoTConfig, ircot
 
-COLUMNS = 110
 PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
 PROMPT_PASSAGES = 6  # by one-step retrieval and by IRCoT
 Rows = Mapping[str, tuple[AnyMethod, MethodConfig]]
@@ -101,15 +100,15 @@ def main(config: QuickstartOptions) -> CommandResult:
             runs |= answer_all({FAIR: METHODS["one_step"]}, tuned_model, index, config).runs
         results = Results(runs, load_questions(out / "world/test.jsonl")[: config.limit])
         print(results.compare(baseline=FAIR))
-        report = results.report(out / "report.html", index, baseline=FAIR)
+        page = report(results, out / "report.html", index, baseline=FAIR)
     seconds = time.time() - started_at
-    print(f"Every answer with its chain, to look at in a browser: {report}")
+    print(f"Every answer with its chain, to look at in a browser: {page}")
     print("Next:")
     if clone_folder():
         print("  source .venv/bin/activate                                   for the commands below")
     print(NEXT.format(indexes=",".join(indexes)))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
-    return CommandResult(0, [{"report": str(report), "seconds": round(seconds, 1)}])
+    return CommandResult(0, [{"report": str(page), "seconds": round(seconds, 1)}])
 
 
 def open_small_model(options: ModelConfig, adapter: str) -> Model:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.cli.result import CommandResult
-from corag.core.errors import ConfigError, nearest
+from corag.core.errors import ConfigError
 from corag.core.hub_files import local_folder
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.runs.manifest import CHAINS, MANIFEST, Manifest
-from eval.api.ask import Answered, answer_again
+from eval.api.ask import COLUMNS, stored_answer
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import choose_scorer
 from eval.tables.printing import wide_console
@@ -26,7 +26,6 @@ from eval.tables.runs import read_run
 from training.chains import chain_lines
 from training.rows import REPORT, row_lines
 
-COLUMNS = 110  # where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -56,21 +55,13 @@ def main(config: ShowOptions) -> CommandResult:
     elif Manifest.read(folder).method == CHAINS:
         lines = chain_lines(folder, config.id)
     elif config.id:
-        console.print(_answer(folder, config.id))
+        console.print(stored_answer(read_run(folder.name, folder), config.id))
         lines = iter(())
     else:
         lines = _list_answers(folder)
     for line in lines:
         console.print(line, soft_wrap=True)
     return CommandResult(0, [{"folder": str(folder), "id": config.id}])
-
-
-def _answer(folder: Path, question: str) -> Answered:
-    """Return a stored answer. Raises :class:`ConfigError` if the run has no such question."""
-    run = read_run(folder.name, folder)
-    if question not in run.rows:
-        raise ConfigError(f"'{folder}' has no question '{question}': {nearest(question, run.rows)}")
-    return answer_again(run.manifest.method, run.rows[question], run.manifest.options.get("refusal", ""))
 
 
 def _list_answers(folder: Path) -> Iterator[str]:

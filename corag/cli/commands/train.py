@@ -6,16 +6,8 @@ corag train --rows rows/mine --out adapters/mine --launch=--config_file,accelera
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from training.config import SftConfig
 from training.sft import check
-from training.stages import SFT, LaunchOptions, launch_program
-
-
-@dataclass(frozen=True)
-class TrainOptions(LaunchOptions, SftConfig):
-    """Options of 'corag train': those of training/sft.py, and how it is launched."""
+from training.stages import SFT, TrainOptions, launch_program
 
 
 def main(config: TrainOptions) -> int:
