@@ -33,17 +33,15 @@ from training.stages import SFT, TrainOptions, launch_program
 class _Folder:
     """Something on disk that says in lines what it is, and may be given wherever its folder may."""
 
-    folder: Path
-
-    def lines(self) -> Sequence[str]:
-        """Describe it for a reader."""
-        raise NotImplementedError
+    def __init__(self, folder: str | os.PathLike[str], summary: Description | RowsReport) -> None:
+        self.folder = Path(folder)
+        self._summary = summary
 
     def __fspath__(self) -> str:
         return str(self.folder)
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.folder}:", *(f"  {line}" for line in self.lines())])
+        return "\n".join([f"{self.folder}:", *(f"  {line}" for line in self._summary.lines())])
 
     __repr__ = __str__
 
@@ -61,13 +59,9 @@ class ChainSet(_Folder):
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
-        self.rows: Sequence[ChainRow] = read_chains([self.folder])
+        self.rows: Sequence[ChainRow] = read_chains([Path(folder)])
         self.description: Description = describe(self.rows)
-
-    def lines(self) -> Sequence[str]:
-        """Describe them for a reader."""
-        return list(self.description.lines())
+        super().__init__(folder, self.description)
 
     def to_pandas(self) -> Any:
         """Return a data frame with a line per candidate: its hops, its score, whether it was kept."""
@@ -102,12 +96,8 @@ class RowSet(_Folder):
     """
 
     def __init__(self, folder: str | os.PathLike[str], report: RowsReport) -> None:
-        self.folder = Path(folder)
+        super().__init__(folder, report)
         self.report = report
-
-    def lines(self) -> Sequence[str]:
-        """Describe them for a reader."""
-        return list(self.report.lines())
 
     def load(self) -> Mapping[str, Any]:
         """Return the rows as the dataset that they are, by split."""
@@ -229,8 +219,7 @@ def train(rows: RowFolder | Sequence[RowFolder], *, out: str | os.PathLike[str],
         BackendError: if the training failed; it has printed why.
     """
     several = rows if isinstance(rows, Sequence) and not isinstance(rows, str) else [rows]
-    folders = [os.fspath(each) for each in several]
-    config = with_keywords(TrainOptions(rows=folders, out=os.fspath(out)), options)
+    config = with_keywords(TrainOptions(rows=list(map(os.fspath, several)), out=os.fspath(out)), options)
     check(config)
     if status := launch_program(SFT, config):
         raise BackendError(f"the training of '{config.out}' ended with status {status}: it has printed why.")

@@ -1,4 +1,4 @@
-"""The ``corag`` command: help, and how a command ends. Nothing heavy is imported before a command needs it."""
+"""The ``corag`` command: help, and how one ends. Nothing heavy is imported before a command needs it."""
 
 from __future__ import annotations
 

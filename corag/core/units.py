@@ -37,8 +37,7 @@ def load_units(path: str) -> Mapping[str, Unit]:
         if not isinstance(identifier, str) or not isinstance(passages, list) or not passages:
             raise DataError(
                 f"{path}, line {number}: expected a unit with an 'id' and a list of 'passages', but found: "
-                f"{', '.join(sorted(record)) or 'nothing'}. 'corag index --long_units FILE' writes such "
-                "files."
+                f"{', '.join(sorted(record)) or 'nothing'}. 'corag index --long_units' writes them."
             )
         if identifier in ids:
             raise DataError(

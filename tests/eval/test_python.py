@@ -39,6 +39,7 @@ from corag import (
     sample_chains,
     sweep,
     table,
+    train,
     write_world,
 )
 from corag.core.errors import ConfigError, DataError, IndexMismatchError
@@ -370,7 +371,11 @@ def test_a_sweep_weighs_settings_on_the_model_that_is_open(
     names = ["closed", "mine", "two", "one_step max_answer_tokens=2 k=1", "one_step max_answer_tokens=2 k=3"]
     frame = found.to_pandas()
     assert list(frame.cell) == names * 2 and list(frame.questions) == ["test"] * 5 + ["dev"] * 5
-    assert set(found.findings.pareto) <= set(names) and found.findings.choices and set(found.findings.fits) == {"one_step"}
+    assert (
+        set(found.findings.pareto) <= set(names)
+        and found.findings.choices
+        and set(found.findings.fits) == {"one_step"}
+    )
     assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
     shown = str(found)
     for part in (
@@ -410,9 +415,7 @@ def test_chains_are_sampled_and_become_rows(model: Model, index: Index, world: P
     chains = sample_chains(
         world / "train.jsonl", model, index, out=tmp_path / "chains", config=config, corag=HOPS, limit=3
     )
-    assert (
-        chains.description.questions == 3 and "questions 3" in str(chains)
-    )
+    assert chains.description.questions == 3 and "questions 3" in str(chains)
     frame = chains.to_pandas()
     assert len(frame) == 6 and frame.kept.sum() == chains.description.kept == 3
     more = sample_chains(
@@ -503,6 +506,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: sample_chains(RECORD, m, i, out=p, chians=3), ConfigError,
          "unknown option 'chians'"),
         (lambda m, i, p: make_rows(p, i, out=p / "rows"), DataError, "is not a run"),
+        (lambda m, i, p: train(p / "rows", out=p / "adapter"), DataError, "rows"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(

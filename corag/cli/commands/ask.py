@@ -4,8 +4,8 @@ corag ask "Which river flows through the birthplace of Mara Velden?" --index ind
 corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
 corag ask --index indexes/world-bm25
 
-In a terminal the chain or the search tree is drawn at the end. Elsewhere, without --verbose, the hops that led
-to the answer come in a line each. A line on standard error says every 30 s how far it is.
+In a terminal, or with --verbose, the chain or the search tree is drawn at the end; elsewhere the hops that
+led to the answer come in a line each. A line on standard error says every 30 s how far it is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.registry import bind
 from eval.tables.printing import wide_console
-
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,7 @@ async def answer_and_show(
 
     tools = Tools(asked_question, generator, retriever, config.seed, config.budget)
     with reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS):
-        answer = await answer_one(
-            name, asked_question, bind(name, config), tools, retriever, refusal, send
-        )
+        answer = await answer_one(name, asked_question, bind(name, config), tools, retriever, refusal, send)
     # is_interactive alone is also said of a coloured pipe
     if config.verbose or (console.is_interactive and console.file.isatty()):
         console.print(answer.tree())

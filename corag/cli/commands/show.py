@@ -27,7 +27,6 @@ from training.chains import chain_lines
 from training.rows import REPORT, row_lines
 
 
-
 @dataclass(frozen=True)
 class ShowOptions(Options):
     """Options of 'corag show'."""
