@@ -17,15 +17,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import corag.cli.commands.ask
-from corag.cli.commands.ask import print_step, progress_line
+from corag.cli.commands.ask import progress_line
 from corag.cli.main import main
-from corag.core.prompting.prompt import Shortening
 from corag.core.protocols import Generator, Retriever
-from corag.core.tools import GenerateStep, SearchStep, Tools
-from corag.core.types import TokenUsage
+from corag.core.tools import Tools
 from eval.experiment.backends import Setup
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
@@ -206,16 +203,3 @@ def test_a_prompt_line_answers_again_and_again(terminal: Terminal, ending: str |
         time.sleep(1)  # a signal between Python's showing a prompt and its waiting for a line is lost to it
         terminal.process.send_signal(ending)
     assert terminal.process.wait(30) == 0, "an empty line, Ctrl-D and Ctrl-C end it"
-
-
-def test_a_verbose_trace_leaves_the_retries_of_a_hop_to_the_tree() -> None:
-    console = Console(file=io.StringIO(), width=100)
-    for retry in ("", *(f"/retry {n}" for n in range(1, 23))):
-        path = f"chain 1/hop 2{retry}"
-        step = GenerateStep("sub_query", path, ("Who?",), ("stop",), TokenUsage(), Shortening(), 0.1)
-        print_step(console, step)
-    print_step(console, SearchStep("Where?", "chain 1/hop 2", 5, (), 0.1))
-    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "sub_query Who?",
-        "search 'Where?'",
-    ]

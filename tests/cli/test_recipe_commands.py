@@ -28,8 +28,11 @@ import json, pathlib, re, sys
 words = sys.argv[1:]
 with open("noted", "a") as file:
     file.write(json.dumps(words) + "\n")
-places = [words.index("--out") + 1] if "--out" in words else [2] if words[1] == "world" else []
+places = [words.index(each) + 1 for each in ("--out", "--long_units") if each in words]
+places = places or ([2] if words[1] == "world" else [])
 out = words[places[0]] if places else ""
+for each in places[1:]:
+    pathlib.Path(words[each]).touch()
 others = "\n".join(word for at, word in enumerate(words) if at not in places)
 for each in re.findall(r"\b(?:results|indexes)/[^\s,']+", others):
     if not pathlib.Path(each).exists():
