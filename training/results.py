@@ -6,7 +6,6 @@ open model and index themselves, are :mod:`training.sample` and :mod:`training.r
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,10 +42,7 @@ class _Folder:
     def __str__(self) -> str:
         return "\n".join([f"{self.folder}:", *(f"  {line}" for line in self._summary.lines())])
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+    __repr__ = __str__  # a notebook shows it
 
 
 class ChainSet(_Folder):
@@ -219,7 +215,8 @@ def train(rows: RowFolder | Sequence[RowFolder], *, out: str | os.PathLike[str],
         BackendError: if the training failed; it has printed why.
     """
     several = rows if isinstance(rows, Sequence) and not isinstance(rows, str) else [rows]
-    config = with_keywords(TrainOptions(rows=list(map(os.fspath, several)), out=os.fspath(out)), options)
+    base = TrainOptions(rows=[os.fspath(each) for each in several], out=os.fspath(out))
+    config = with_keywords(base, options)
     check(config)
     if status := launch_program(SFT, config):
         raise BackendError(f"the training of '{config.out}' ended with status {status}: it has printed why.")
