@@ -41,6 +41,14 @@ RTF = FileType("an RTF document", "give it the ending .rtf")
 MHTML = FileType("a web archive (MHTML)", "give it the ending .mht")
 _PICTURE = FileType("a picture", "recognise its text (OCR) and save that")
 _OTHER = FileType("a sound, a film or a program", _LEFT_OUT)
+_ARCHIVES = (
+    b"\x1f\x8b\x08",
+    b"\x28\xb5\x2f\xfd",
+    b"\xfd7zXZ\0",
+    b"BZh",
+    b"7z\xbc\xaf\x27\x1c",
+    b"Rar!\x1a\x07",
+)
 _STARTS = (
     (b"%PDF-", PDF),
     (rb"{\rtf", RTF),
@@ -51,21 +59,8 @@ _STARTS = (
     (b"\x93NUMPY", FileType("an array of numpy", _LEFT_OUT)),
     (b"\x89HDF\r\n", FileType("an HDF5 file", _ROWS)),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE),
-    *(
-        (start, _ARCHIVE)
-        for start in (
-            b"\x1f\x8b\x08",
-            b"\x28\xb5\x2f\xfd",
-            b"\xfd7zXZ\0",
-            b"BZh",
-            b"7z\xbc\xaf\x27\x1c",
-            b"Rar!\x1a\x07",
-        )
-    ),
-    *(
-        (start, _PICTURE)
-        for start in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*")
-    ),
+    *((start, _ARCHIVE) for start in _ARCHIVES),
+    *((start, _PICTURE) for start in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")),
     (b"AT&TFORM", FileType("a DjVu document", "turn it into a PDF (ddjvu)")),
     *((start, _OTHER) for start in (b"\x7fELF", b"OggS\0", b"ID3\x02", b"ID3\x03", b"ID3\x04")),
 )
@@ -83,6 +78,7 @@ _PAGE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WEB_ARCHIVE = re.compile(rb"From: <?Saved by |MIME-Version: 1\.0\s+Content-Type: multipart/related", re.I)
+_PDF_BEHIND = re.compile(rb"(?<![ -=?-~])%PDF-[0-9]")  # no sentence about PDFs, nor a string with one
 START = 2048
 """Bytes of a file that tell what it is."""
 
@@ -106,6 +102,9 @@ def detect_file_type(data: bytes) -> FileType | None:
         return _OTHER
     if _WEB_ARCHIVE.match(data):
         return MHTML
+    # Readers of PDFs look for their first line in 1,024 bytes, since some senders put others before it.
+    if _PDF_BEHIND.search(data, 0, 1024) and b"startxref" in data:
+        return PDF
     return HTML if _PAGE.match(data[:START]) else None
 
 

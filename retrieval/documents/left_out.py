@@ -19,12 +19,15 @@ COMMENTS, CHART_WORDS, DRAWN_WORDS = "comments", "words in charts", "words in dr
 # Counted one by one.
 PICTURES, CHARTS, DIAGRAMS, EMBEDDED = "pictures", "charts", "diagrams", "embedded files and media"
 ATTACHMENTS, BARE_FORMULAS = "attachments", "formulas without a stored value"
+BLANK_FIELDS, MARKS = "form fields without a value", "stamps, drawn marks and the like"
+LOST_HEADINGS = "headings of an outline that are not where it leads"
 MERGED = "merged ranges whose text stands in their first cell alone"
 OTHER_ENDINGS, HIDDEN_FILES = "files of other endings", "hidden files and folders"
 INDEXES, CLOSED, PIPES = "index folders", "folders that cannot be opened", "pipes and the like"
 MET_AGAIN = "folders met again, as by links"
 _OF_FILES = (PICTURES, CHARTS, DIAGRAMS, EMBEDDED, ATTACHMENTS, BARE_FORMULAS, MERGED)
-_ITEMS = frozenset((*_OF_FILES, OTHER_ENDINGS, HIDDEN_FILES, INDEXES, CLOSED, PIPES, MET_AGAIN))
+_OF_PDFS = (BLANK_FIELDS, MARKS, LOST_HEADINGS)
+_ITEMS = frozenset((*_OF_FILES, *_OF_PDFS, OTHER_ENDINGS, HIDDEN_FILES, INDEXES, CLOSED, PIPES, MET_AGAIN))
 
 
 def describe_counts(counts: Mapping[str, int]) -> str:

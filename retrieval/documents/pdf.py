@@ -1,6 +1,6 @@
 """PDF: its text as paragraphs under the headings of its outline, each with its page's printed number.
 
-Left out, and counted in a note: running headers and footers, tables of contents, the index.
+Left out, and counted in a note: running headers and footers, tables of contents.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from corag.core.sentences import sentence_end
 from retrieval.documents.contents import (
     NUMBERING,
     find_contents,
-    find_index,
-    find_repeated_contents,
     fold,
     is_contents_heading,
-    is_index_heading,
 )
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
+from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS
 from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
-from retrieval.documents.plain import join_lines, paragraphs, unbroken_words, usual_width
+from retrieval.documents.plain import Hyphens, goes_on, join_lines, paragraphs, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
 _LEAST_REPEATS = 3  # pages on which such a line must stand
 _NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"')
+_MOST_SECTIONS = 50  # that begin on one page
 _TITLE_LINES = 4  # that a printed heading fills at most, with its number
 _ABOVE = 4.0  # points that a heading may stand above the place to which its outline leads
 # What is printed before a heading and missing in the outline: "4.1", "Chapter 4", "CHAPTER FOUR", "A.".
@@ -36,14 +35,7 @@ _NUMBERING = re.compile(
     r"(?:(?:[^\W\d_]+ )?(?:[0-9]+|[IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?"
     r"|(?i:chapter|part|appendix|annex) [\w-]+)(?: ?[-–—:])?"
 )
-_NUMBERING_BEFORE = re.compile(rf"(?:{_NUMBERING.pattern})(?= )")
-_HEADER_PARTS = re.compile(r"\s*(?:…|\.{3}|\||—|•)\s*|\s+(?=[0-9]+(?:\.[0-9]+)+\.? )")
 _AROUND_NUMBER = " -–—[]()|·•"
-_CUT_TITLE = 8  # letters of a title at least that a header must have
-_COLUMN = 6.0  # points within which the right parts of lines in two columns begin
-_COLUMN_LINES = 6  # of a page at least that are drawn over two columns, and
-_COLUMN_SHARE = 0.4  # of its lines
-_COLUMN_WORDS = 3  # of each part at least, on average: a table's cells have fewer
 _UNMAPPED_SHARE = 0.05  # of the characters: fonts that do not say their letters
 
 
@@ -68,14 +60,17 @@ def read_pdf(data: bytes, title: str) -> Document:
     writer.notes += describe_unread(
         {f"page {number}": page.problem for number, page in enumerate(pages, 1) if page.problem}
     )
-    if not any(page.lines for page in pages):
+    if not any(page.lines or page.beside.fields for page in pages):
         raise DataError(
             f"there is no text in its {len(pages)} pages: are they pictures? Recognise the text (OCR) first."
         )
     writer.title, outline = _title(contents, title)
-    if blank := sum(not page.lines for page in pages):
+    if blank := sum(not (page.lines or page.beside.fields) for page in pages):
         writer.notes.append(f"{blank} of {len(pages)} pages have no text")
     _Layout(pages, outline, writer).write()
+    for left_out in (contents.left_out, *(page.beside.left_out for page in pages)):
+        for kind, count in left_out.items():
+            writer.pass_over(kind, count)
     writer.notes += _doubts(contents)
     return writer.document()
 
@@ -94,31 +89,14 @@ def _title(contents: PdfContents, otherwise: str) -> tuple[str, list[OutlineEntr
 def _doubts(contents: PdfContents) -> list[str]:
     """Return what in its pages was drawn so that their text may be wrong."""
     notes = []
-    if columns := sum(map(_has_mixed_columns, contents.pages)):
-        notes.append(f"{columns} page(s) are drawn line by line over two columns, which may be mixed")
     if contents.unmapped > _UNMAPPED_SHARE:
         notes.append(
             f"its text may be garbled: the fonts of {contents.unmapped:.0%} of its characters do not say "
             "which letters they are"
         )
-    if contents.lost_entries:
-        notes.append(f"{contents.lost_entries} heading(s) of its outline lead to no page")
+    if contents.is_xfa:
+        notes.append("it is a form that Adobe's programs alone can draw (XFA): print it to a PDF")
     return notes
-
-
-def _has_mixed_columns(page: Page) -> bool:
-    """Whether lines of a page go over two columns of text: a wide blank always ends at the same place."""
-    lines = [line.columns for line in page.lines if line.columns]
-    places = Counter(round(x / _COLUMN) for _, _, x in lines)
-    if not places:
-        return False
-    position = max(places, key=lambda one: places[one] + places[one + 1])
-    parts = [(left, right) for left, right, x in lines if round(x / _COLUMN) in (position, position + 1)]
-    if len(parts) < max(_COLUMN_LINES, _COLUMN_SHARE * len(page.lines)):
-        return False
-    return all(
-        sum(len(part[side].split()) for part in parts) >= _COLUMN_WORDS * len(parts) for side in (0, 1)
-    )
 
 
 class _Layout:
@@ -131,6 +109,7 @@ class _Layout:
         self._pages = [page.lines for page in pages]
         self._texts = [[line.text for line in page.lines] for page in pages]
         self._labels = [page.label for page in pages]
+        self._fields = [page.beside.fields for page in pages]
         self._writer = writer
         titles = [entry.title for entry in outline]
         self._titles = {fold(form) for title in titles for form in (title, NUMBERING.sub("", title))} - {""}
@@ -142,19 +121,18 @@ class _Layout:
             for position in range(section.place, section.place + section.lines)
         }
         self._left_out: set[tuple[int, int]] = set()
+        lines = [line for page in self._texts for line in page]
+        self._width, self._hyphens = usual_width(lines), Hyphens(lines)
 
     def write(self) -> None:
         """Write the text under its headings, and count what is left out."""
-        self._leave_out("running headers and footers", self._running_lines())
-        self._leave_out("tables of contents", self._contents())
-        self._leave_out("index", self._index())
-        words = unbroken_words([line for page in self._texts for line in page])
-        for entry in self._join_lines(words):
+        self._leave_out(EDGES, self._running_lines())
+        self._leave_out(CONTENTS, self._contents())
+        for number, entry in self._join_lines():
             if isinstance(entry, _Section):
-                self._writer.heading(entry.level, entry.title)
+                self._writer.heading(entry.level, entry.title, page=self._labels[number])
             else:
-                number, paragraph = entry
-                self._writer.block(paragraph, page=self._labels[number])
+                self._writer.block(entry, page=self._labels[number])
 
     def _leave_out(self, what: str, places: Collection[tuple[int, int]]) -> None:
         for number, position in places:
@@ -172,79 +150,72 @@ class _Layout:
                 sections_by_page.setdefault(entry.page, []).append(
                     _place_section(entry, self._pages[entry.page])
                 )
-        for sections in sections_by_page.values():
+        for number, sections in sections_by_page.items():
+            if len(sections) > _MOST_SECTIONS:
+                # The outline of a book of which this is one page: what is printed there may be its own.
+                printed = {section.place: section for section in reversed(sections) if section.lines}
+                self._writer.pass_over(LOST_HEADINGS, len(sections) - len(printed))
+                sections_by_page[number] = sections = list(printed.values())
             sections.sort(key=lambda section: section.place)
         return sections_by_page
 
     def _running_lines(self) -> set[tuple[int, int]]:
         """Find what stands at the edge of several pages, be it with a number that rises with the page."""
-        page_counts: Counter[str] = Counter()
+        edge_counts: Counter[str] = Counter()
+        inner_counts: Counter[str] = Counter()
         for number, page in enumerate(self._texts):
-            edge = [*page[:_EDGE], *page[-_EDGE:]] if len(page) > 2 * _EDGE else []
-            page_counts.update({form for line in edge for form in _forms(line, number)})
+            if len(page) > 2 * _EDGE:
+                edge = *page[:_EDGE], *page[-_EDGE:]
+                edge_counts.update({form for line in edge for form in _forms(line, number)})
+                inner_counts.update({*page[_EDGE:-_EDGE]})
+        # What stands as often within pages is text.
+        forms = {
+            form
+            for form, count in edge_counts.items()
+            if count >= max(_LEAST_REPEATS, inner_counts[form] + 1)
+        }
+        repeated = {line for line, count in inner_counts.items() if count >= _LEAST_REPEATS}
         return {
             (number, position)
             for number, page in enumerate(self._texts)
-            for position, line in enumerate(page)
-            if not _EDGE <= position < len(page) - _EDGE
-            and (
-                max(page_counts[form] for form in _forms(line, number)) >= _LEAST_REPEATS
-                or (position in (0, len(page) - 1) and self._is_page_line(line, number))
-            )
+            for position in self._edges(page, repeated)
+            if not forms.isdisjoint(_forms(page[position], number))
+            or (position in (0, len(page) - 1) and self._is_page_number(page[position], number))
         }
 
-    def _is_page_line(self, line: str, number: int) -> bool:
-        """Whether a line at a page's edge is its number, or names the section, with or without it."""
-        label = str(self._labels[number])
-        if len(self._pages) < _LEAST_REPEATS:
-            return False
-        if line.strip(_AROUND_NUMBER) == label:
-            return True
-        without = re.sub(rf"^{re.escape(label)}\s+|\s+{re.escape(label)}$", "", line)
-        parts = [part for part in _HEADER_PARTS.split(without) if part]
-        has_label = without != line
-        return bool(parts) and all(self._names_section(part, needs_number=not has_label) for part in parts)
+    def _edges(self, page: Sequence[str], repeated: Collection[str]) -> set[int]:
+        """Return the places of a page's first and last lines but those of longer paragraphs.
 
-    def _names_section(self, text: str, *, needs_number: bool) -> bool:
-        """Whether a part of a header is a section's title, which may be cut short."""
-        numbering = _NUMBERING_BEFORE.match(text)
-        rest = fold(text[numbering.end() :] if numbering else text)
-        if needs_number and not numbering:
-            return False
-        if {fold(text), rest} & self._titles or is_contents_heading(text) or is_index_heading(text):
-            return True
-        return len(rest) >= _CUT_TITLE and any(title.startswith(rest) for title in self._titles)
+        ``repeated``: lines next to these that come again: a paragraph that is on each page is text.
+        """
+        top, bottom = min(_EDGE, len(page)), max(len(page) - _EDGE, 0)
+        if top < len(page) and page[top] in repeated:
+            while top and goes_on(page[top - 1], page[top], self._width):
+                top -= 1
+        if bottom and page[bottom - 1] in repeated:
+            while bottom < len(page) and goes_on(page[bottom - 1], page[bottom], self._width):
+                bottom += 1
+        return {*range(top), *range(bottom, len(page))}
+
+    def _is_page_number(self, line: str, number: int) -> bool:
+        return len(self._pages) >= _LEAST_REPEATS and line.strip(_AROUND_NUMBER) == str(self._labels[number])
 
     def _contents(self) -> set[tuple[int, int]]:
-        places = self._places()
-        lines = [self._texts[number][position] for number, position in places]
-        labels = {str(label) for label in self._labels}
-        contents = find_contents(lines, labels, self._titles) | find_repeated_contents(lines)
-        return {places[line] for line in contents}
-
-    def _index(self) -> set[tuple[int, int]]:
-        places = self._places()
-        pages: list[list[tuple[int, int]]] = [[] for _ in self._pages]
-        for number, position in places:
-            pages[number].append((number, position))
-        texts = [[self._texts[number][position] for number, position in page] for page in pages]
-        starts = find_index(texts, {str(label) for label in self._labels})
-        return {position for number, start in starts for position in pages[number][start:]}
-
-    def _places(self) -> list[tuple[int, int]]:
-        return [
+        places = [
             (number, position)
-            for number, page in enumerate(self._pages)
+            for number, page in enumerate(self._texts)
             for position in range(len(page))
             if (number, position) not in self._left_out
         ]
+        lines = [self._texts[number][position] for number, position in places]
+        contents = find_contents(lines, {str(label) for label in self._labels}, self._titles)
+        return {places[line] for line in contents}
 
-    def _join_lines(self, words: Collection[str]) -> Iterator[_Section | tuple[int, str]]:
-        """Yield headings, and paragraphs with the page on which they begin, counted from 0.
+    def _join_lines(self) -> Iterator[tuple[int, _Section | str]]:
+        """Yield headings and paragraphs, each with the page on which it begins, counted from 0.
 
-        A sentence that a page's end cuts belongs to where it begins.
+        A sentence that a page's end cuts belongs to where it begins. What is filled in stands below the page.
         """
-        width = usual_width([line for page in self._texts for line in page])
         open_paragraph: tuple[int, str] | None = None
         for number, page in enumerate(self._texts):
             for section, lines in self._segments(number, page):
@@ -252,26 +223,28 @@ class _Layout:
                     if open_paragraph:
                         yield open_paragraph
                         open_paragraph = None
-                    # Contents and index that were left out leave a heading with nothing below it.
+                    # Contents that were left out leave a heading with nothing below it.
                     if not lines and is_contents_heading(section.title):
-                        self._writer.leave_out("tables of contents", section.title)
-                    elif not lines and is_index_heading(section.title):
-                        self._writer.leave_out("index", section.title)
+                        self._writer.leave_out(CONTENTS, section.title)
                     else:
-                        yield section
-                for position, paragraph in enumerate(paragraphs(lines, width, words=words)):
+                        yield number, section
+                for position, paragraph in enumerate(paragraphs(lines, self._width, self._hyphens)):
                     rest = paragraph
                     if open_paragraph:
                         page_before, text = open_paragraph
                         if position == 0 and paragraph[0].islower() and not text.endswith(_SENTENCE_END):
                             end = sentence_end(paragraph)
-                            text = join_lines([text, paragraph[:end]], words=words)
+                            text = join_lines([text, paragraph[:end]], self._hyphens)
                             open_paragraph = page_before, text
                             rest = paragraph[end:].strip()
                         if rest:
                             yield page_before, text
                     if rest:
                         open_paragraph = number, rest
+            if open_paragraph and self._fields[number]:
+                yield open_paragraph
+                open_paragraph = None
+            yield from ((number, field) for field in self._fields[number])
         if open_paragraph:
             yield open_paragraph
 

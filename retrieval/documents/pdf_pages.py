@@ -6,7 +6,9 @@ import ctypes
 import logging
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import hypot
@@ -16,6 +18,8 @@ from pypdfium2 import raw as pdfium
 
 from corag.core.errors import DataError, reason
 from retrieval.documents.document import clean
+from retrieval.documents.left_out import ATTACHMENTS, LOST_HEADINGS
+from retrieval.documents.pdf_annotations import BesideText, read_beside_text
 from retrieval.documents.superscripts import InlineText
 
 # It logs what it works around in outlines; what could not be read is said in the file's notes.
@@ -41,18 +45,10 @@ _DESTINATION_TOP = {  # by kind of view: which of a destination's numbers is its
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line as it is drawn.
-
-    Attributes:
-        text: of the line.
-        height: of its baseline above the page's lower edge, in points.
-        columns: what stands left and right of its first wide blank, and where the right part begins, in
-            points from the page's left edge; None without such a blank.
-    """
+    """A line as it is drawn. ``height``: of its baseline above the page's lower edge, in points."""
 
     text: str
     height: float = 0.0
-    columns: tuple[str, str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +57,7 @@ class Page:
 
     label: int | str
     lines: tuple[Line, ...] = ()
+    beside: BesideText = field(default_factory=BesideText)
     problem: str = ""
 
 
@@ -86,14 +83,16 @@ class PdfContents:
         title: that of its properties, "" if there is none.
         pages: all of its pages.
         outline: its entries that lead to a page, in order.
-        lost_entries: how many lead nowhere.
+        left_out: what else is in the file as a whole, by kind.
+        is_xfa: whether it is a form that Adobe's programs alone can draw.
         unmapped: the share of characters (a sample) whose font does not say which letters they are.
     """
 
     title: str
     pages: list[Page] = field(default_factory=list)
     outline: list[OutlineEntry] = field(default_factory=list)
-    lost_entries: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    is_xfa: bool = False
     unmapped: float = 0.0
 
 
@@ -117,6 +116,10 @@ def read_contents(data: bytes) -> PdfContents:
 
 def _read(file: pypdfium2.PdfDocument) -> PdfContents:
     contents = PdfContents(_decode(lambda: file.get_metadata_value("Title")))
+    contents.left_out[ATTACHMENTS] = file.count_attachments()
+    contents.is_xfa = file.get_formtype() == pdfium.FORMTYPE_XFA_FULL
+    with suppress(pypdfium2.PdfiumError):
+        file.init_forms()
     samples = unmapped_samples = 0
     for number in range(len(file)):
         label = _page_label(file, number)
@@ -127,7 +130,7 @@ def _read(file: pypdfium2.PdfDocument) -> PdfContents:
             contents.pages.append(Page(label, problem=reason(error)))
             continue
         reader = _LineReader(text.raw)
-        contents.pages.append(Page(label, tuple(reader.lines())))
+        contents.pages.append(Page(label, tuple(reader.lines()), read_beside_text(page)))
         samples, unmapped_samples = samples + reader.samples, unmapped_samples + reader.unmapped
         text.close()
         page.close()
@@ -158,7 +161,7 @@ def _read_outline(file: pypdfium2.PdfDocument, contents: PdfContents) -> None:
         place = bookmark.get_dest()
         page = place.get_index() if place else None
         if not place or page is None or not 0 <= page < len(contents.pages):
-            contents.lost_entries += any(map(str.isalnum, title))
+            contents.left_out[LOST_HEADINGS] += any(map(str.isalnum, title))
             continue
         kind, numbers = place.get_view()
         top = _DESTINATION_TOP.get(kind, len(numbers))
@@ -167,7 +170,7 @@ def _read_outline(file: pypdfium2.PdfDocument, contents: PdfContents) -> None:
 
 
 class _LineReader:
-    """Reads a page's lines, character by character, since only places tell superscripts and columns."""
+    """Reads a page's lines, character by character, since only places tell superscripts."""
 
     def __init__(self, text_page: pdfium.FPDF_TEXTPAGE) -> None:
         self._page = text_page
@@ -185,7 +188,6 @@ class _LineReader:
         self._last: tuple[float, float, int] | None = None  # x, y and number of the last visible character
         self._height = 0.0
         self._size = 0.0
-        self._left_part: tuple[str, float] | None = None
 
     def lines(self) -> Iterator[Line]:
         """Yield the page's lines that are not blank."""
@@ -237,15 +239,13 @@ class _LineReader:
         if self._last is None:
             self._height, self._size = y, self._font_size(number)
         else:
-            last_x, last_y, last = self._last
+            _, last_y, last = self._last
             if self._script is not None:
                 if abs(y - self._base) < abs(y - last_y):
                     self._end_script()
                     self._size = self._font_size(number)
             elif abs(y - last_y) > _LEAST_SHIFT * self._size:
                 self._change_baseline(number, y, last, last_y)
-            if self._left_part is None and x - last_x > _WIDE_GAP * max(self._size, 1):
-                self._left_part = self._text(), x
         self._keep(letter)
         self._last = x, y, number
 
@@ -278,13 +278,8 @@ class _LineReader:
         if self._script is not None:
             self._end_script()
         self._line.add("".join(self._parts))
-        raw_text = str(self._line).strip()
-        if text := _STRAY_ACCENT.sub("", clean(raw_text)).strip():
-            columns = None
-            if self._left_part:
-                left, x = self._left_part
-                columns = left, raw_text[len(left) :].strip(), x
-            yield Line(text, self._height, columns)
+        if text := _STRAY_ACCENT.sub("", clean(str(self._line).strip())).strip():
+            yield Line(text, self._height)
         self._begin_line()
 
     def _font_size(self, number: int) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
-from itertools import groupby, zip_longest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise, zip_longest
 
 from corag.core.words import line_joint
 from corag.data.text import decode
-from retrieval.documents.contents import find_contents, find_repeated_contents
+from retrieval.documents.contents import find_contents
 from retrieval.documents.document import Document, Writer, clean
 from retrieval.documents.left_out import CONTENTS
 
@@ -32,13 +33,13 @@ def read_text(data: bytes, title: str) -> Document:
     writer = Writer(title)
     writer.notes += [decoding.note] if decoding.note else []
     lines = clean(decoding.text).split("\n")
-    contents = find_contents(lines) | find_repeated_contents(lines)
+    contents = find_contents(lines)
     writer.leave_out(CONTENTS, "\n".join(lines[number] for number in sorted(contents)))
     lines = ["" if number in contents else line for number, line in enumerate(lines)]
     if (position := find_heading(lines)) is not None:
         writer.heading(1, lines[position])
         lines = lines[position + 1 :]
-    for paragraph in paragraphs(lines, usual_width(lines), words=unbroken_words(lines)):
+    for paragraph in paragraphs(lines, usual_width(lines), Hyphens(lines)):
         writer.block(paragraph)
     return writer.document()
 
@@ -76,16 +77,44 @@ def _is_prose(lines: Sequence[str], word: str) -> bool:
     return prose > 0 and 2 * prose >= others
 
 
-def unbroken_words(lines: Sequence[str]) -> frozenset[str]:
-    """Return the words of a text, in small letters, that no line's end cuts; none if it has no such ends."""
-    if not any(line.rstrip().endswith("-") for line in lines):
-        return frozenset()
-    return frozenset(
-        word[0]
-        for line in map(str.casefold, map(str.rstrip, lines))
-        for word in _FIRST_LETTERS.finditer(line)
-        if line[word.end() :] != "-"
-    )
+class Hyphens:
+    """Tells the hyphens of the printer at the ends of a text's lines from those of words like "well-known".
+
+    The joined word stands elsewhere, or both halves do. Of the others those go in a text with more of the
+    printer's than of words', but for names and words of several hyphens.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._words: set[str] = set()  # that no line's end cuts, in small letters
+        broken = [pair for pair in pairwise(map(str.strip, lines)) if _breaks_word(*pair)]
+        seconds = {following for _, following in broken}
+        for line in lines if broken else ():
+            line = line.strip()
+            for word in _FIRST_LETTERS.finditer(line):
+                if line[word.end() :] != "-" and (word.start() or line not in seconds):
+                    self._words.add(word[0].casefold())
+        known = Counter(self._known(*pair) for pair in broken)
+        self._otherwise = known[True] > known[False]
+
+    def are_printers(self, line: str, following: str) -> bool:
+        """Whether the hyphen between two lines goes."""
+        known = self._known(line, following)
+        return self._otherwise if known is None else known
+
+    def _known(self, line: str, following: str) -> bool | None:
+        first, second = _LAST_LETTERS.search(line[:-1]), _FIRST_LETTERS.match(following)
+        if not (first and second):
+            return False
+        halves = first[0].casefold(), second[0].casefold()
+        if "".join(halves) in self._words:
+            return True
+        has_more = line[: first.start()].endswith("-") or following[second.end() :].startswith("-")
+        is_word = has_more or not second[0][0].islower() or all(half in self._words for half in halves)
+        return False if is_word else None
+
+
+def _breaks_word(line: str, following: str) -> bool:
+    return line.endswith("-") and line[-2:-1].isalnum() and following[:1].isalnum()
 
 
 def usual_width(lines: Sequence[str]) -> int:
@@ -94,46 +123,39 @@ def usual_width(lines: Sequence[str]) -> int:
     return lengths[len(lengths) * 9 // 10] if lengths else 0
 
 
-def paragraphs(lines: Sequence[str], width: int, *, words: Collection[str] | None = None) -> Iterator[str]:
-    """Join lines that were broken to fit a page of ``width`` characters; blank lines end a paragraph.
-
-    ``words``: of a text whose words were broken at the ends of lines, see :func:`join_lines`.
-    """
+def paragraphs(lines: Sequence[str], width: int, hyphens: Hyphens) -> Iterator[str]:
+    """Join lines that were broken to fit a page of ``width`` characters; blank lines end a paragraph."""
     paragraph: list[str] = []
     for line in map(str.strip, lines):
         # A line of dashes or dots is a ruler, so ends a paragraph too.
         ruler = not any(map(str.isalnum, line))
-        if paragraph and (ruler or not _goes_on(paragraph[-1], line, width)):
-            yield join_lines(paragraph, words=words)
+        if paragraph and (ruler or not goes_on(paragraph[-1], line, width)):
+            yield join_lines(paragraph, hyphens)
             paragraph = []
         if not ruler:
             paragraph.append(line)
     if paragraph:
-        yield join_lines(paragraph, words=words)
+        yield join_lines(paragraph, hyphens)
 
 
-def join_lines(lines: Sequence[str], *, words: Collection[str] | None = None) -> str:
+def join_lines(lines: Sequence[str], hyphens: Hyphens) -> str:
     """Join the lines of a paragraph, and the halves of words that were broken between them.
 
-    A hyphen at a line's end is the printer's, and goes, if ``words`` (of the whole text, in small letters)
-    has the joined word; else it stays, since only a dictionary would know it from that of "well-known".
-
-    >>> join_lines(["two neigh-", "bours, both well-", "known"], words={"neighbours"})
-    'two neighbours, both well-known'
+    >>> lines = ["Both well-", "known towns have neigh-", "bours; neighbours are known as well."]
+    >>> join_lines(lines, Hyphens(lines))
+    'Both well-known towns have neighbours; neighbours are known as well.'
     """
     parts = []
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
-        if line.endswith("-") and line[-2:-1].isalnum() and following[:1].isalnum():
-            first, second = _LAST_LETTERS.search(line[:-1]), _FIRST_LETTERS.match(following)
-            word = f"{first[0] if first else ''}{second[0] if second else ''}".casefold()
-            printers = words is not None and first and second and word in words
-            parts.append(line[:-1] if printers else line)
+        if _breaks_word(line, following):
+            parts.append(line[:-1] if hyphens.are_printers(line, following) else line)
         else:
             parts.append(line + line_joint(line, following))
     return "".join(parts).rstrip()
 
 
-def _goes_on(line: str, following: str, width: int) -> bool:
+def goes_on(line: str, following: str, width: int) -> bool:
+    """Whether a paragraph goes on from a line to the next one, in lines of ``width`` characters."""
     if width > _WIDEST or _ITEM.match(following):
         return False
     if len(line) >= _FULL_LINE * width:

@@ -10,7 +10,7 @@ from typing import Any
 
 import docx
 from pypdf import PdfWriter
-from pypdf.generic import Fit
+from pypdf.generic import ArrayObject, DictionaryObject, Fit, NameObject
 
 TOWNS = [
     start + end for start in ("Al", "Bren", "Cor", "Dun", "Es") for end in ("by", "ford", "holm", "mouth")
@@ -78,6 +78,19 @@ def structured(
     ends = [*list(labels)[1:], len(writer.pages)]
     for (first, (style, start)), end in zip(labels.items(), ends, strict=False):
         writer.set_page_label(first, end - 1, style=style, start=start)
+    writer.write(file)
+    return file.getvalue()
+
+
+def annotated(pdf: bytes, *annotations: Mapping[str, Any]) -> bytes:
+    """Return a PDF with annotations on its first page; those of a field's type ("/FT") are a form's."""
+    writer, file, fields = PdfWriter(clone_from=io.BytesIO(pdf)), io.BytesIO(), ArrayObject()
+    for annotation in annotations:
+        added = writer.add_annotation(0, {"/Type": "/Annot", "/Rect": [72, 600, 272, 620], **annotation})
+        if "/FT" in annotation:
+            fields.append(added.indirect_reference)
+    if fields:
+        writer.root_object[NameObject("/AcroForm")] = DictionaryObject({NameObject("/Fields"): fields})
     writer.write(file)
     return file.getvalue()
 

@@ -1,4 +1,4 @@
-"""PDFs as programs write them: words without blanks, superscripts, outlines, contents, an index, columns."""
+"""PDFs as programs write them: words without blanks, superscripts, outlines, contents, forms."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from corag.core.errors import DataError
 from corag.core.types import Passage
 from retrieval.corpora.formats import read_corpus
 from retrieval.corpora.sifting import CorpusReport, FileReport
-from retrieval.documents.contents import find_contents, find_index, find_repeated_contents, fold
+from retrieval.documents.contents import find_contents, fold
 from retrieval.documents.pdf import read_pdf
-from retrieval.documents.plain import join_lines, read_text
+from retrieval.documents.plain import Hyphens, join_lines, read_text
 from retrieval.documents.quality import describe_quality
-from tests.retrieval.document_files import drawn_pdf, pdf_bytes, prose, shown, structured
+from tests.retrieval.document_files import annotated, drawn_pdf, pdf_bytes, prose, structured
 
 
 def read(file: Path, content: bytes) -> tuple[list[Passage], FileReport]:
@@ -67,23 +67,49 @@ def test_superscripts_and_note_marks_stay_apart(drawn: str, text: str) -> None:
     assert block.text == text
 
 
-def test_hyphens_at_lines_ends_go_if_the_document_has_the_word() -> None:
-    words = {"neighbours", "members"}
-    assert join_lines(["its neigh-", "bours"], words=words) == "its neighbours"
-    assert join_lines(["Mem-", "bers"], words=words) == "Members"
-    assert join_lines(["a well-", "known town"], words=words) == "a well-known town"
-    assert join_lines(["Nord-", "Ostsee-Kanal"], words=words) == "Nord-Ostsee-Kanal"
-    assert join_lines(["a 32-", "bit machine"], words=words) == "a 32-bit machine"
-    assert join_lines(["salt -", "and rope"], words=words) == "salt - and rope"
-    text = b"All mem-\nbers of the guild and well-\nknown mer\xc2\xad\n  chants. The members agreed."
+def test_hyphens_at_lines_ends_are_the_printers_or_words() -> None:
+    text = ["Our neighbours are well known, and more of the", "members too: all parts", "of them."]
+    printers = ["its neigh-", "bours and some mem-", "bers and Mem-", "bers of oth-", "ers"]
+    words = ["a well-", "known town", "Nord-", "Ostsee-Kanal", "state-of-the-", "art, out-", "of-date"]
+    others = ["a 32-", "bit machine", "salt -", "and rope"]
+    hyphens = Hyphens([*text, *printers])
+    assert join_lines(printers, hyphens) == "its neighbours and some members and Members of others"
+    assert join_lines(words, hyphens) == "a well-known town Nord-Ostsee-Kanal state-of-the-art, out-of-date"
+    assert join_lines(others, hyphens) == "a 32-bit machine salt - and rope"
+    unbroken = ["A low-", "lying town of low houses, lying by a far-", "off sea"]
+    assert join_lines(unbroken, Hyphens(unbroken)) == "A low-lying town of low houses, lying by a far-off sea"
+    text = b"All mem-\nbers of the guild and well-\nknown mer\xc2\xad\n  chants. The members are well known."
     (block,) = read_text(text, "t").blocks
-    assert block.text == "All members of the guild and well-known merchants. The members agreed."
+    assert block.text == "All members of the guild and well-known merchants. The members are well known."
     pages = [["A state-of-the-", "art mill, as all mem-", "bers of the guild"], ["said. Its members agreed."]]
     text = " ".join(block.text for block in read_pdf(pdf_bytes(pages), "t").blocks)
     assert "state-of-the-art mill, as all members of" in text
 
 
 # Sections, pages
+
+
+def test_a_heading_without_text_has_its_page(tmp_path: Path) -> None:
+    pages = [["Alby", "Alby makes glass."], ["Corford"], ["Esby", "Esby makes salt."]]
+    outline = [(0, "Alby", 0, 790.0), (0, "Corford", 1, 790.0), (0, "Esby", 2, 790.0)]
+    passages, _ = read(tmp_path / "towns.pdf", structured(pdf_bytes(pages), outline))
+    assert [passage.page for passage in passages] == [1, 2, 3] and passages[1].text == "Corford"
+
+
+def test_of_a_books_outline_a_page_has_the_headings_that_are_printed_there() -> None:
+    outline = [(0, f"Town {number}", 0, None) for number in range(80)]
+    document = read_pdf(structured(pdf_bytes([["It ends here.", "Town 41", "Alby is old."]]), outline), "t")
+    assert [block.headings for block in document.blocks] == [(), ("Town 41",)]
+    assert document.left_out == {"headings of an outline that are not where it leads": 79}
+
+
+def test_a_pdf_behind_other_bytes_is_one(tmp_path: Path) -> None:
+    """PDFium and others read it; a text about PDFs stays one."""
+    pdf = pdf_bytes([["Alby makes glass."]])
+    passages, _ = read(tmp_path / "a.pdf", b"<!DOCTYPE html>\n<p>Your download:</p>\n" + pdf)
+    assert [passage.text for passage in passages] == ["Alby makes glass."]
+    passages, report = read(tmp_path / "a.md", b"A file that begins with %PDF-1.7 has startxref at its end.")
+    assert len(passages) == 1 and not report.note
 
 
 def test_an_outline_gives_the_titles_of_sections(tmp_path: Path) -> None:
@@ -131,6 +157,44 @@ def test_pages_have_their_printed_numbers(tmp_path: Path) -> None:
     assert passages[1].origin == "atlas.pdf, page ii"
 
 
+# Beside the text
+
+
+def test_values_of_form_fields_stand_in_the_text() -> None:
+    widget = {"/Subtype": "/Widget", "/FT": "/Tx"}
+    pdf = annotated(
+        pdf_bytes([["Please fill in."], ["Thank you."]]),
+        widget | {"/T": "f1", "/TU": "Your name", "/V": "Ada Orm"},
+        widget | {"/T": "town", "/V": ""},
+        widget
+        | {"/T": "trade", "/FT": "/Ch", "/Ff": 1 << 17, "/Opt": [["s", "Salt"], ["r", "Rope"]], "/V": "r"},
+        widget | {"/T": "member", "/FT": "/Btn", "/AS": "/Yes", "/AP": {"/N": {"/Yes": {}, "/Off": {}}}},
+        widget | {"/T": "guest", "/FT": "/Btn", "/AS": "/Off", "/AP": {"/N": {"/Yes": {}, "/Off": {}}}},
+        widget | {"/T": "key", "/V": "for the office", "/F": 2},
+    )
+    document = read_pdf(pdf, "t")
+    assert [block.page for block in document.blocks] == [1, 1, 1, 1, 2]
+    assert [block.text for block in document.blocks[1:4]] == [
+        "Your name: Ada Orm",
+        "trade: Rope",
+        "member: Yes",
+    ]
+    assert document.left_out == {"hidden parts": 4, "form fields without a value": 2}
+
+
+def test_what_has_no_text_is_counted() -> None:
+    picture = "ET q 90 0 0 90 72 500 cm BI /W 1 /H 1 /CS /G /BPC 8 ID x EI Q BT"
+    pdf = annotated(
+        drawn_pdf([f"72 700 Td (Alby makes glass.) Tj {picture}", picture.replace("90", "9")]),
+        {"/Subtype": "/Text", "/Contents": "Ask the guild."},
+        {"/Subtype": "/Stamp"},
+        {"/Subtype": "/Highlight"},
+        {"/Subtype": "/Link", "/Contents": "The guild"},
+    )
+    document = read_pdf(pdf, "t")
+    assert document.left_out == {"comments": 3, "stamps, drawn marks and the like": 1, "pictures": 1}
+
+
 # What is left out
 
 
@@ -141,23 +205,11 @@ CONTENTS = [
 ]  # fmt: skip
 
 
-def test_contents_and_index_are_left_out_and_counted(tmp_path: Path) -> None:
-    text = [lines(number * 6, 6) for number in range(4)]
-    index = [
-        "Index",
-        "A",
-        "Alby, 1, 2",
-        "B",
-        "Bren, 2",
-        "carts, 3–4",
-        "salt",
-        "of Corford, 3",
-        "trade in, 2, 4",
-    ]
-    pages = [[*CONTENTS], *text, index]
+def test_contents_are_left_out_and_counted(tmp_path: Path) -> None:
+    pages = [CONTENTS, *(lines(number * 6, 6) for number in range(4))]
     pdf = structured(pdf_bytes(pages), labels={0: ("/r", 1), 1: ("/D", 1)})
     passages, report = read(tmp_path / "atlas.pdf", pdf)
-    assert report.left_out == {"tables of contents": 31, "index": 18}
+    assert report.left_out == {"tables of contents and indexes": 31}
     assert {passage.page for passage in passages} == {1, 2, 3, 4}
 
 
@@ -177,64 +229,19 @@ def test_contents_of_a_text_whose_pages_are_not_known() -> None:
     assert not find_contents(entries[:4])
 
 
-def test_contents_without_page_numbers_are_lines_that_come_again() -> None:
-    titles = [
-        f"{number}. The town of Alby and its {what}" for number, what in enumerate(("salt", "ink", "rope"))
-    ]
-    longer = ["3. How the carts of the town get to the coast,", "and back"]
-    entries = [*titles, "", *longer, "  4. A last word"]
-    body = [line for title in titles for line in (title, "", "It is old.", "So be it.", "")]
-    body += [
-        "3. How the carts of the town get to the",
-        "coast, and back",
-        "By road.",
-        "4. A last word",
-        "Done.",
-    ]
-    text = ["Atlas", "Contents", "", *entries, "", *body]
-    assert find_repeated_contents(text) == set(range(1, 3 + len(entries)))
-    assert not find_repeated_contents(["Contents", "glass", "salt", "ink", "rope", "tiles", *lines(0, 9)])
-    document = read_text("\n".join(text).encode(), "t")
-    assert document.left_out == {"tables of contents and indexes": 42}
-    assert sum("The town of Alby and its salt" in block.text for block in document.blocks) == 1
-
-
-def test_a_chapter_called_index_is_no_index() -> None:
-    pages = [["Alby, 1"], lines(0, 3), ["Index", "The index of prices rose in 1931.", *lines(5, 9)]]
-    assert not find_index(pages, {"1", "2", "3"})
-
-
-def test_an_index_with_rows_of_dots_needs_no_heading_that_is_known() -> None:
-    dotted = [f"term {number} . . . . . . . . . {number}, {number + 2}" for number in range(1, 10)]
-    labels = {str(number) for number in range(1, 13)}
-    pages = [lines(0, 5), lines(7, 5), ["A", *dotted[:4], "B", *dotted[4:]], ["Z", "zeal . . . . . . 3"]]
-    assert find_index(pages, labels) == [(2, 0), (3, 0)]
-    headed = ["It ends.", "D.1 Index of commands", ".Call, 3", "alias, 1, 2", ", 5", "cd, 4"]
-    assert find_index([lines(0, 5), headed], labels) == [(1, 1)]
-
-
-def test_a_header_names_its_chapter_with_the_pages_number(tmp_path: Path) -> None:
-    pages = [["1 Towns", *lines(0, 5)], ["Chapter 1: Towns 2", *lines(6, 5)], ["- 3 -", *lines(12, 5)]]
-    outline = [(0, "1 Towns", 0, 790.0)]
-    passages, report = read(tmp_path / "a.pdf", structured(pdf_bytes(pages), outline))
-    assert report.left_out == {"running headers and footers": 5}
-    assert {passage.title for passage in passages} == {"a > 1 Towns"}
-
-
-def test_running_titles_of_sections_are_left_out(tmp_path: Path) -> None:
-    """They change with the section, so that none stands on many pages."""
-    titles = ["Towns of the north", "Towns of the south"]
-    pages = [
-        [titles[0], *lines(0, 5)],
-        [f"{titles[0]} 2", *lines(6, 5)],
-        [titles[1], *lines(12, 5)],
-        [f"CHAPTER 2. {titles[1].upper()[:14]}… 2.1. ESBY", *lines(18, 5)],
-    ]
-    outline = [(0, titles[0], 0, 790.0), (0, titles[1], 2, 790.0), (1, "Esby", 3, 740.0)]
-    passages, report = read(tmp_path / "a.pdf", structured(pdf_bytes(pages), outline))
-    assert report.left_out == {"running headers and footers": 13}
+def test_a_paragraph_on_each_page_is_no_running_line(tmp_path: Path) -> None:
+    paragraph = [*lines(40, 3), "It is so."]
+    pages = [["The Atlas", *paragraph, *lines(number * 6, 6), *paragraph, "Alby"] for number in range(4)]
+    passages, report = read(tmp_path / "a.pdf", pdf_bytes(pages))
+    assert report.left_out == {"page headers and footers": 12}
     text = " ".join(passage.text for passage in passages)
-    assert "Towns of" not in text and "TOWNS" not in text
+    assert all(text.count(line) == 8 for line in paragraph)
+
+
+def test_a_line_that_stands_as_often_within_pages_is_no_running_line(tmp_path: Path) -> None:
+    pages = [["Alby", *lines(number * 6, 3), "So be it.", "Bren", "So be it."] for number in range(4)]
+    _, report = read(tmp_path / "a.pdf", pdf_bytes(pages))
+    assert report.left_out == {"page headers and footers": 8}, "Alby and Bren"
 
 
 DRAWN = [*lines(0, 5), *CONTENTS, "Index", "salt, 2", "ink, 1, 3", "The Atlas", "* * *", "2", "ii", "Towns"]
@@ -273,22 +280,6 @@ def test_each_word_of_a_page_is_in_a_passage_or_counted(
 
 
 # Doubts
-
-
-def two_columns(left: str, right: str) -> str:
-    """Return operators that draw ten lines of two parts each."""
-    rows = range(700, 560, -14)
-    return " ".join(
-        f"1 0 0 1 {x} {y} Tm {shown(text)} Tj" for y in rows for x, text in ((72, left), (320, right))
-    )
-
-
-def test_columns_drawn_line_by_line_are_told() -> None:
-    left, right = "Alby makes glass and sells", "The carts go to the coast"
-    assert read_pdf(drawn_pdf([two_columns(left, right)]), "t").notes == (
-        "1 page(s) are drawn line by line over two columns, which may be mixed",
-    )
-    assert not read_pdf(drawn_pdf([two_columns("Alby", "glass")]), "t").notes, "a table"
 
 
 def test_text_of_bad_quality_is_told(tmp_path: Path) -> None:
