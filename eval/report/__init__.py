@@ -1,13 +1,10 @@
-"""Runs as one self-contained HTML page: tables, plots and every question's trace, without server or network.
+"""Runs as one self-contained HTML page: tables, charts and every question's trace, without server or network.
 
-``overview`` makes the figures, ``traces`` the single questions, ``page`` puts both into one file. The scripts
-and styles in ``assets/`` draw it in a browser; they are written into the file.
+``sections`` writes the figures down as HTML, with the pictures of ``chart``; ``traces`` has the single
+questions, ``packing`` makes them small, ``page`` puts all into one file. The scripts and styles in
+``assets/`` show the questions; they are written into the file.
 """
 
-from eval.report.overview import Overview, ReportRuns, read_report_runs
 from eval.report.page import Report, TextBlocks, html_page, make_report, text_blocks
 
-__all__ = [
-    "Overview", "Report", "ReportRuns", "TextBlocks", "html_page", "make_report", "read_report_runs",
-    "text_blocks",
-]  # fmt: skip
+__all__ = ["Report", "TextBlocks", "html_page", "make_report", "text_blocks"]

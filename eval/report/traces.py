@@ -3,13 +3,13 @@
 Nothing here knows a method. What answers have beyond the common fields is shown if it goes by these names:
 ``context_ids``, the passages that the final answer was shown; ``comparison``, the rule that computed the
 answer; ``chains`` and ``chosen``, the index of the one that was kept. Of each chain: ``path``, ``score``,
-``value``, ``stopped``, ``repeats`` and ``hops``, with ``sub_query``, ``sub_answer``, ``refused`` and
+``value``, ``stopped`` and ``hops``, with ``sub_query``, ``sub_answer``, ``refused`` and
 ``passage_ids``. If the method has an option ``refusal``, its sub-answers are read for that sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from corag.core.runs.rows import SavedRow
@@ -44,6 +44,10 @@ class Passages:
         self._new[identifier] = None
         return self._numbers.setdefault(identifier, len(self._numbers))
 
+    def title(self, identifier: str) -> str:
+        """Return a passage's title, "" where none is known."""
+        return self._titles.get(identifier, "")
+
     def take_named(self) -> list[tuple[int, str, str]]:
         """Return (number, id, title) of all that :meth:`number` was given since the last call."""
         new, self._new = self._new, {}
@@ -67,6 +71,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str, found: FoundGold | No
     }
     if row.answer is not None:
         chains = row.further.get("chains", ())
+        searched = {step.path for step in steps if isinstance(step, SearchStep)}
         record |= {
             "answer": row.text,
             "stopped": row.answer.stopped,
@@ -75,7 +80,7 @@ def trace(row: SavedRow, passages: Passages, refusal: str, found: FoundGold | No
             "read": [passages.number(name) for name in row.read_ids],
             "collected": [passages.number(name) for name in row.passage_ids],
             "context": [passages.number(name) for name in row.further.get("context_ids", ())],
-            "chains": [_chain(chain, passages) for chain in chains],
+            "chains": [_chain(chain, passages, searched) for chain in chains],
             "chosen": chains[row.further["chosen"]]["path"] if chains else "",
         }
     if found:
@@ -99,16 +104,11 @@ def _gold(row: SavedRow, found: FoundGold, steps: Sequence[Step], passages: Pass
 
     Each run has its own names: one index has the dataset's ids, another its titles, a third neither.
     """
-    titles = {
-        hit.passage.id: hit.passage.title
-        for step in steps
-        if isinstance(step, SearchStep)
-        for hit in step.hits
-    }
-    names = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *titles])
+    hits = [hit.passage.id for step in steps if isinstance(step, SearchStep) for hit in step.hits]
+    names = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *hits])
     gold = [name for name in names if found.is_gold(name)]
     for name in gold if row.question.pages else ():  # a page has no title of its own in a run
-        passages.number(page_id(name), titles.get(name, ""))
+        passages.number(page_id(name), passages.title(name))
     return {
         "gold": [passages.number(name) for name in gold],
         "places": [[passages.number(name), place] for name, place in found.places.items()],
@@ -136,7 +136,7 @@ def gold(question: Question, names: Iterable[str], passages: Passages) -> dict[s
 
 
 def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
-    record: dict[str, Any] = {"kind": step.kind, "path": step.path, "seconds": round(step.seconds, 3)}
+    record: dict[str, Any] = {"kind": step.kind, "path": step.path}
     if isinstance(step, SearchStep):
         # Five digits tell two scores apart, and a report of thousands of questions stays small.
         hits = [
@@ -163,15 +163,24 @@ def _step(step: Step, passages: Passages, refusal: str) -> dict[str, Any]:
     )
 
 
-def _chain(chain: Mapping[str, Any], passages: Passages) -> dict[str, Any]:
-    hops = chain["hops"]
-    record = {name: chain[name] for name in ("path", "score", "value", "stopped", "repeats")} | {
-        "hops": len(hops)
-    }
-    # A state of a search tree that was taken over from a rollout has no steps: so its hop is told here.
-    if hops and chain["path"].rpartition("/")[2].startswith("child "):
-        hits = [passages.number(name) for name in hops[-1]["passage_ids"]]
-        record["newest"] = [hops[-1]["sub_query"], hops[-1]["sub_answer"], hops[-1]["refused"], hits]
+def _chain(chain: Mapping[str, Any], passages: Passages, searched: Collection[str]) -> dict[str, Any]:
+    """Return a chain; ``searched``: the paths at which there were searches."""
+    hops, path = chain["hops"], chain["path"]
+    is_taken_over = path.rpartition("/")[2].startswith("child ") and path not in searched
+    record: dict[str, Any] = {name: chain[name] for name in ("path", "score", "value", "stopped")}
+    # A state of a search tree that was taken over from a rollout has no steps: its hop stands in for them.
+    if hops and is_taken_over:
+        hop, note = hops[-1], "taken over from a rollout"
+        hits = [[passages.number(name), None] for name in hop["passage_ids"]]
+        record["steps"] = [
+            {"kind": "search", "query": hop["sub_query"], "hits": hits, "note": note},
+            {
+                "kind": "generate",
+                "role": "sub_answer",
+                "texts": [hop["sub_answer"]],
+                "refused": hop["refused"],
+            },
+        ]
     return _drop_empty(record)
 
 
@@ -186,7 +195,5 @@ def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in values.items()
         if value not in ("", None, (), [], {})
-        and not (
-            value in (0, False) and name in ("refused", "cut", "cut_off", "repeats", "by_page", "by_name")
-        )
+        and not (value in (0, False) and name in ("refused", "cut", "cut_off", "by_page", "by_name"))
     }

@@ -89,7 +89,7 @@ def gold_places(
     return places
 
 
-def needs_hits(row: SavedRow, aliases: Aliases) -> bool:
+def _needs_hits(row: SavedRow, aliases: Aliases) -> bool:
     """Whether gold passages are known by what searches told of passages, and not by ids alone."""
     gold = row.question.supporting
     return bool(gold) and (aliases.titled or any(map(is_name, gold)))
@@ -101,7 +101,7 @@ def _hit_names(row: SavedRow, aliases: Aliases) -> Mapping[str, Collection[str]]
     That is by title and file, if gold passages are known by these. With ``aliases`` that are titled also as
     they stand, without what says which of them it is.
     """
-    if not needs_hits(row, aliases):
+    if not _needs_hits(row, aliases):
         return {}
     hits = [hit for step in row.steps if isinstance(step, SearchStep) for hit in step.hits]
     names = {hit.passage.id: set(passage_names(hit.passage)) for hit in hits}

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import orjson
-
 from corag.core.runs.rows import SavedRow
-from corag.core.tools import SearchStep
 from eval.datasets.pages import page_ids
-from eval.scoring.gold import find_gold, needs_hits
+from eval.scoring.gold import find_gold
 from eval.scoring.retrieval_metrics import (
     PROVENANCE_TITLES,
     answer_recall,
@@ -116,17 +113,6 @@ def score_row(
         answer_share = answer_recall(texts(list(dict.fromkeys(row.passage_ids))[:recall_at]), gold)
         further |= {} if answer_share is None else {"answer_recall": answer_share}
     return Scores(item.em, item.f1, recall, further, bool(gold))
-
-
-def strip_unscored(row: SavedRow, aliases: Aliases = NO_ALIASES) -> SavedRow:
-    """Return a row with those of its steps only that :func:`score_row` reads, with the same ``aliases``.
-
-    The steps are by far the most of a row.
-    """
-    if not needs_hits(row, aliases):
-        return replace(row, steps_json=b"[]")
-    searches = [step for step in orjson.loads(row.steps_json) if step["kind"] == SearchStep.kind]
-    return replace(row, steps_json=orjson.dumps(searches))
 
 
 def score_rows(

@@ -18,6 +18,7 @@ import numpy as np
 from eval.statistics.scaling import Curve, Fit, pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value
 from eval.sweeps.findings import METRICS, Findings, FinishedCell, curve_name, frontier, mean_scores
+from eval.tables.ticks import tick_label, tick_places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,6 @@ FORMATS = (".png", ".svg", ".pdf")
 _WITHOUT_DATE: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 _INK = "#333333"
 _INDEX = "retriever.index"
-_MOST_TICKS = 9
 _MOST_GROUPS = 24  # a longer legend leaves no room for the picture
 # Where a point's name may stand, in points of 1/72 inch from it, the best place first.
 _HEIGHTS = (8, -8, 18, -18, 28, -28)
@@ -307,36 +307,3 @@ def _draw_axes(axes: Axes, ticks: Sequence[float], score: str, *, from_zero: boo
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def tick_places(tokens: Sequence[float]) -> list[float]:
-    """Return round ticks, the first below and the last above all points, with a little room.
-
-    Of points that spend nothing the first tick is the place, so it is below all others.
-
-    >>> tick_places([600, 9000])
-    [500.0, 1000.0, 2000.0, 5000.0, 10000.0]
-    >>> tick_places([0, 1100, 1900])
-    [500.0, 1000.0, 2000.0]
-    >>> tick_places([30, 90_000])
-    [10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0, 100000.0]
-    """
-    spending = [each for each in tokens if each] or [100.0]
-    least, most = min(spending) / (1.05 if all(tokens) else 1.5), max(spending) * 1.05
-    powers = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 2)
-    for leads in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [float(f"{lead}e{power}") for power in powers for lead in leads]
-        first = max(number for number, tick in enumerate(ticks) if tick <= least)
-        last = min(number for number, tick in enumerate(ticks) if tick >= most)
-        if last - first < _MOST_TICKS:
-            break
-    return ticks[first : last + 1]
-
-
-def tick_label(tokens: float) -> str:
-    """Write a tick.
-
-    >>> tick_label(500.0), tick_label(50.0), tick_label(200000.0)
-    ('500', '50', '200k')
-    """
-    return f"{tokens / 1000:g}k" if tokens >= 1000 else f"{tokens:g}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 from corag.core.runs.failures import Failures
 from corag.core.runs.rows import SavedRow
@@ -17,8 +17,6 @@ from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
 from eval.tables.ledger import Waiting
 
 Value = TypeVar("Value")
-ReportKind = Literal["score", "tokens", "decimal", "seconds"]
-"""How the report draws a column: ``assets/results.js`` has a function for each, in this order on the page."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +24,12 @@ class Column(Generic[Value]):
     """One figure of a run and all that is done with it.
 
     Attributes:
-        name: what :attr:`Summary.values` and the report call it.
+        name: what :attr:`Summary.values` calls it.
         heading: what a table calls it.
         value: returns the figure, given the rows of the run with their scores.
         render: writes the figure as a cell of a table.
         fields: what JSON and sweep.csv call it, or its parts.
         to_json: returns the values of these fields.
-        report_kind: how the report draws it; None for not by itself.
-        title: what the report calls it; "" for the heading with a capital letter.
         estimable: whether a table writes "~" before it where some of the run's tokens were estimated.
     """
 
@@ -43,8 +39,6 @@ class Column(Generic[Value]):
     render: Callable[[Value], str]
     fields: Sequence[str]
     to_json: Callable[[Value], Sequence[Any]]
-    report_kind: ReportKind | None = None
-    title: str = ""
     estimable: bool = False
 
     def record(self, value: Value) -> dict[str, Any]:
@@ -52,7 +46,7 @@ class Column(Generic[Value]):
         return dict(zip(self.fields, self.to_json(value), strict=True))
 
 
-def _measure(name: str, title: str = "") -> Column[Interval | None]:
+def _measure(name: str) -> Column[Interval | None]:
     """Return the column of a measure's mean, over the questions that have it."""
 
     def mean(rows: Sequence[ScoredRow]) -> Interval | None:
@@ -66,8 +60,6 @@ def _measure(name: str, title: str = "") -> Column[Interval | None]:
         percent,
         (name, f"{name}_interval"),
         lambda value: list(interval_record(name, value).values()),
-        "score",
-        title,
     )
 
 
@@ -84,13 +76,10 @@ def _mean(name: str, value: Callable[[ScoredRow], int]) -> Column[float]:
         lambda mean: f"{mean:.1f}",
         (name,),
         lambda mean: [round(mean, 2)],
-        "decimal",
     )
 
 
-def _tokens(
-    name: str, heading: str, field: str, value: Callable[[ScoredRow], int], report_kind: ReportKind | None
-) -> Column[float]:
+def _tokens(name: str, heading: str, field: str, value: Callable[[ScoredRow], int]) -> Column[float]:
     return Column(
         name,
         heading,
@@ -98,7 +87,6 @@ def _tokens(
         lambda mean: f"{mean:,.0f}",
         (field,),
         lambda mean: [round(mean, 2)],
-        report_kind,
         estimable=True,
     )
 
@@ -140,19 +128,15 @@ COLUMNS: tuple[Column[Any], ...] = (
     _measure("f1"),
     _measure("recall"),
     # Prompt plus generated, cached or not: what papers count (CoRAG, section 4.2).
-    _tokens(
-        "tokens", "tokens", "tokens_per_question", lambda each: each.row.total_usage.total, "tokens"
-    ),
-    # What the engine really worked through. The report writes it below the tokens.
-    _tokens(
-        "computed_tokens", "computed", "computed_tokens", lambda each: each.row.total_usage.computed, None
-    ),
+    _tokens("tokens", "tokens", "tokens_per_question", lambda each: each.row.total_usage.total),
+    # What the engine really worked through.
+    _tokens("computed_tokens", "computed", "computed_tokens", lambda each: each.row.total_usage.computed),
     _mean("calls", lambda each: each.row.total_usage.calls),
     _mean("searches", lambda each: each.row.searches),
     # Over the answered questions only: a failed one has no number of steps.
     Column(
         "steps", "steps", _average_steps, lambda mean: f"{mean:.1f}", ("steps",),
-        lambda mean: [round(mean, 2)], "decimal",
+        lambda mean: [round(mean, 2)],
     ),
     # Of a question's wall time, failed ones included, while others were in flight.
     Column(
@@ -160,14 +144,11 @@ COLUMNS: tuple[Column[Any], ...] = (
         lambda both: "/".join(f"{value:.{1 if value < 100 else 0}f}" for value in both or ()),
         ("seconds_p50", "seconds_p95"),
         lambda both: [round(value, 4) for value in both] if both else [None, None],
-        "seconds", "Seconds",
     ),
 )  # fmt: skip
 """What a table has for every run, from left to right, after its name."""
 
-FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(
-    _measure(name, title) for name, title in FURTHER_MEASURES.items()
-)
+FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(map(_measure, FURTHER_MEASURES))
 """Columns of measures that only some scorers, datasets or options have: a table of their own below."""
 
 _NAMES = frozenset(column.name for column in (*COLUMNS, *FURTHER_COLUMNS))
@@ -345,34 +326,6 @@ def cells(summary: Summary) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ReportColumn:
-    """A column as the report's script reads it. ``name``: of its figure in a run's ``summary``."""
-
-    name: str
-    title: str
-    kind: ReportKind
-
-
-def report_columns(summaries: Sequence[Summary]) -> list[ReportColumn]:
-    """Return the columns of the report that some run has a figure for, those drawn alike together."""
-    rankings = dict.fromkeys(name for summary in summaries for name in summary.rankings)
-    columns = [
-        ReportColumn(
-            each.name,
-            each.title or _capitalize(column_title(each, summaries[0].recall_at)),
-            each.report_kind,
-        )
-        for each in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, rankings))
-        if each.report_kind and any(each.name in summary.values for summary in summaries)
-    ]
-    return sorted(columns, key=lambda column: get_args(ReportKind).index(column.kind))
-
-
 def column_title(column: Column[Any], recall_at: int) -> str:
     """Return what a table calls a column, with the depth of recall."""
     return measure_title(column.name, recall_at) if column.name in MEASURES else column.heading
-
-
-def _capitalize(heading: str) -> str:
-    return heading[:1].upper() + heading[1:]

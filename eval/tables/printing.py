@@ -17,7 +17,6 @@ from corag.core.text import printable
 from eval.scoring.rows import FURTHER_MEASURES, MEASURES, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS, Spread
-from eval.tables.cautions import size_note
 from eval.tables.columns import COLUMNS, cells, column_title, percent
 from eval.tables.disagreements import Disagreements
 from eval.tables.means import Means, Over
@@ -95,9 +94,10 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     """Print a table with all that must be known beside it, and the tests and means that it has."""
     console = console or wide_console()
     print_summaries(table, console)
-    for sentence in filter(None, [table.verdict, size_note(table.summaries), *table.cautions]):
+    for sentence in table.headlines:
         console.print(sentence)
-    print_conditions(table, console)
+    for sentence in condition_lines(table):
+        console.print(sentence, soft_wrap=True)
     if table.baseline:
         print_comparisons(console, table.against, table.baseline, table.recall_at)
     for pair in table.disagreements:
@@ -112,28 +112,34 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
 
 def print_summaries(table: ResultsTable, console: Console) -> None:
     """Print a line per run: on a narrow terminal with intervals below their means, and fewer columns."""
-    summaries = table.summaries
-    names = [table.conditions.untrained_runs.mark_name(each.method) for each in summaries]
-    lines = [cells(summary)[1:] for summary in summaries]
-    columns = {
+    names = [table.conditions.untrained_runs.mark_name(each.method) for each in table.summaries]
+    left_out = _print_fitting(console, names, main_columns(table))
+    if left_out:
+        console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: to=csv, to_csv).")
+    if columns := further_columns(table):
+        _print_fitting(console, names, columns)
+
+
+def main_columns(table: ResultsTable) -> dict[str, tuple[str, list[str]]]:
+    """Return the heading and each run's figure, in words, of the columns of :data:`COLUMNS` by name."""
+    lines = [cells(summary)[1:] for summary in table.summaries]
+    return {
         column.name: (column_title(column, table.recall_at), list(values))
         for column, values in zip(COLUMNS, zip(*lines, strict=True), strict=True)
         if column.name not in MEASURES or (_is_scored(table) and table.shows(column.name))
     }
-    left_out = _print_fitting(console, names, columns)
-    if left_out:
-        console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: to=csv, to_csv).")
-    measures = dict.fromkeys(name for summary in summaries for name in summary.further)
-    further = list(filter(table.shows, measures))
-    columns = {
+
+
+def further_columns(table: ResultsTable) -> dict[str, tuple[str, list[str]]]:
+    """Return those of the further measures that some run has, likewise."""
+    measures = dict.fromkeys(name for summary in table.summaries for name in summary.further)
+    return {
         name: (
             FURTHER_MEASURES.get(name, name),
-            [percent(summary.further.get(name)) for summary in summaries],
+            [percent(summary.further.get(name)) for summary in table.summaries],
         )
-        for name in further
+        for name in filter(table.shows, measures)
     }
-    if columns:
-        _print_fitting(console, names, columns)
 
 
 def _is_scored(table: ResultsTable) -> bool:
@@ -181,22 +187,45 @@ def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[
     return table
 
 
-def print_conditions(table: ResultsTable, console: Console) -> None:
-    """Print what a reader must know to trust the figures."""
+def condition_lines(table: ResultsTable) -> Iterator[str]:
+    """Yield what a reader must know to trust the figures, besides the headlines."""
     if _is_scored(table):
         *before, last = [
             measure_title(name, table.recall_at) for name in ("em", "f1", "recall") if table.shows(name)
         ] or ["Scores"]
         titles = " and ".join(filter(None, [", ".join(before), last]))
-        console.print(f"{titles} in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}.")
-    for line in table.conditions.common_lines:
-        console.print(line, soft_wrap=True)
+        yield f"{titles} in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}."
+    yield from table.conditions.common_lines
     for name, folder in table.runs.items():
         conditions = table.conditions.lines_by_run[name]
-        console.print(f"{name}: {folder}{f' ({conditions})' if conditions else ''}", soft_wrap=True)
-    for sentence in table.sentences:
-        if sentence not in table.cautions:  # which stand below the figures
-            console.print(sentence, soft_wrap=True)
+        yield f"{name}: {folder}{f' ({conditions})' if conditions else ''}"
+    yield from (sentence for sentence in table.sentences if sentence not in table.cautions)
+
+
+def comparison_cells(one: Against, recall_at: int) -> tuple[str, ...]:
+    """Return a test against a baseline as cells: run, measure, difference, p, corrected, MDE, a warning."""
+    least = one.comparison.detectable
+    # Above 1 there are so few questions that no difference would be seen.
+    power = "-" if least is None else ">100" if least > 1 else f"{100 * least:.1f}"
+    ps = ("-" if p is None else f"{p:.4f}" for p in (one.p_value, one.p_holm))
+    difference = percent(one.comparison.difference)
+    return one.run, measure_title(one.measure, recall_at), difference, *ps, power, one.warning
+
+
+def comparison_notes(comparisons: Sequence[Against]) -> Iterator[str]:
+    """Yield what a reader of such cells must know."""
+    if any(one.failure_count for one in comparisons):
+        yield (
+            "Failed questions count as wrong, of the run and of the baseline: a difference may be theirs. "
+            "Where half of the questions failed, nothing is tested: run the same command again first, which "
+            "asks them anew."
+        )
+    tests = sum(one.p_holm is not None for one in comparisons)
+    yield (
+        "Differences in points with 95% bootstrap intervals (exact where all differ alike), paired by "
+        f"question; sign-flip test, Holm over {tests} tests. MDE: minimum detectable difference, in points "
+        "(80% power, 5% level before correction)."
+    )
 
 
 def print_comparisons(
@@ -215,28 +244,11 @@ def print_comparisons(
     table = figures_table("method", "measure", right=figures)
     table.title, table.title_justify = (f"minus {baseline}", "left") if long else (None, "left")
     for one in comparisons:
-        comparison = one.comparison
-        least = comparison.detectable
-        # Above 1 there are so few questions that no difference would be seen.
-        power = "-" if least is None else ">100" if least > 1 else f"{100 * least:.1f}"
-        ps = ("-" if p is None else f"{p:.4f}" for p in (one.p_value, one.p_holm))
-        row = percent(comparison.difference), *ps, power, *[one.warning] * has_warnings
-        table.add_row(one.run, measure_title(one.measure, recall_at), *row)
+        *row, warning = comparison_cells(one, recall_at)
+        table.add_row(*row, *[warning] * has_warnings)
     console.print(table)
-    if has_warnings:
-        console.print(
-            "Failed questions count as wrong, of the run and of the baseline: a difference may be theirs. "
-            "Where half of the questions failed, nothing is tested: run the same command again first, which "
-            "asks them anew.",
-            soft_wrap=True,
-        )
-    tests = sum(one.p_holm is not None for one in comparisons)
-    console.print(
-        "Differences in points with 95% bootstrap intervals (exact where all differ alike), paired by "
-        f"question; sign-flip test, Holm over {tests} tests. MDE: minimum detectable difference, in points "
-        "(80% power, 5% level before correction).",
-        soft_wrap=True,
-    )
+    for sentence in comparison_notes(comparisons):
+        console.print(sentence, soft_wrap=True)
 
 
 def print_disagreements(console: Console, pair: Disagreements) -> None:

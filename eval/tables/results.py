@@ -18,8 +18,14 @@ from corag.core.types import Question
 from eval.scoring.rankings import EXAMPLES, find_ranking_measures
 from eval.scoring.rows import Measures, measure_title
 from eval.scoring.scorers import Scorer, scorer_title, script_note
-from eval.statistics.comparisons import Against, Leading, against_baseline, find_leaders
-from eval.tables.cautions import depth_note
+from eval.statistics.comparisons import (
+    Against,
+    Leading,
+    against_baseline,
+    against_each_other,
+    find_leaders,
+)
+from eval.tables.cautions import depth_note, size_note
 from eval.tables.columns import Summary, summarise
 from eval.tables.conditions import Conditions, describe_conditions, pages_note, remarks
 from eval.tables.disagreements import Disagreements, find_disagreements
@@ -133,11 +139,12 @@ class ResultsTable:
 
         Of runs with a mean over some, that mean counts.
         """
-        return self.describe_best()
+        return verdict([self._mean_of(each) for each in self.summaries], self.leaders)
 
-    def describe_best(self, *, brief: bool = False) -> str:
-        """Return :attr:`verdict`; ``brief``: without the tests."""
-        return verdict([self._mean_of(each) for each in self.summaries], self.leaders, brief=brief)
+    @property
+    def headlines(self) -> list[str]:
+        """What stands right below the figures, on a terminal and on a page: verdict and cautions."""
+        return list(filter(None, [self.verdict, size_note(self.summaries), *self.cautions]))
 
     def _mean_of(self, summary: Summary) -> Summary:
         """Return the line of a group's first run with the group's means in place of its own."""
@@ -379,6 +386,18 @@ def _with_baseline(
     ]
     disagreements = [pair for pair in pairs if pair is not None]
     return replace(table, baseline=baseline, against=against, disagreements=disagreements)
+
+
+def compare_each_other(table: ResultsTable, scored_runs: ScoredRuns) -> Mapping[str, Sequence[Against]]:
+    """Test every run against every other one, by baseline: a reader of a report may choose any.
+
+    Of runs that differ in their seed alone, their mean by the name of the first. Each baseline's tests are
+    those of 'corag table --baseline'. Without gold answers, without another run, or with other questions for
+    each run, nothing is tested.
+    """
+    measures = visible_scores(table, scored_runs)
+    testable = scored_runs.is_paired and len(measures) > 1 and all("em" in each for each in measures.values())
+    return against_each_other(measures, scored_runs.failed_ids) if testable else {}
 
 
 def _check_view(view: TableView) -> None:

@@ -11,18 +11,17 @@ from eval.tables.columns import Summary, percent
 _MAX_RUNS = 3  # runs that are named one by one
 
 
-def leading_of(leaders: Mapping[str, Leading]) -> Leading | None:
+def _leading_of(leaders: Mapping[str, Leading]) -> Leading | None:
     """Return who leads by F1; by EM, or else the first measure that there is, without F1."""
     return leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()), None)
 
 
-def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, brief: bool = False) -> str:
+def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str:
     """Return which run is the best by F1 and how sure that is; "" for one run, or without gold answers.
 
-    ``leaders``: of the runs of these summaries. ``brief``: without how it was tested and what so many
-    questions can show, for a page that shows both beside it.
+    ``leaders``: of the runs of these summaries.
     """
-    leading = leading_of(leaders)
+    leading = _leading_of(leaders)
     if len(summaries) < 2 or not leading:
         return ""
     by_name = {each.method: each for each in summaries}
@@ -35,14 +34,13 @@ def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading], *, bri
     # Of several that tie, one is the baseline of the tests.
     against = f" against {leading.best[0]}" if len(leading.best) > 1 else ""
     rule = f"Holm's rule over {_count_text(leading.tests, 'test')}, level {LEVEL:g}"
-    how = "" if brief else f" (paired sign-flip tests{against}, {rule})"
+    how = f" (paired sign-flip tests{against}, {rule})"
     first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
     if not leading.worse and not leading.even:
         return f"{first[:-1]}. {_untested_note(leading)}"
     if not leading.worse:
         sentence = f"{first} but no difference in {title} is significant {on}{how}."
-        power = "" if brief else _power(leading)
-        return " ".join(filter(None, [sentence, power, _untested_note(leading)]))
+        return " ".join(filter(None, [sentence, _power(leading), _untested_note(leading)]))
     if len(others) == len(leading.worse):
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
         return f"{first} significantly above {which} {on}{how}."

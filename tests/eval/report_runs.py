@@ -13,6 +13,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import orjson
 
@@ -187,7 +188,7 @@ def kilt_report(folder):
 
 
 class Page:
-    """A report read back as a browser would."""
+    """A report read back as a browser would; what needs no script is in ``main``."""
 
     def __init__(self, file):
         self.text = file.read_text(encoding="utf-8")
@@ -196,9 +197,11 @@ class Page:
                 r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', self.text, re.DOTALL
             )
         )
-        self.overview = json.loads(self.elements["overview"])
+        shown = self.text.partition("<main>")[2].partition('<section id="questions"')[0]
+        self.main = ElementTree.fromstring(f"<main>{shown}</main>")
+        self.report = json.loads(self.elements["report"])
+        self.run_names = self.report["runs"]
         self.index = self.block("index")
-        self.run_names = [run["name"] for run in self.overview["runs"]]
 
     def block(self, name):
         return json.loads(gzip.decompress(base64.b64decode(self.elements[name])))
@@ -213,3 +216,29 @@ class Page:
     def trace(self, run, question):
         number = self.run_names.index(run)
         return self.item(f"run-{number}", self.index["runs"][number]["starts"], question)
+
+    @property
+    def headlines(self):
+        """The verdict and what stands below it."""
+        return [text(each) for each in self.main.findall("section[@class='intro']/p")]
+
+    @property
+    def remarks(self):
+        return [text(each) for each in self.main.findall(".//ul[@class='remarks']/li")]
+
+    def rows(self, place):
+        """The first table of a section, or of what is folded under a title: rows of texts, heads first."""
+        found = self.main.find(f".//section[@id='{place}']")
+        if found is None:
+            found = self.fold(place)
+        return [[text(cell) for cell in row] for row in found.find(".//table").iter("tr")]
+
+    def fold(self, title):
+        """What is folded under a title."""
+        (found,) = (each for each in self.main.iter("details") if text(each.find("summary")) == title)
+        return found
+
+
+def text(element):
+    """The words of an element."""
+    return " ".join("".join(element.itertext()).split())

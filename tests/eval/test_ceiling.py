@@ -1,4 +1,4 @@
-"""The ceiling over runs with candidates: by hand, the command, the part of sweeps and of the report."""
+"""The ceiling over runs with candidates: by hand, the command, the part of sweeps."""
 
 import json
 from dataclasses import dataclass, replace
@@ -11,7 +11,6 @@ from corag.core.method import Candidates
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Answer, CandidateAnswer, Question, TokenUsage
 from eval.experiment.registry import METHODS
-from eval.report.overview import describe, read_report_runs
 from eval.scoring.scorers import default_scorer
 from eval.tables.candidates import candidate_set
 from eval.tables.ceiling import measure_ceilings
@@ -238,16 +237,6 @@ def test_questions_that_a_run_lacks_are_left_out_and_said(runs, tmp_path, capsys
     assert "2 of 6 questions are left out" in out.replace("\n", " ")
     (run,) = json.loads(out.splitlines()[-1])["runs"].values()
     assert run["questions"] == 4
-
-
-# ---- the report
-
-
-def test_the_report_knows_the_oracle_of_runs_that_keep_candidates(runs):
-    overview = describe(read_report_runs({folder.name: folder for folder in runs}, "squad", 5)).overview
-    mine, base = overview.runs
-    assert mine.oracle["em"] == pytest.approx(4 / 6) and base.oracle == {}
-    assert mine.oracle["f1"] >= mine.oracle["em"]
 
 
 def test_every_method_says_how_its_runs_keep_candidates_if_it_has_any():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from eval.report.overview import differences_to_baselines
 from eval.statistics.comparisons import (
     against_baseline,
     against_each_other,
@@ -98,15 +97,15 @@ def test_a_report_resamples_each_pair_once(monkeypatch):
         }
         for name in "abcd"
     }
-    tested = differences_to_baselines(list(runs), against_each_other(runs))
-    assert len(resampled) == 2 * 6
-    for measure in ("em", "f1"):
-        for one in range(4):
-            assert tested[measure][one][one] is None
-            for other in range(one):
-                there, back = tested[measure][one][other], tested[measure][other][one]
-                assert there.interval.mean == -back.interval.mean and there.p_value == back.p_value
-                assert (there.interval.low, there.interval.high) == (-back.interval.high, -back.interval.low)
+    tested = {
+        (baseline, one.run, one.measure): one
+        for baseline, tests in against_each_other(runs).items()
+        for one in tests
+    }
+    assert len(resampled) == 2 * 6 and len(tested) == 2 * 12
+    for (baseline, run, measure), there in tested.items():
+        back = tested[run, baseline, measure]
+        assert there.comparison == mirror(back.comparison) and there.p_value == back.p_value
 
 
 def test_disagreements_are_ordered_by_how_far_apart_the_runs_are_in_f1():

@@ -133,7 +133,7 @@ def test_a_report_finds_the_gold_passages_that_a_table_counts(
         )
         about, _ = page.item("gold", page.index["gold"], each.id)
         assert about["supporting"] == [number for number, _ in shown["places"]], "none is missing on the card"
-    recall = page.index["runs"][0]["recall"]
+    recall = [each["recall"] for each in page.index["runs"][0]["rows"]]
     assert shares == recall[:2] == [0.5, 0.0] and sum(shares) / 2 == table["run"]["recall"]
     for name, question in (("run", "c"), ("without", "a")):
         assert "places" not in page.trace(name, question)[0], "what has no recall has missed nothing"

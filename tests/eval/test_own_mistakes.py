@@ -180,7 +180,7 @@ def test_a_report_takes_what_run_took(tmp_path: Path, capsys: pytest.CaptureFixt
         report(results, tmp_path / "report.html", ["Another text."])
     folder = results.runs["one"]
     for runs in ([folder], str(folder), results, {"one": folder}):
-        assert '"name":"one"' in report(runs, tmp_path / "report.html").read_text().replace(" ", "")
+        assert '"runs":["one"' in report(runs, tmp_path / "report.html").read_text().replace(" ", "")
     assert list(Results([folder]).runs) == ["one"]
     for wrong in (3, [], {"one": {}}, [folder, folder]):
         with raises_message(ConfigError):

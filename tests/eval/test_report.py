@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
@@ -17,9 +18,18 @@ from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
 from eval.api.results import Results, report
-from eval.report.overview import read_report_runs
-from eval.report.page import ASSETS, SCRIPTS, STYLES, html_page, make_report, pack_chunks, text_blocks
+from eval.report.packing import pack_chunks
+from eval.report.page import (
+    ASSETS,
+    SCRIPTS,
+    STYLES,
+    html_page,
+    make_report,
+    text_blocks,
+)
 from eval.report.traces import Passages, trace
+from eval.tables.printing import comparison_cells, condition_lines, further_columns, main_columns
+from eval.tables.results import PLAIN_VIEW, TableView, score_view, table_of_runs
 from tests.eval.report_runs import EVIL, REFUSAL, Page, World, kilt_report, write
 from tests.fakes import WordRetriever
 
@@ -45,38 +55,18 @@ def page(runs, tmp_path_factory):
     return Page(out)
 
 
-def printed(capsys, *argv):
-    """The line of JSON that a command prints last."""
-    capsys.readouterr()
-    main([*map(str, argv), "--json"])
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
-def test_the_figures_are_those_of_the_table_and_of_compare(page, runs, capsys):
-    table = printed(capsys, "table", *runs.values())["runs"]
-    for run in page.overview["runs"]:
-        expected, summary = table[run["name"]], run["summary"]
-        assert expected["tokens_per_question"] == pytest.approx(summary["tokens"], abs=0.01)
-        for measure in ("em", "f1", "recall"):
-            assert expected[measure] == pytest.approx(summary[measure]["mean"], abs=1e-4)
-            assert expected[f"{measure}_interval"] == pytest.approx(
-                [summary[measure]["low"], summary[measure]["high"]], abs=1e-4
-            )
-    record = printed(capsys, "table", *runs.values(), "--baseline", "tree")
-    base = page.run_names.index("tree")
-    assert page.overview["tests"][base] == len(record["against"]) == 3 * (len(page.run_names) - 1)
-    assert re.sub(r" \(paired[^)]*\)", "", record["verdict"]).startswith(page.overview["verdict"])
-    assert (
-        page.overview["leading"]["best"] == record["leaders"]["f1"]["best"]
-        and page.overview["notes"] == record["notes"]
-    )
-    for expected in (one for one in record["against"] if one["measure"] != "recall"):
-        found = page.overview["differences"][expected["measure"]][base][page.run_names.index(expected["run"])]
-        assert found["interval"]["mean"] == pytest.approx(expected["difference"], abs=1e-4)
-        assert (found["p_value"], found["adjusted"]) == pytest.approx(
-            (expected["p_value"], expected["p_value_holm"]), abs=1e-4
-        )
-        assert found["detectable"] == pytest.approx(expected["detectable"], abs=1e-4)
+def test_the_page_has_the_figures_tests_and_sentences_of_the_terminal(page, runs):
+    table = table_of_runs(runs, TableView(baseline="tree"))
+    columns = [*(main_columns(table) | further_columns(table)).values()]
+    heads, *rows = page.rows("results")
+    assert heads == ["run", *(heading for heading, _ in columns)]
+    assert rows == [
+        [name, *(values[run] for _, values in columns)] for run, name in enumerate(page.run_names)
+    ]
+    assert page.headlines == table.headlines
+    assert page.remarks == [" ".join(each.split()) for each in condition_lines(table)]
+    tests = [list(comparison_cells(one, table.recall_at)) for one in table.against]
+    assert page.rows("Tests against tree")[1:] == tests and len(tests) == 3 * (len(runs) - 1)
 
 
 def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, runs, tmp_path, capsys):
@@ -84,38 +74,32 @@ def test_the_quickstart_says_the_same_in_the_terminal_and_in_the_report(world, r
     folders = {FAIR if name == "tree" else name: runs[name] for name in names}
     results = Results(folders, world.questions[:20])
     print(results.compare(baseline=FAIR))
-    page = report(results, tmp_path / "report.html", None, baseline=FAIR)
+    page = Page(report(results, tmp_path / "report.html", None, baseline=FAIR))
     printed = " ".join(capsys.readouterr().out.split())
-    said = Page(page).overview
-    assert said["verdict"].removesuffix(".") in re.sub(r" \(paired[^)]*\)", "", printed)
-    assert f"Holm's rule over {said['leading']['tests']} tests" in printed
-
-
-def test_the_table_is_there_to_be_taken_along_with_any_baseline(page, runs, capsys):
-    downloads = page.block("tables")
-    assert len(downloads) == len(page.run_names)
-    capsys.readouterr()
-    for form, ending in (("latex", "tex"), ("csv", "csv"), ("markdown", "md")):
-        assert main(["table", *map(str, runs.values()), "--baseline", "greedy", "--to", form]) == 0
-        assert downloads[page.run_names.index("greedy")][ending] == capsys.readouterr().out
+    assert page.headlines and all(each in printed for each in page.headlines)
 
 
 def test_groups_add_up_to_the_whole(page):
-    for run in page.overview["runs"]:
-        for groups in (run["by_hops"], run["by_kind"]):
-            assert len(groups) >= 3 and sum(group["n"] for group in groups) == QUESTIONS
-            mean = sum(group["n"] * group["em"]["mean"] for group in groups) / QUESTIONS
-            assert mean == pytest.approx(run["summary"]["em"]["mean"])
+    for title in ("EM by hops", "EM by type"):
+        _, *groups = page.rows(title)
+        assert len(groups) >= 3 and sum(int(group[1]) for group in groups) == QUESTIONS
+        for place in range(len(page.run_names)):
+            whole = float(page.rows("results")[place + 1][3].split()[0])
+            mean = sum(int(group[1]) * float(group[place + 2].split()[0]) for group in groups) / QUESTIONS
+            assert mean == pytest.approx(whole, abs=0.1)
 
 
-def test_the_frontier_is_of_the_runs_that_none_beats(page):
-    for measure in ("em", "f1"):
-        points = [
-            (run["summary"]["tokens"], run["summary"][measure]["mean"]) for run in page.overview["runs"]
-        ]
-        kept = page.overview["frontier"][measure]
-        beaten = [any(x <= p[0] and y >= p[1] and (x, y) != p for x, y in points) for p in points]
-        assert sorted(kept) == [place for place, lost in enumerate(beaten) if not lost]
+def test_a_chart_has_a_point_for_each_run_and_a_curve_for_each_method(page):
+    charts = page.main.findall(".//figure/svg")
+    assert len(charts) == 2
+    for chart in charts:
+        assert [each.get("href") for each in chart.iter("use")] == [f"#marker-{run}" for run in range(5)]
+        curves = [each.get("d") for each in chart.iter("path") if each.get("class").startswith("curve")]
+        assert sorted(each.count("L") for each in curves) == [0, 0, 2], (
+            "greedy, best of 4 and tree are one method"
+        )
+        assert "NaN" not in ElementTree.tostring(chart).decode()
+    assert len(page.main.findall(".//symbol")) == 5
 
 
 @pytest.mark.parametrize("name", ["one_step", "ircot", "greedy", "best_of_4", "tree"])
@@ -134,10 +118,8 @@ def test_traces_hold_every_step_of_every_method(page, runs, name):
             step["usage"][1] + step["usage"][2] for step in shown.get("steps", []) if "usage" in step
         )
         assert tokens == row.total_usage.total
-        assert (
-            tokens
-            == page.index["runs"][page.run_names.index(name)]["tokens"][page.index["ids"].index(question)]
-        )
+        place = page.index["ids"].index(question)
+        assert tokens == page.index["runs"][page.run_names.index(name)]["rows"][place]["tokens"]
         if row.answer:
             assert shown["answer"] == row.text and shown["stopped"] == row.answer.stopped
             longest = max(longest, row.answer.steps)
@@ -171,10 +153,12 @@ def test_states_taken_over_from_rollouts_bring_their_own_hop(page, runs):
         shown, ids = page.trace("tree", question)
         searched = {step.path for step in row.steps if step.kind == "search"}
         for chain in shown.get("chains", ()):
-            if "newest" in chain and chain["path"] not in searched:
+            if "steps" in chain:
                 taken += 1
-                query, answer, _refused, found = chain["newest"]
-                assert query and answer and len(found) >= 1 and all(number in ids for number in found)
+                assert chain["path"] not in searched
+                search, answer = chain["steps"]
+                assert search["query"] and answer["texts"][0] and search["hits"]
+                assert all(number in ids for number, _ in search["hits"])
     assert taken > 0
 
 
@@ -212,7 +196,7 @@ def test_gold_pages_are_found_by_any_of_their_passages(tmp_path):
     assert [place for _, place in shown["places"]] == [2, 3, 0], "of pages 5, 290 and 17; page 4 was missed"
     failed = page.trace("failed", "7")[0]
     assert [place for _, place in failed["places"]] == [0, 0, 0] and "gold" not in failed
-    assert [run["recall"] for run in page.index["runs"]] == [[0.5, 1], [0, 0]]
+    assert [[row["recall"] for row in run["rows"]] for run in page.index["runs"]] == [[0.5, 1], [0, 0]]
     about, ids = page.item("gold", page.index["gold"], "8")
     assert "by_page" not in about and [ids[number] for number in about["supporting"]] == ["290-3"]
     shown, ids = page.trace("found", "8")
@@ -225,9 +209,8 @@ def ids_and_titles(page, block):
 
 def test_nothing_in_the_data_can_end_an_element_or_run(page, world):
     assert page.index["texts"][1].startswith(EVIL)
-    kept = page.text.replace(page.elements["overview"], "")
-    assert "alert(1)" not in kept, "texts of questions and passages are packed"
-    assert EVIL not in page.elements["overview"] and "<" not in page.elements["overview"]
+    assert "alert(1)" not in page.text, "texts of questions and passages are packed"
+    assert "<" not in page.elements["report"]
     assert page.text.count("<script") == page.text.count("</script>") == len(page.elements) + 1
     assert "default-src 'none'" in page.text and "unsafe" not in page.text.partition("<style>")[0]
     own = "".join((ASSETS / name).read_text() for name in (*SCRIPTS, *STYLES))
@@ -245,7 +228,7 @@ def test_a_run_may_be_called_like_markup(world, runs, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(strange), "--out", str(out)]) == 0
     page = Page(out)
-    assert page.overview["runs"][0]["folder"].endswith("onerror=alert(2)>")
+    assert any(each.endswith("onerror=alert(2)>") or "onerror=alert(2)> (" in each for each in page.remarks)
     assert "<img" not in page.text
 
 
@@ -253,7 +236,7 @@ def test_the_same_runs_make_the_same_page_but_for_its_date(runs, tmp_path):
     pages = []
     for name in ("a.html", "b.html"):
         assert main(["report", str(runs["tree"]), str(runs["greedy"]), "--out", str(tmp_path / name)]) == 0
-        pages.append(re.sub(r'"made":"[^"]*"', "", (tmp_path / name).read_text()))
+        pages.append(re.sub("Made [^.]*", "", (tmp_path / name).read_text()))
     assert pages[0] == pages[1]
 
 
@@ -266,8 +249,9 @@ def test_questions_that_a_run_lacks_are_left_out_and_counted(runs, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(runs["one_step"]), str(short), "--out", str(out)]) == 0
     page = Page(out)
-    assert page.overview["n"] == 7
-    assert re.search("^17 of 24 questions are left out: .*short' lacks 17 of", page.overview["notes"][0])
+    assert any(
+        re.search("^17 of 24 questions are left out: .*short' lacks 17 of", each) for each in page.remarks
+    )
     assert len(page.index["ids"]) == 7
 
 
@@ -281,11 +265,15 @@ def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
         )
     assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")]) == 0
     page = Page(tmp_path / "report.html")
-    (run,) = page.overview["runs"]
-    assert (run["summary"]["em"]["mean"], run["summary"]["unscored"], run["summary"]["failed"]) == (0.5, 1, 1)
-    assert page.index["runs"][0]["em"] == [None, 1, 0] and page.index["runs"][0]["failed"] == [0, 0, 1]
+    heads, figures = page.rows("results")
+    assert figures[heads.index("EM")].startswith("50.0 [") and figures[heads.index("failed")] == "1"
+    assert not page.headlines and any(
+        "1 of 3 questions have no gold answers" in each for each in page.remarks
+    )
+    rows = page.index["runs"][0]["rows"]
+    assert [(row["em"], row["failed"]) for row in rows] == [(None, False), (1, False), (0, True)]
     assert page.trace(page.run_names[0], "c")[0]["error"].endswith("Traceback <b>")
-    assert {stop["reason"] for stop in run["stops"]} == {"read", "failed"}
+    assert ["stopped", "read 2, failed 1"] in page.rows("All settings")
 
 
 def test_lists_are_packed_in_pieces_that_stand_alone():
@@ -294,15 +282,15 @@ def test_lists_are_packed_in_pieces_that_stand_alone():
         ({"n": number, "p": passages.number(f"p{number % 7}"), "x": "y" * 20_000} for number in range(35)),
         passages,
     )
-    assert len(big.blocks) > 2 and big.starts[0] == 0
+    assert len(big.pieces) > 2 and big.starts[0] == 0
     items = []
-    for piece, start in zip(big.blocks, big.starts, strict=True):
+    for piece, start in zip(big.pieces, big.starts, strict=True):
         data = json.loads(gzip.decompress(base64.b64decode(piece)))
         assert start == len(items)
         assert {item["p"] for item in data["items"]} == {number for number, _, _ in data["passages"]}
         items += data["items"]
     assert [item["n"] for item in items] == list(range(35))
-    assert pack_chunks([], passages).blocks == ()
+    assert pack_chunks([], passages).pieces == ()
 
 
 def test_shortened_prompts_and_cut_off_replies_are_kept():
@@ -328,13 +316,20 @@ def refused(capsys, *argv):
     return capsys.readouterr().err
 
 
+def unfolded(page):
+    """The baselines whose tests a page opens with."""
+    found = [each for each in page.main.iter("details") if each.get("name") == "baseline"]
+    assert len(found) == len(page.run_names)
+    return [each.find("summary").text for each in found if each.get("open") is not None]
+
+
 def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_path, capsys):
     out = tmp_path / "report.html"
     command = ["report", *map(str, runs.values()), "--out", str(out)]
-    assert page.overview["baseline"] == 0
+    assert unfolded(page) == ["Tests against one_step"]
     assert main([*command, "--baseline", "greedy"]) == 0
-    assert Page(out).overview["baseline"] == 2
-    assert Page(report(runs, out, baseline="tree")).overview["baseline"] == 4
+    assert unfolded(Page(out)) == ["Tests against greedy"]
+    assert unfolded(Page(report(runs, out, baseline="tree"))) == ["Tests against tree"]
     assert "no run 'ircto' in the table" in refused(capsys, *command[1:], "--baseline", "ircto")
 
 
@@ -357,14 +352,14 @@ def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
 
 
 def test_texts_come_from_the_index_where_it_has_them(runs, world, tmp_path):
-    report = make_report(read_report_runs({"greedy": runs["greedy"]}))
+    report = make_report(score_view({"greedy": runs["greedy"]}, PLAIN_VIEW))
     known = dict(list(world.pages.items())[::2])
     texts = asyncio.run(text_blocks(report, WordRetriever(known.values())))
     assert 0 < texts.count < len(report.passages.ids)
     out = tmp_path / "report.html"
     out.write_text(html_page(report, texts, "today"), encoding="utf-8")
     page = Page(out)
-    size = page.overview["texts_per_block"]
+    size = page.report["texts_per_block"]
     for number, name in enumerate(report.passages.ids):
         found = page.block(f"texts-{number // size}")[number % size]
         assert found == ([known[name].title, known[name].text] if name in known else None)

@@ -300,10 +300,12 @@ def record_exports(out: Path, folder: str) -> None:
 
 
 def record_report(out: Path, results: Any) -> None:
-    """Record the data in a report's page: plain JSON, or JSON that is zipped."""
+    """Record a report's page: what needs no script, and its data, plain JSON or JSON that is zipped."""
     page = report(results, "report.html", WordRetriever(PASSAGES), baseline="one_step").read_text(
         encoding="utf-8"
     )
+    shown = page.partition("<main>")[2].partition('<section id="questions"')[0]
+    write(out / "report" / "page.html", shown.replace("><", ">\n<"))
     for name, data in re.findall(
         r'<script type="application/[\w-]+" id="([\w-]+)">(.*?)</script>', page, re.DOTALL
     ):

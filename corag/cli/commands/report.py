@@ -1,4 +1,4 @@
-"""Turn finished runs on the same questions into one HTML file: table, tests, plots, every trace.
+"""Turn finished runs on the same questions into one HTML file: table, tests, charts, every trace.
 
     corag report runs/test/one_step-1a2b3c4d runs/test/corag-5e6f7a8b --out report.html
     corag report runs/test/* --retriever.index indexes/test-bm25      # with the passages' texts
@@ -83,8 +83,8 @@ def main(config: ReportOptions) -> CommandResult:
     """Write the report and say where it is."""
     report, texts = asyncio.run(_write(config))
     figures = {
-        "questions": report.overview.n,
-        "runs": len(report.overview.runs),
+        "questions": len(report.runs.questions),
+        "runs": len(report.runs.runs),
         "passages": len(report.passages.ids),
     }
     size = Path(config.out).stat().st_size / 1e6

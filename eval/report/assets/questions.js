@@ -1,288 +1,163 @@
-// The list of questions: searched, filtered, sorted, and drawn only as far as it can be seen.
+// The list of questions: searched, filtered, ordered. A question is opened by its address,
+// #question=ID&run=NAME&with=NAME, so every row is a link.
 
-const narrow = matchMedia("(max-width: 900px)"); // a trace covers the list then, as report.css says
-const filters = {search: "", outcome: "all", kind: "", hops: "", run: 0, other: -1, order: "file"};
-let index = null;
+const PAGE = 100; // rows that are drawn at first, and again at every "Show more"
+const choices = {search: "", run: 0, with: -1, show: "all", order: "file"};
 let haystacks = [];
 let listed = [];
-let active = 0;
+let drawn = 0;
+let opened = -1; // the question that is shown
 
-const selected = () => (filters.other >= 0 ? [filters.run, filters.other] : [filters.run]);
-const emOf = (run, position) => index.runs[run].em[position];
-const f1Of = (run, position) => index.runs[run].f1[position];
-const disagree = (position) =>
-  filters.other >= 0
-    ? emOf(filters.run, position) !== emOf(filters.other, position)
-    : index.runs.some((run) => run.em[position] !== index.runs[0].em[position]);
+const isCompared = () => choices.with >= 0;
+const chosenRuns = () => (isCompared() ? [choices.run, choices.with] : [choices.run]);
+const first = (position) => rowOf(choices.run, position);
+// How much more the first run has by EM than the second.
+const gain = (position) => (first(position)?.em ?? 0) - (rowOf(choices.with, position)?.em ?? 0);
+const isOutcome = (name) => (position) => outcome(choices.run, position) === name;
 
-const OUTCOMES = {
-  all: ["All", () => true],
-  right: ["Right", (position) => outcome(filters.run, position) === "right"],
-  wrong: ["Wrong", (position) => outcome(filters.run, position) === "wrong"],
-  failed: ["Failed", (position) => outcome(filters.run, position) === "failed"],
-  disagree: ["Runs disagree", disagree, () => runs.length > 1],
-  first: [
-    "Only the first is right",
-    (position) => emOf(filters.run, position) > emOf(filters.other, position),
-    () => filters.other >= 0,
-  ],
-  second: [
-    "Only the second is right",
-    (position) => emOf(filters.run, position) < emOf(filters.other, position),
-    () => filters.other >= 0,
-  ],
+const SHOW = {
+  all: ["all questions", () => true],
+  right: ["right", isOutcome("right")],
+  wrong: ["wrong", isOutcome("wrong")],
+  failed: ["failed", isOutcome("failed")],
+  differ: ["where the two differ", (position) => gain(position) !== 0, isCompared],
+  first: ["only the first is right", (position) => gain(position) > 0, isCompared],
+  second: ["only the second is right", (position) => gain(position) < 0, isCompared],
 };
-
 const ORDERS = {
-  file: ["Order of the run", null],
-  disagree: [
-    "Disagreements first",
-    (position) => [
-      -Math.abs(emOf(filters.run, position) - emOf(filters.other, position)),
-      -Math.abs(f1Of(filters.run, position) - f1Of(filters.other, position)),
-    ],
-    () => filters.other >= 0,
-  ],
-  worst: ["Lowest F1 first", (position) => [f1Of(filters.run, position)]],
-  tokens: ["Most tokens first", (position) => [-index.runs[filters.run].tokens[position]]],
-  slow: ["Slowest first", (position) => [-index.runs[filters.run].seconds[position]]],
+  file: ["as in the run", null],
+  worst: ["lowest F1 first", (position) => first(position)?.f1],
+  tokens: ["most tokens first", (position) => -first(position)?.tokens],
 };
-
-const available = (choices) => Object.entries(choices).filter(([, choice]) => !choice[2] || choice[2]());
 
 function drawFilters() {
-  for (const [name, choices, fallback] of [
-    ["outcome", OUTCOMES, "all"],
-    ["order", ORDERS, "file"],
-  ]) {
-    if (!available(choices).some(([key]) => key === filters[name])) filters[name] = fallback;
-  }
-  const focused = document.activeElement?.id;
-  const select = (id, title, options, wide) =>
-    h(
-      "label",
-      {class: wide ? "field wide" : "field"},
-      title,
-      h("select", {id, onchange: (event) => choose(id, event.target.value)}, options),
-    );
-  const named = (choices, chosen) =>
-    available(choices).map(([key, [text]]) => option(key, text, key === chosen));
-  const kinds = runs[0].by_kind.map((group) => group.name);
-  const hops = runs[0].by_hops.map((group) => group.name);
+  const select = (name, title, options) => {
+    const onchange = (event) => choose(name, event.target.value);
+    return h("label", {class: "field"}, title, h("select", {id: name, onchange}, options));
+  };
+  const possible = (kinds, chosen) =>
+    Object.entries(kinds)
+      .filter(([, [, , applies]]) => !applies || applies())
+      .map(([key, [text]]) => option(key, text, key === chosen));
+  const others = runs.map((name, run) => (run === choices.run ? null : option(run, name, run === choices.with)));
+  const search = {
+    id: "search",
+    type: "search",
+    value: choices.search,
+    placeholder: "Search questions, types, answers, predictions, ids",
+    "aria-label": "Search",
+    oninput: (event) => choose("search", event.target.value),
+  };
   replace(
     at("filters"),
-    h(
-      "label",
-      {class: "field search"},
-      h("span", {class: "unseen"}, "Search"),
-      h("input", {
-        id: "search",
-        type: "search",
-        value: filters.search,
-        autocomplete: "off",
-        spellcheck: "false",
-        placeholder: "Search questions, gold answers, predictions, ids",
-        oninput: (event) => searchSoon(event.target.value),
-      }),
-    ),
-    select(
-      "run",
-      "Run",
-      runs.map((run, place) => option(place, run.name, place === filters.run)),
-      true,
-    ),
-    runs.length > 1
-      ? select(
-          "other",
-          "beside",
-          [
-            option(-1, "no other run", filters.other < 0),
-            ...runs
-              .map((run, place) =>
-                place === filters.run ? null : option(place, run.name, place === filters.other),
-              )
-              .filter(Boolean),
-          ],
-          true,
-        )
-      : null,
-    select("outcome", "Show", named(OUTCOMES, filters.outcome)),
-    kinds.length > 1
-      ? select("kind", "Type", [
-          option("", "any", !filters.kind),
-          ...kinds.map((kind) => option(`=${kind}`, kindTitle(kind), filters.kind === `=${kind}`)),
-        ])
-      : null,
-    hops.length > 1
-      ? select("hops", "Hops", [
-          option("", "any", !filters.hops),
-          ...hops.map((count) => option(`=${count}`, hopsTitle(count), filters.hops === `=${count}`)),
-        ])
-      : null,
-    select("order", "Order", named(ORDERS, filters.order)),
+    h("input", search),
+    select("run", "Run", runs.map((name, run) => option(run, name, run === choices.run))),
+    runs.length > 1 ? select("with", "beside", [option(-1, "no other run", !isCompared()), others]) : null,
+    select("show", "Show", possible(SHOW, choices.show)),
+    select("order", "Order", possible(ORDERS, choices.order)),
   );
-  if (focused && focused in filters) at(focused)?.focus();
-}
-
-let searching = 0;
-function searchSoon(text) {
-  filters.search = text;
-  clearTimeout(searching);
-  searching = setTimeout(applyFilters, 80);
 }
 
 function choose(name, value) {
-  filters[name] = name === "run" || name === "other" ? Number(value) : value;
-  if (name === "run" && filters.other === filters.run) filters.other = -1;
-  if (name === "other") filters.order = filters.other >= 0 ? "disagree" : "file";
-  drawFilters();
-  applyFilters();
-  if ((name === "run" || name === "other") && shownQuestion >= 0)
-    openQuestion(shownQuestion, {replacing: true, focus: false});
-}
-
-function showGroup(filter, name) {
-  Object.assign(filters, {search: "", outcome: "all", kind: "", hops: "", [filter]: `=${name}`});
-  drawFilters();
-  applyFilters();
-  at("questions").scrollIntoView();
-  at("list").focus({preventScroll: true});
-}
-
-function applyFilters() {
-  const words = filters.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const [, passes] = OUTCOMES[filters.outcome];
-  const kind = filters.kind.slice(1);
-  const hops = Number(filters.hops.slice(1));
-  listed = [];
-  for (let position = 0; position < index.ids.length; position += 1) {
-    if (!selected().some((run) => asked(run, position))) continue;
-    if (filters.kind && index.kinds[position] !== kind) continue;
-    if (filters.hops && index.hops[position] !== hops) continue;
-    if (passes(position) && words.every((word) => haystacks[position].includes(word))) listed.push(position);
+  choices[name] = name === "run" || name === "with" ? Number(value) : value;
+  if (name !== "search") {
+    if (choices.with === choices.run) choices.with = -1;
+    if (name === "with" || (SHOW[choices.show][2] && !isCompared())) choices.show = isCompared() ? "differ" : "all";
+    drawFilters();
+    at(name).focus();
   }
-  const key = ORDERS[filters.order][1];
-  if (key) {
-    const keys = new Map(listed.map((position) => [position, [...key(position), position]]));
-    listed.sort((a, b) => {
-      const [first, second] = [keys.get(a), keys.get(b)];
-      const place = first.findIndex((value, each) => value !== second[each]);
-      return place < 0 ? 0 : first[place] - second[place];
-    });
-  }
-  const differing =
-    filters.other >= 0 ? `, the two runs disagree on ${number(listed.filter(disagree).length)}` : "";
-  replace(
-    at("found"),
-    listed.length === index.ids.length
-      ? counted(listed.length, "question")
-      : `${number(listed.length)} of ${counted(index.ids.length, "question")}`,
-    differing,
+  list();
+  if ((name === "run" || name === "with") && opened >= 0) location.replace(linkTo(opened));
+}
+
+function list() {
+  const words = choices.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const passes = SHOW[choices.show][1];
+  const key = ORDERS[choices.order][1];
+  listed = [...index.ids.keys()].filter(
+    (position) =>
+      chosenRuns().some((run) => rowOf(run, position)) &&
+      passes(position) &&
+      words.every((word) => haystacks[position].includes(word)),
   );
-  active = Math.max(0, listed.indexOf(shownQuestion));
-  at("list").scrollTop = 0;
-  drawList();
+  if (key) listed.sort((a, b) => key(a) - key(b));
+  const differing = listed.filter((position) => isCompared() && gain(position) !== 0).length;
+  const rest = isCompared() ? `; the two runs differ on ${number(differing)} of these` : "";
+  at("found").textContent = `${number(listed.length)} of ${counted(index.ids.length, "question")}${rest}`;
+  at("list").replaceChildren();
+  drawn = 0;
+  drawMore();
 }
 
-const rowHeight = () => parseFloat(getComputedStyle(at("list")).getPropertyValue("--row")) || 84;
-let spacer = null;
-
-// Only the rows in sight are elements; a spacer as high as all of them gives the scroll bar its size.
-function drawList() {
-  const list = at("list");
-  const height = rowHeight();
-  if (!listed.length) {
-    replace(list, h("p", {class: "nothing"}, "No question is like this: change the search or the filters."));
-    list.removeAttribute("aria-activedescendant");
-    return;
-  }
-  const first = Math.max(0, Math.floor(list.scrollTop / height) - 4);
-  const last = Math.min(listed.length, Math.ceil((list.scrollTop + list.clientHeight) / height) + 4);
-  const rows = [];
-  for (let place = first; place < last; place += 1) rows.push(row(place, height));
-  spacer ??= h("div", {class: "spacer", role: "presentation"});
-  spacer.style.setProperty("height", `${listed.length * height}px`);
-  replace(spacer, rows);
-  if (spacer.parentNode !== list) replace(list, spacer);
-  list.setAttribute("aria-activedescendant", `row-${active}`);
+function drawMore() {
+  const next = listed.slice(drawn, drawn + PAGE);
+  at("list").append(...next.map(drawRow));
+  drawn += next.length;
+  at("more").hidden = drawn >= listed.length;
 }
 
-function row(place, height) {
-  const position = listed[place];
-  const shown = position === shownQuestion;
-  const pills = selected().map((run) =>
-    h(
-      "span",
-      {class: `pill ${outcome(run, position)}`},
-      filters.other >= 0 ? marker(run) : null,
-      h("span", {"aria-hidden": "true"}, GLYPHS[outcome(run, position)]),
-      h("span", {class: "unseen"}, outcome(run, position)),
-      f1Of(run, position) === null
-        ? null
-        : h("span", {class: "pill-f1"}, `F1 ${percent(f1Of(run, position))}`),
-    ),
-  );
-  const tags = [index.kinds[position], index.hops[position] ? hopsTitle(String(index.hops[position])) : ""]
-    .filter(Boolean)
-    .join(" \u00b7 ");
-  return h(
-    "div",
-    {
-      id: `row-${place}`,
-      class: `row${place === active ? " is-active" : ""}${shown ? " is-shown" : ""}`,
-      role: "option",
-      "aria-selected": String(shown),
-      "aria-posinset": place + 1,
-      "aria-setsize": listed.length,
-      vars: {top: `${place * height}px`},
-      onclick: () => {
-        active = place;
-        openQuestion(position);
-      },
-    },
-    h("span", {class: "row-text"}, index.texts[position]),
-    h("span", {class: "row-foot"}, pills, h("span", {class: "row-tags"}, tags)),
-  );
+function drawRow(position) {
+  const pills = chosenRuns().map((run) => {
+    const score = rowOf(run, position)?.f1 ?? null;
+    return [isCompared() ? marker(run) : null, pill(run, position, score === null ? null : `F1 ${percent(score)}`)];
+  });
+  const tags = h("span", {class: "row-tags"}, tagsOf(position).join(" \u00b7 "));
+  const link = {class: "row", href: linkTo(position), "data-position": position, "aria-current": position === opened};
+  return h("li", {}, h("a", link, index.texts[position], h("span", {class: "row-foot"}, pills, tags)));
 }
 
-function moveTo(place) {
-  const list = at("list");
-  const height = rowHeight();
-  active = Math.max(0, Math.min(listed.length - 1, place));
-  if (active * height < list.scrollTop) list.scrollTop = active * height;
-  else if ((active + 1) * height > list.scrollTop + list.clientHeight)
-    list.scrollTop = (active + 1) * height - list.clientHeight;
-  drawList();
-}
-
-function listKeys(event) {
-  const page = Math.max(1, Math.floor(at("list").clientHeight / rowHeight()) - 1);
-  const moves = {
-    ArrowDown: active + 1,
-    ArrowUp: active - 1,
-    PageDown: active + page,
-    PageUp: active - page,
-    Home: 0,
-    End: listed.length - 1,
-  };
-  if (event.altKey || event.ctrlKey || event.metaKey || !listed.length) return;
-  if (event.key in moves) moveTo(moves[event.key]);
-  else if (event.key === "Enter" || event.key === " ") openQuestion(listed[active]);
-  else return;
-  event.preventDefault();
-}
-
-// Addresses: #question=ID&run=NAME&with=NAME
 function linkTo(position) {
-  const parts = new URLSearchParams({question: index.ids[position], run: runs[filters.run].name});
-  if (filters.other >= 0) parts.set("with", runs[filters.other].name);
+  const parts = new URLSearchParams({question: index.ids[position], run: runs[choices.run]});
+  if (isCompared()) parts.set("with", runs[choices.with]);
   return `#${parts}`;
 }
 
-function openQuestion(position, {replacing = false, focus = true} = {}) {
-  const link = linkTo(position);
-  opening = {link, focus};
-  if (location.hash === link) followLink();
-  else if (replacing) location.replace(link);
-  else location.hash = link;
+// Show the question that the address names, with the runs that it names.
+async function follow() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  if (!parts.has("question")) return;
+  const run = runs.indexOf(parts.get("run"));
+  const other = runs.indexOf(parts.get("with"));
+  if (run >= 0 && (run !== choices.run || other !== choices.with)) {
+    Object.assign(choices, {run, with: other === run ? -1 : other});
+    drawFilters();
+    list();
+  }
+  opened = index.ids.indexOf(parts.get("question"));
+  if (opened < 0) {
+    replace(at("trace"), h("p", {}, `No question of this report has the id ${parts.get("question")}.`));
+    return;
+  }
+  for (const each of at("list").querySelectorAll("a")) each.ariaCurrent = Number(each.dataset.position) === opened;
+  const isChoosing = at("filters").contains(document.activeElement);
+  await showTrace(opened, chosenRuns());
+  if (!isChoosing) at("trace-title").focus();
 }
+
+async function start() {
+  try {
+    index = await block("index");
+  } catch (error) {
+    at("found").textContent = `The questions cannot be shown: ${error.message}`;
+    return;
+  }
+  haystacks = index.texts.map((text, position) => {
+    const predictions = runs.map((_, run) => rowOf(run, position)?.prediction ?? "");
+    const parts = [text, index.ids[position], ...tagsOf(position), ...index.answers[position], ...predictions];
+    return parts.join("\n").toLowerCase();
+  });
+  at("filters").addEventListener("submit", (event) => event.preventDefault());
+  at("more").addEventListener("click", drawMore);
+  addEventListener("hashchange", follow);
+  at("trace").addEventListener("keydown", (event) => {
+    if (event.key === "Escape") at("list").querySelector("[aria-current=true]")?.focus();
+  });
+  const hint = report.texts_per_block ? "" : " Passages are shown by title: --retriever.index adds their texts.";
+  replace(at("trace"), h("p", {class: "note"}, `Choose a question; Escape goes back to the list.${hint}`));
+  drawFilters();
+  list();
+  follow();
+}
+
+// The blocks stand below this script.
+document.addEventListener("DOMContentLoaded", start);

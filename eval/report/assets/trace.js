@@ -1,297 +1,298 @@
 // One question: its gold answers and passages, and what one run, or two beside each other, did about it.
 
-let shownQuestion = -1;
+const CHIPS = 3; // passages that a search names before it is opened, beside the gold ones
 let drawing = 0;
 
-const outcome = (run, position) => {
-  const {failed, em} = index.runs[run];
-  return !asked(run, position)
-    ? "absent"
-    : failed[position]
-      ? "failed"
-      : em[position] === null
-        ? "unscored"
-        : em[position] === 1
-          ? "right"
-          : "wrong";
-};
-// Runs of a service have questions of their own.
-const asked = (run, position) => index.runs[run].asked?.[position] !== 0;
-const GLYPHS = {absent: "\u2013", right: "\u2713", wrong: "\u2717", failed: "!", unscored: "\u00b7"};
-const verdict = (run, position, text) =>
-  h(
-    "span",
-    {class: `verdict ${outcome(run, position)}`},
-    h("span", {"aria-hidden": "true"}, GLYPHS[outcome(run, position)]),
-    text ?? outcome(run, position),
-  );
-
-async function showTrace(position, {focus = true} = {}) {
+async function showTrace(position, shown) {
   const turn = (drawing += 1);
-  shownQuestion = position;
-  const pane = at("trace");
-  cover();
+  const gold = index.answers[position];
+  const head = [
+    h("h3", {id: "trace-title", tabindex: -1}, index.texts[position]),
+    h("p", {class: "tags"}, [index.ids[position], ...tagsOf(position)].map((tag) => h("span", {class: "tag"}, tag))),
+    h("p", {}, gold.length ? ["Gold answer: ", h("b", {}, gold.join(" / "))] : "No gold answer"),
+  ];
   try {
-    const shown = selected();
     const [about, ...traces] = await Promise.all([
       packedItem("gold", index.gold, position),
       ...shown.map((run) => packedItem(`run-${run}`, index.runs[run].starts, position)),
     ]);
-    await nameGold(about);
-    if (turn !== drawing) return;
-    replace(
-      pane,
-      traceHead(position),
-      goldCard(about, traces, shown),
-      h(
-        "div",
-        {class: `columns columns-${shown.length}`},
-        shown.map((run, place) => column(run, position, traces[place])),
-      ),
-    );
+    if (turn !== drawing) return; // another question was opened meanwhile
+    const columns = shown.map((run, place) => drawColumn(run, position, traces[place]));
+    replace(at("trace"), head, drawGold(about, traces, shown), h("div", {class: "columns"}, columns));
   } catch (error) {
     console.error(error);
-    replace(
-      pane,
-      traceHead(position),
-      h("p", {class: "notice"}, `This trace cannot be shown: ${error.message}`),
-    );
+    replace(at("trace"), head, h("p", {class: "warning"}, `This question cannot be shown: ${error.message}`));
   }
-  pane.scrollTop = 0;
-  if (focus) at("trace-title").focus({preventScroll: true});
 }
 
-function traceHead(position) {
-  const tags = [
-    index.kinds[position],
-    index.hops[position] ? hopsTitle(String(index.hops[position])) : "",
-  ].filter(Boolean);
-  const place = listed.indexOf(position);
-  const step = (by, text) =>
-    h(
-      "button",
-      {
-        type: "button",
-        class: "quiet",
-        disabled: place < 0 || !(place + by in listed),
-        onclick: () => openQuestion(listed[place + by], {replacing: true}),
-      },
-      text,
-    );
-  return h(
-    "header",
-    {class: "trace-head"},
-    h(
-      "div",
-      {class: "trace-bar"},
-      h("button", {type: "button", class: "quiet back", onclick: closeTrace}, "\u2190 Back to the list"),
-      h("span", {class: "grow"}),
-      step(-1, "\u2191 Previous"),
-      step(1, "\u2193 Next"),
-    ),
-    h("h3", {id: "trace-title", tabindex: -1}, index.texts[position]),
-    h(
-      "p",
-      {class: "trace-meta"},
-      h(
-        "a",
-        {class: "passage-id", href: linkTo(position), title: "Link to this question"},
-        index.ids[position],
-      ),
-      tags.map((tag) => h("span", {class: "tag"}, tag)),
-    ),
-    h(
-      "p",
-      {class: "gold-answers"},
-      h("span", {class: "label"}, index.answers[position].length ? "Gold answer" : "No gold answer"),
-      index.answers[position].map((answer, rank) =>
-        h("span", {class: rank ? "alias" : "gold-answer"}, answer),
-      ),
-    ),
-  );
-}
-
-// Gold passages, or pages, and decomposition, and which run collected what. A run counts those that it has
-// places of: another index may call them otherwise.
-function goldCard({item, passages}, traces, shown) {
+// Gold passages, or pages, with what each run found of them; and how the dataset takes the question apart. A run
+// counts those that it has places of: another index may call them otherwise.
+function drawGold({item, passages}, traces, shown) {
   const places = traces.map((each) => new Map(each.item.places));
-  const supporting = (item.supporting ?? []).filter((place) => places.some((each) => each.has(place)));
-  const decomposition = item.decomposition ?? [];
-  if (!supporting.length && !decomposition.length) return null;
-  const view = passageView(passages, new Set(supporting));
-  const rows = supporting.map((place) =>
-    h(
-      "li",
-      {},
-      item.by_page || item.by_name
-        ? h("div", {class: "passage"}, chip(place, view))
-        : passageItem(place, null, view, false),
-      h(
-        "span",
-        {class: "found"},
-        shown.map((run, which) =>
-          places[which].has(place) ? foundTag(run, places[which].get(place), item.by_page) : null,
-        ),
-      ),
-    ),
+  const view = {passages, gold: new Set(item.supporting)};
+  const found = (run, place) => {
+    const rank = places[run].get(place);
+    if (rank === undefined) return null;
+    const text = rank ? `found, ${item.by_page ? "page" : "place"} ${rank}` : "missed";
+    return h("span", {class: rank && rank <= report.recall_at ? "hit" : "miss"}, marker(shown[run]), text);
+  };
+  const hasText = !item.by_page && !item.by_name;
+  const rows = (item.supporting ?? [])
+    .filter((place) => places.some((each) => each.has(place)))
+    .map((place) => h("li", {}, drawPassage(place, null, view, hasText), shown.map((_, run) => found(run, place))));
+  const hops = (item.decomposition ?? []).map(([question, answer]) =>
+    h("li", {}, question, " \u2192 ", h("b", {}, answer)),
   );
-  const hops = decomposition.map(([question, answer]) =>
-    h("li", {}, h("span", {}, question), " ", h("span", {class: "arrow"}, "\u2192"), " ", h("b", {}, answer)),
-  );
+  if (!rows.length && !hops.length) return null;
   return h(
     "div",
     {class: "gold-card"},
-    rows.length
-      ? h(
-          "div",
-          {},
-          h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"),
-          h("ul", {class: "gold-list"}, rows),
-        )
-      : null,
-    hops.length ? h("div", {}, h("h4", {}, "Gold decomposition"), h("ol", {class: "gold-hops"}, hops)) : null,
+    rows.length ? [h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"), h("ul", {}, rows)] : null,
+    hops.length ? [h("h4", {}, "Gold decomposition"), h("ol", {}, hops)] : null,
   );
 }
 
-function foundTag(run, rank, byPage) {
-  const within = rank && rank <= overview.recall_at;
-  const text = rank ? `found, ${byPage ? "page" : "place"} ${rank}` : "missed";
-  return h(
-    "span",
-    {class: within ? "tag hit" : "tag miss"},
-    marker(run),
-    h("span", {class: "unseen"}, runs[run].name),
-    text,
-  );
-}
-
-function column(run, position, {item, passages}) {
-  if (!asked(run, position)) {
-    return h(
-      "section",
-      {class: "column", "aria-label": runs[run].name},
-      h("h4", {class: "column-head"}, runName(run)),
-      h("p", {class: "note"}, "This run was not asked this question."),
-    );
-  }
-  const view = passageView(passages, new Set(item.gold), Boolean(item.places));
-  const {em, f1, recall} = index.runs[run];
-  const figures =
-    em[position] === null
-      ? []
-      : [
-          ["EM", percent(em[position])],
-          ["F1", percent(f1[position])],
-        ];
-  if (recall[position] !== null) figures.push([`Recall@${overview.recall_at}`, percent(recall[position])]);
-  if (item.hops !== undefined) figures.push(["Steps", number(item.hops)]);
-  figures.push(["Seconds", item.seconds < 10 ? item.seconds.toFixed(2) : item.seconds.toFixed(1)]);
-  if (item.computed) figures.push(["Computed", item.computed]);
-  if (item.stopped) figures.push(["Stopped", item.stopped.replaceAll("_", " ")]);
-  const steps = (item.steps ?? []).length;
+function drawColumn(run, position, {item, passages}) {
+  const head = h("h4", {}, runName(run), " ", pill(run, position));
+  if (!rowOf(run, position))
+    return h("section", {class: "column"}, head, h("p", {}, "This run was not asked this question."));
+  const view = {passages, gold: new Set(item.gold), hasGold: Boolean(item.places)};
   return h(
     "section",
-    {class: "column", "aria-label": runs[run].name},
-    h("h4", {class: "column-head"}, runName(run), verdict(run, position)),
-    item.error
-      ? errorNote(item.error)
-      : h("p", {class: `prediction ${outcome(run, position)}`}, item.answer || "(an empty answer)"),
-    h(
-      "dl",
-      {class: "figures"},
-      figures.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text))),
-    ),
-    usageFold(item.usage ?? {}),
-    steps ? drawTree(treeOf(item), view) : h("p", {class: "note"}, "No steps were kept for this question."),
-    passageFold("Passages that the final answer was shown", item.context, view),
-    passageFold("Passages read on the way to the answer, in this order", item.read, view),
-    passageFold("All passages collected", item.collected, view),
+    {class: "column", "aria-label": runs[run]},
+    head,
+    item.error ? drawError(item.error) : h("p", {class: "prediction"}, item.answer || "(an empty answer)"),
+    h("p", {class: "note"}, figuresOf(run, position, item).join(" \u00b7 ")),
+    drawUsage(item.usage ?? {}),
+    item.steps ? drawTree(item, view) : h("p", {class: "note"}, "No steps were kept for this question."),
+    drawPassages("Passages that the final answer was shown", item.context, view),
+    drawPassages("Passages read on the way to the answer, in this order", item.read, view),
+    drawPassages("All passages collected", item.collected, view),
   );
 }
 
-function errorNote(error) {
-  const [first, ...rest] = error.trim().split("\n");
-  return h(
-    "div",
-    {class: "error-note"},
-    h("p", {}, first),
-    rest.length ? h("details", {}, h("summary", {}, "traceback"), h("pre", {}, rest.join("\n"))) : null,
-  );
+function figuresOf(run, position, item) {
+  const {em, f1, recall} = rowOf(run, position);
+  return [
+    em === null ? "" : `EM ${percent(em)}, F1 ${percent(f1)}`,
+    recall === null ? "" : `recall@${report.recall_at} ${percent(recall)}`,
+    item.hops === undefined ? "" : counted(item.hops, "step"),
+    seconds(item.seconds),
+    item.computed ? `computed by ${item.computed}` : "",
+    item.stopped ? `stopped: ${item.stopped.replaceAll("_", " ")}` : "",
+  ].filter(Boolean);
 }
 
-function usageFold(usage) {
+function drawError(error) {
+  const [summary, ...traceback] = error.trim().split("\n");
+  const rest = traceback.length ? fold("traceback", () => h("pre", {}, traceback.join("\n"))) : null;
+  return [h("p", {class: "warning"}, summary), rest];
+}
+
+// What opens at a click; its content is made then, so that a long trace stays light.
+function fold(summary, content, attributes = {}) {
+  const element = h("details", attributes, h("summary", {}, summary));
+  element.addEventListener("toggle", () => element.append(content()), {once: true});
+  return element;
+}
+
+function drawUsage(usage) {
   const roles = Object.entries(usage);
   if (!roles.length) return null;
-  const sum = roles.reduce(
-    (total, [, values]) => total.map((value, place) => value + values[place]),
-    [0, 0, 0, 0],
+  const [calls, prompt, generated, computed] = [0, 1, 2, 3].map((place) =>
+    roles.reduce((total, [, values]) => total + values[place], 0),
   );
-  const tokens = sum[1] + sum[2];
-  const bar = h(
-    "span",
-    {class: "stack", "aria-hidden": "true"},
-    roles.map(([, values], place) =>
-      h("span", {
-        class: `part part-${place % 6}`,
-        vars: {"--share": `${((100 * (values[1] + values[2])) / Math.max(1, tokens)).toFixed(2)}%`},
-      }),
-    ),
+  const title = `${number(prompt + generated)} tokens in ${counted(calls, "call")}, ${number(computed)} computed`;
+  const heads = ["role", "calls", "prompt", "generated", "computed"].map((head) => h("th", {scope: "col"}, head));
+  const rows = roles.map(([role, values]) =>
+    h("tr", {}, h("th", {scope: "row"}, roleTitle(role)), values.map((value) => h("td", {}, number(value)))),
   );
-  const rows = roles.map(([role, [calls, prompt, generated, computed]], place) =>
-    h(
-      "tr",
-      {},
-      h(
-        "th",
-        {scope: "row"},
-        h("span", {class: `key part-${place % 6}`, "aria-hidden": "true"}),
-        ROLE_TITLES[role] ?? role,
-      ),
-      [calls, prompt, generated, computed].map((value) => h("td", {class: "is-number"}, number(value))),
-    ),
-  );
+  const table = () => h("table", {class: "figures"}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+  return fold(title, table);
+}
+
+// --- the tree: every step stands at the end of its path, such as "chain 3/hop 2", "tree/child 1/rollout 2/hop 3"
+
+const newNode = (name) => {
+  const kind = name.replace(/ ?\d+$/, "");
+  return {name, kind, number: Number(name.slice(kind.length)), children: new Map(), steps: [], chain: null, chosen: false};
+};
+
+function treeOf(trace) {
+  const root = newNode("");
+  const along = (path) => (path ?? "").split("/").filter((part) => part && !part.startsWith("retry "));
+  const place = (path) =>
+    along(path).reduce((node, name) => {
+      if (!node.children.has(name)) node.children.set(name, newNode(name));
+      return node.children.get(name);
+    }, root);
+  for (const step of trace.steps ?? []) place(step.path).steps.push(step);
+  for (const chain of trace.chains ?? []) {
+    const node = place(chain.path);
+    node.chain = chain;
+    node.steps.push(...(chain.steps ?? []));
+  }
+  let node = root;
+  for (const name of along(trace.chosen)) {
+    node = node.children.get(name);
+    node.chosen = true;
+  }
+  return root;
+}
+
+// In the order in which each kind began, and then by number: what runs at the same time comes in any order.
+function ordered(node) {
+  const nodes = [...node.children.values()];
+  const kinds = [...new Set(nodes.map(({kind}) => kind))];
+  return nodes.sort((a, b) => kinds.indexOf(a.kind) - kinds.indexOf(b.kind) || a.number - b.number);
+}
+
+function tokensOf(node) {
+  const own = node.steps.reduce((sum, {usage}) => sum + (usage ? usage[1] + usage[2] : 0), 0);
+  return [...node.children.values()].reduce((sum, child) => sum + tokensOf(child), own);
+}
+
+function drawTree(trace, view) {
+  const root = treeOf(trace);
+  const scored = trace.chains?.some(({score, value}) => (score ?? value) !== undefined);
   return h(
-    "details",
-    {class: "usage"},
-    h(
-      "summary",
-      {},
-      h("span", {}, `${number(tokens)} tokens in ${counted(sum[0], "call")}, ${number(sum[3])} computed`),
-      bar,
-    ),
-    h(
-      "div",
-      {class: "scroller"},
-      h(
-        "table",
-        {class: "settings"},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["Role", "Calls", "Prompt", "Generated", "Computed"].map((head, place) =>
-              h("th", {scope: "col", class: place ? "is-number" : null}, head),
-            ),
-          ),
-        ),
-        h("tbody", {}, rows),
-      ),
-    ),
+    "div",
+    {class: "tree"},
+    scored ? h("p", {class: "note"}, "Scores and values of chains: lower is better.") : null,
+    ordered(root).map((node) => drawNode(node, view, !trace.chosen)),
+    drawSteps(root, view),
   );
 }
 
-function passageFold(title, places, view) {
-  if (!places?.length) return null;
+// Chains and states of a tree that were not chosen are folded away.
+const FOLDED = ["chain", "child", "rollout"];
+
+function drawNode(node, view, isOpen) {
+  const {chain} = node;
+  const score = chain?.value ?? chain?.score;
+  const tags = [
+    score === undefined ? "" : `${chain.value === undefined ? "score" : "value"} ${minus(score.toFixed(2))}`,
+    chain?.stopped ? `stopped: ${chain.stopped}` : "",
+    chain && node.chosen ? "chosen" : "",
+  ];
+  const tokens = tokensOf(node);
+  const title = h(
+    "summary",
+    {},
+    h("b", {}, node.name === "question" ? "search with the question itself" : node.name),
+    tags.filter(Boolean).map((tag) => h("span", {class: "tag"}, tag)),
+    tokens ? h("span", {class: "cost"}, `${number(tokens)} tokens`) : null,
+  );
+  const children = ordered(node).map((child) => drawNode(child, view, isOpen));
   return h(
     "details",
-    {class: "collected"},
-    h("summary", {}, `${title} (${places.length})`),
-    h(
-      "ol",
-      {class: "hits"},
-      places.map((place) => h("li", {}, passageItem(place, null, view))),
-    ),
+    {class: node.chosen ? "node chosen" : "node", open: isOpen || node.chosen || !FOLDED.includes(node.kind)},
+    title,
+    drawSteps(node, view),
+    h("div", {class: "children"}, children),
   );
+}
+
+// --- steps
+
+const ROLE_TITLES = {
+  sub_query: "sub-query",
+  sub_answer: "sub-answer",
+  final: "final answer",
+  stop_check: "enough?",
+};
+const roleTitle = (role) => ROLE_TITLES[role] ?? role;
+
+function drawSteps(node, view) {
+  const checks = node.steps.filter(({kind, role}) => kind === "score" && role === "stop_check");
+  const asked = node.steps.find(({role}) => role === "sub_query")?.texts?.[0]?.trim();
+  return node.steps.map((step) => {
+    if (step.kind === "search") return drawSearch(step, step.query === asked, view);
+    // Yes is scored first, then No.
+    const reply = checks.includes(step) ? (checks.indexOf(step) % 2 ? "No: " : "Yes: ") : "";
+    const said = step.kind === "score" ? h("p", {}, reply, likelihood(step)) : drawTexts(step);
+    const prompt = step.prompt ? fold("prompt", () => h("pre", {}, step.prompt)) : null;
+    return drawLine(roleTitle(step.role), said, drawNotes(step), prompt);
+  });
+}
+
+const drawLine = (role, ...parts) =>
+  h("div", {class: "step"}, h("span", {class: "role"}, role), h("div", {class: "said"}, parts));
+
+// A search for the sub-query that stands above it need not repeat it.
+const drawSearch = (step, isRepeated, view) =>
+  drawLine(
+    "search",
+    isRepeated ? null : h("p", {}, step.query || "(an empty query, not asked)"),
+    step.note ? h("p", {class: "note"}, step.note) : null,
+    drawHits(step.hits, view),
+  );
+
+// Of all its tokens, since sums decide, and of one. Minus infinity is null in JSON.
+function likelihood({mean, tokens = 0}) {
+  if (mean === null) return "impossible";
+  const [sum, one] = [mean * tokens, mean].map((value) => minus(value.toFixed(3)));
+  return `log P ${sum}, ${one} for each of ${counted(tokens, "token")}`;
+}
+
+function drawTexts({texts = [], refused}) {
+  const said = (text) => text.trim() || "(nothing)";
+  if (texts.length > 1) return h("ol", {}, texts.map((text) => h("li", {}, said(text))));
+  return h("p", {class: refused ? "refused" : null}, said(texts[0] ?? ""));
+}
+
+// What a reader should know of a call: replies and prompts that were cut.
+function drawNotes(step) {
+  const notes = [
+    step.cut_off ? `${step.texts?.length > 1 ? `${step.cut_off} ` : ""}cut off at the token limit` : "",
+    ...(step.dropped ?? []).map(([kind, count]) => `prompt too long: ${counted(count, kind)} left out`),
+    step.cut ? `prompt too long: ${counted(step.cut, "token")} cut` : "",
+  ].filter(Boolean);
+  return notes.length ? h("p", {class: "warning"}, notes.join("; ")) : null;
+}
+
+// --- passages: by title, gold ones marked, with their texts if the report has them
+
+function drawHits(hits, view) {
+  if (!hits?.length) return h("p", {class: "note"}, "nothing was found");
+  const ranks = hits.flatMap(([place], rank) => (view.gold.has(place) ? [rank + 1] : []));
+  const named = hits.filter(([place], rank) => rank < CHIPS || view.gold.has(place));
+  const gold = view.hasGold ? `, ${ranks.length ? `gold at ${ranks.join(", ")}` : "no gold"}` : "";
+  const title = [`${counted(hits.length, "passage")}${gold} `, named.map(([place]) => chip(place, view))];
+  return fold(title, () => drawList(hits, view), {class: "hits"});
+}
+
+function drawPassages(title, places, view) {
+  if (!places?.length) return null;
+  return fold(`${title} (${places.length})`, () => drawList(places.map((place) => [place, null]), view));
+}
+
+const drawList = (hits, view) =>
+  h("ol", {}, hits.map(([place, score]) => h("li", {}, drawPassage(place, score, view))));
+
+function chip(place, {passages, gold}) {
+  const {title, id} = passages.get(place) ?? {id: `passage ${place}`};
+  const star = gold.has(place) ? h("span", {"aria-label": "gold passage", role: "img"}, "\u2605 ") : null;
+  return h("span", {class: star ? "chip gold" : "chip"}, star, title || id);
+}
+
+function drawPassage(place, score, view, hasText = true) {
+  const {id, title} = view.passages.get(place) ?? {};
+  const line = [
+    chip(place, view),
+    title && title !== id ? h("span", {class: "cost"}, id) : null,
+    score === null ? null : h("span", {class: "cost"}, score.toPrecision(4)),
+  ];
+  if (!report.texts_per_block || !hasText) return h("div", {class: "passage"}, line);
+  return fold(line, () => drawText(place), {class: "passage"});
+}
+
+function drawText(place) {
+  const text = h("p", {class: "passage-text"}, "\u2026");
+  const size = report.texts_per_block;
+  block(`texts-${Math.floor(place / size)}`).then((texts) => {
+    const found = texts[place % size];
+    text.textContent = found ? found.join("\n") : "The index that this report was made with does not have it.";
+  });
+  return text;
 }

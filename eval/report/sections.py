@@ -1,0 +1,154 @@
+"""What a report shows without scripts: verdict, table, tests, charts, groups of questions, conditions.
+
+All figures are those of :mod:`eval.tables`, in the words that a terminal has; a test stands in a section of
+its baseline.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from corag.core.types import Question
+from eval.report.chart import draw_chart, marker, symbols
+from eval.report.markup import Markup, element, folded, joined, table
+from eval.scoring.rows import measure_title
+from eval.statistics.intervals import bootstrap_mean
+from eval.tables.columns import percent
+from eval.tables.printing import (
+    comparison_cells,
+    comparison_notes,
+    condition_lines,
+    further_columns,
+    main_columns,
+)
+from eval.tables.results import ResultsTable, compare_each_other
+from eval.tables.runs import Run, ScoredRuns
+
+_MEASURES = ("em", "f1")
+_CHART_NOTE = element("p", "Bars: 95% intervals. A line joins the runs of one method.", class_="note")
+_NAMED_RUNS = 3  # in the title
+_OPEN_ROWS = 24  # a longer table is folded
+
+
+def sections(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> Markup:
+    """Return all sections of a page but for the questions. ``baseline``: the run whose tests are unfolded."""
+    runs = scored_runs.runs
+    methods = [run.manifest.method for run in runs]
+    charts = [
+        element("figure", chart, class_="card")
+        for measure in _MEASURES
+        if (chart := draw_chart(results, measure, methods))
+    ]
+    scaling = [element("div", *charts, class_="charts"), _CHART_NOTE] if charts else []
+    groups = [*_groups(runs, "hops", lambda each: each.hops), *_groups(runs, "type", lambda each: each.kind)]
+    headlines = [
+        element("p", each, class_="lead" if each == results.verdict else "caution")
+        for each in results.headlines
+    ]
+    return joined(
+        [
+            symbols(len(runs)),
+            element("section", element("h1", title_of(runs), id="title"), *headlines, class_="intro"),
+            _section("results", "Results", *_results(results, scored_runs, baseline)),
+            _section("scaling", "Accuracy against tokens", *scaling),
+            _section("groups", "Breakdown", *groups),
+            _section("settings", "Conditions", *_conditions(runs)),
+        ]
+    )
+
+
+def title_of(runs: Sequence[Run]) -> str:
+    """Return what a page is about: its runs and their question file."""
+    names = [run.name for run in runs]
+    called = f"{len(names)} runs" if len(names) > _NAMED_RUNS else ", ".join(names)
+    return f"{called} on {Path(runs[0].manifest.last.questions).name}"
+
+
+def _section(name: str, title: str, *children: Markup) -> Markup | None:
+    if not children:
+        return None
+    head = element("h2", title, id=f"{name}-title")
+    return element("section", head, *children, id=name, aria_labelledby=f"{name}-title")
+
+
+def _run_name(run: int, name: str) -> Markup:
+    return element("span", marker(run), name, class_="run-name")
+
+
+def _results(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> Iterator[Markup]:
+    columns = (main_columns(results) | further_columns(results)).values()
+    heads = ["run", *(heading for heading, _ in columns)]
+    names = [results.conditions.untrained_runs.mark_name(each.method) for each in results.summaries]
+    rows = [
+        [_run_name(run, name), *(values[run].replace(" [", "\n[") for _, values in columns)]
+        for run, name in enumerate(names)
+    ]
+    figures = table(heads, rows, class_="figures")
+    yield element("div", figures, class_="card scroller", role="region", aria_label="Results", tabindex=0)
+    yield element("ul", *(element("li", each) for each in condition_lines(results)), class_="remarks")
+    shown = next((first for first, members in results.groups.items() if baseline in members), baseline)
+    for run, tests in compare_each_other(results, scored_runs).items():
+        heads = ["run", "measure", f"minus {run}", "p", "p (Holm)", "MDE", ""]
+        cells = table(heads, [comparison_cells(one, results.recall_at) for one in tests], class_="figures")
+        notes = [element("p", each, class_="note") for each in comparison_notes(tests)]
+        # One name for all: a browser opens one of them at a time.
+        yield folded(f"Tests against {run}", cells, *notes, open=run == shown, name="baseline")
+
+
+def _groups(runs: Sequence[Run], what: str, key: Callable[[Question], Any]) -> Iterator[Markup]:
+    """Yield a table for each measure of how the runs did on the questions of each kind, if there are several.
+
+    A kind is "" or 0 where the dataset does not say.
+    """
+    scored = [
+        [(key(row.question), scores) for row, scores in run.scored_rows if scores.is_scored] for run in runs
+    ]
+    kinds = sorted({kind for each in scored for kind, _ in each})
+    if len(kinds) < 2 and not any(kinds):
+        return
+    heads = ["", "n", *(_run_name(number, run.name) for number, run in enumerate(runs))]
+    for measure in _MEASURES:
+        rows = []
+        for kind in kinds:
+            parts = [[getattr(scores, measure) for of, scores in each if of == kind] for each in scored]
+            means = list(map(bootstrap_mean, parts))
+            n = max(mean.n for mean in means if mean)
+            rows.append([str(kind or "not stated"), f"{n:,}", *map(percent, means)])
+        title = f"{measure_title(measure, 0)} by {what}"
+        yield folded(title, table(heads, rows, class_="figures"), open=len(rows) <= _OPEN_ROWS)
+
+
+def _conditions(runs: Sequence[Run]) -> Iterator[Markup]:
+    """Yield what the runs differ in, and what is the same for all."""
+    settings = {run.name: dict(_flat(_facts(run))) for run in runs}
+    names = dict.fromkeys(name for each in settings.values() for name in each)
+    lines = {name: [each.get(name, "\u2013") for each in settings.values()] for name in names}
+    heads = ["", *(_run_name(number, run.name) for number, run in enumerate(runs))]
+    differing = [[name, *values] for name, values in lines.items() if len(set(values)) > 1]
+    if differing:
+        yield folded("What differs between runs", table(heads, differing), open=len(differing) <= _OPEN_ROWS)
+    shared = [[name, values[0]] for name, values in lines.items() if len(set(values)) == 1]
+    yield folded("The same for all runs" if len(runs) > 1 else "All settings", table(["", ""], shared))
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Return why a run's questions ended, its settings, and what its last start noted."""
+    reasons = Counter(row.answer.stopped if row.answer else "failed" for row in run.rows.values())
+    stopped = ", ".join(f"{reason or 'not said'} {count:,}" for reason, count in reasons.most_common())
+    start = run.manifest.last.record
+    command = shlex.join(start.get("command", ()))  # as a shell takes it
+    return {"stopped": stopped, **run.manifest.settings, "start": {**start, "command": command}}
+
+
+def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested settings as dotted names, with texts as they are and anything else as JSON."""
+    if isinstance(settings, Mapping) and settings:
+        for key, value in settings.items():
+            yield from _flat(value, f"{name}.{key}" if name else key)
+    else:
+        yield name, settings if isinstance(settings, str) else json.dumps(settings, ensure_ascii=False)
