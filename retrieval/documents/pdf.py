@@ -21,7 +21,7 @@ from retrieval.documents.contents import (
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS
 from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
-from retrieval.documents.plain import Hyphens, goes_on, join_lines, paragraphs, usual_width
+from retrieval.documents.plain import Hyphens, join_lines, paragraphs, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
 _LEAST_REPEATS = 3  # pages on which such a line must stand
@@ -169,33 +169,21 @@ class _Layout:
                 edge_counts.update({form for line in edge for form in _forms(line, number)})
                 inner_counts.update({*page[_EDGE:-_EDGE]})
         # What stands as often within pages is text.
-        forms = {
+        running = {
             form
             for form, count in edge_counts.items()
-            if count >= max(_LEAST_REPEATS, inner_counts[form] + 1)
+            if count >= _LEAST_REPEATS and count > inner_counts[form]
         }
-        repeated = {line for line, count in inner_counts.items() if count >= _LEAST_REPEATS}
         return {
             (number, position)
             for number, page in enumerate(self._texts)
-            for position in self._edges(page, repeated)
-            if not forms.isdisjoint(_forms(page[position], number))
-            or (position in (0, len(page) - 1) and self._is_page_number(page[position], number))
+            for position, line in enumerate(page)
+            if not _EDGE <= position < len(page) - _EDGE
+            and (
+                not running.isdisjoint(_forms(line, number))
+                or (position in (0, len(page) - 1) and self._is_page_number(line, number))
+            )
         }
-
-    def _edges(self, page: Sequence[str], repeated: Collection[str]) -> set[int]:
-        """Return the places of a page's first and last lines but those of longer paragraphs.
-
-        ``repeated``: lines next to these that come again: a paragraph that is on each page is text.
-        """
-        top, bottom = min(_EDGE, len(page)), max(len(page) - _EDGE, 0)
-        if top < len(page) and page[top] in repeated:
-            while top and goes_on(page[top - 1], page[top], self._width):
-                top -= 1
-        if bottom and page[bottom - 1] in repeated:
-            while bottom < len(page) and goes_on(page[bottom - 1], page[bottom], self._width):
-                bottom += 1
-        return {*range(top), *range(bottom, len(page))}
 
     def _is_page_number(self, line: str, number: int) -> bool:
         return len(self._pages) >= _LEAST_REPEATS and line.strip(_AROUND_NUMBER) == str(self._labels[number])

@@ -129,7 +129,7 @@ def paragraphs(lines: Sequence[str], width: int, hyphens: Hyphens) -> Iterator[s
     for line in map(str.strip, lines):
         # A line of dashes or dots is a ruler, so ends a paragraph too.
         ruler = not any(map(str.isalnum, line))
-        if paragraph and (ruler or not goes_on(paragraph[-1], line, width)):
+        if paragraph and (ruler or not _goes_on(paragraph[-1], line, width)):
             yield join_lines(paragraph, hyphens)
             paragraph = []
         if not ruler:
@@ -154,8 +154,7 @@ def join_lines(lines: Sequence[str], hyphens: Hyphens) -> str:
     return "".join(parts).rstrip()
 
 
-def goes_on(line: str, following: str, width: int) -> bool:
-    """Whether a paragraph goes on from a line to the next one, in lines of ``width`` characters."""
+def _goes_on(line: str, following: str, width: int) -> bool:
     if width > _WIDEST or _ITEM.match(following):
         return False
     if len(line) >= _FULL_LINE * width:

@@ -229,15 +229,6 @@ def test_contents_of_a_text_whose_pages_are_not_known() -> None:
     assert not find_contents(entries[:4])
 
 
-def test_a_paragraph_on_each_page_is_no_running_line(tmp_path: Path) -> None:
-    paragraph = [*lines(40, 3), "It is so."]
-    pages = [["The Atlas", *paragraph, *lines(number * 6, 6), *paragraph, "Alby"] for number in range(4)]
-    passages, report = read(tmp_path / "a.pdf", pdf_bytes(pages))
-    assert report.left_out == {"page headers and footers": 12}
-    text = " ".join(passage.text for passage in passages)
-    assert all(text.count(line) == 8 for line in paragraph)
-
-
 def test_a_line_that_stands_as_often_within_pages_is_no_running_line(tmp_path: Path) -> None:
     pages = [["Alby", *lines(number * 6, 3), "So be it.", "Bren", "So be it."] for number in range(4)]
     _, report = read(tmp_path / "a.pdf", pdf_bytes(pages))
