@@ -25,7 +25,6 @@ _DOTS = ("..", ". .", "…", "·")
 _LEADER = re.compile(rf"(?:(?:\s?[.·]){{3,}}|\s?…+)[\s.·…]*({_PAGE})$")
 _PAGE_NUMBER = re.compile(_PAGE)
 NUMBERING = re.compile(r"^(?:[^\W\d_]+\s+)?[0-9A-Z]+(?:\.[0-9]+)*[.:)]?\s+")
-_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 
 _LONGEST = 300  # characters of an entry
 _MOST_WRAPPED = 2  # lines without a page number between two entries: a title that goes on
@@ -73,7 +72,7 @@ def find_contents(
         page = leader[1] if leader else last if text and _PAGE_NUMBER.fullmatch(last) else ""
         if page and (not known_labels or page.casefold() in known_labels):
             entries[number] = bool(leader) or _names_title(text, titles)
-            pages[number] = _page_order(page)
+            pages[number] = int(page) if page.isdecimal() else 0  # small roman ones come first
     contents: set[int] = set()
     for run in _runs(sorted(entries)):
         run = _trim(run, entries, pages)
@@ -119,17 +118,3 @@ def _trim(run: list[int], entries: Mapping[int, bool], pages: Mapping[int, int])
     ):
         run = run[:-1]
     return run
-
-
-def _page_order(page: str) -> int:
-    """Return a number that rises with the page: small roman ones come first, those of appendices last."""
-    if page.isdecimal():
-        return 10_000 + int(page)
-    if page.islower():
-        values = [_ROMAN[letter] for letter in page]
-        return sum(
-            -value if value < next_value else value
-            for value, next_value in zip(values, [*values[1:], 0], strict=True)
-        )
-    digits = re.search(r"[0-9]+$", page)
-    return 100_000 * (ord(page[0]) - ord("A") + 1) + int(digits[0] if digits else 0)

@@ -21,12 +21,13 @@ PICTURES, CHARTS, DIAGRAMS, EMBEDDED = "pictures", "charts", "diagrams", "embedd
 ATTACHMENTS, BARE_FORMULAS = "attachments", "formulas without a stored value"
 BLANK_FIELDS, MARKS = "form fields without a value", "stamps, drawn marks and the like"
 LOST_HEADINGS = "headings of an outline that are not where it leads"
+XFA = "forms that Adobe's programs alone draw (XFA)"
 MERGED = "merged ranges whose text stands in their first cell alone"
 OTHER_ENDINGS, HIDDEN_FILES = "files of other endings", "hidden files and folders"
 INDEXES, CLOSED, PIPES = "index folders", "folders that cannot be opened", "pipes and the like"
 MET_AGAIN = "folders met again, as by links"
 _OF_FILES = (PICTURES, CHARTS, DIAGRAMS, EMBEDDED, ATTACHMENTS, BARE_FORMULAS, MERGED)
-_OF_PDFS = (BLANK_FIELDS, MARKS, LOST_HEADINGS)
+_OF_PDFS = (BLANK_FIELDS, MARKS, LOST_HEADINGS, XFA)
 _ITEMS = frozenset((*_OF_FILES, *_OF_PDFS, OTHER_ENDINGS, HIDDEN_FILES, INDEXES, CLOSED, PIPES, MET_AGAIN))
 
 

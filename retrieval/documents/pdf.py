@@ -1,4 +1,4 @@
-"""PDF: its text as paragraphs under the headings of its outline, each with its page's printed number.
+"""PDF: its text as paragraphs under headings, each with its page's printed number.
 
 Left out, and counted in a note: running headers and footers, tables of contents.
 """
@@ -7,46 +7,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 
 from corag.core.errors import DataError
 from corag.core.sentences import sentence_end
-from retrieval.documents.contents import (
-    NUMBERING,
-    find_contents,
-    fold,
-    is_contents_heading,
-)
+from retrieval.documents.contents import NUMBERING, find_contents, fold, is_contents_heading
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS
-from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
+from retrieval.documents.pdf_pages import OutlineEntry, Page, PdfContents, read_contents
+from retrieval.documents.pdf_sections import Section, find_sections, place_sections
 from retrieval.documents.plain import Hyphens, join_lines, paragraphs, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
 _LEAST_REPEATS = 3  # pages on which such a line must stand
 _NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"')
-_MOST_SECTIONS = 50  # that begin on one page
-_TITLE_LINES = 4  # that a printed heading fills at most, with its number
-_ABOVE = 4.0  # points that a heading may stand above the place to which its outline leads
-# What is printed before a heading and missing in the outline: "4.1", "Chapter 4", "CHAPTER FOUR", "A.".
-_NUMBERING = re.compile(
-    r"(?:(?:[^\W\d_]+ )?(?:[0-9]+|[IVXLC]+|[A-Z])(?:\.[0-9]+)*[.:)]?"
-    r"|(?i:chapter|part|appendix|annex) [\w-]+)(?: ?[-–—:])?"
-)
 _AROUND_NUMBER = " -–—[]()|·•"
-_UNMAPPED_SHARE = 0.05  # of the characters: fonts that do not say their letters
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """A heading, and the line of its page that it stands before; ``lines``: how many are printed of it."""
-
-    level: int
-    title: str
-    place: int
-    lines: int
 
 
 def read_pdf(data: bytes, title: str) -> Document:
@@ -56,7 +32,8 @@ def read_pdf(data: bytes, title: str) -> Document:
     """
     contents = read_contents(data)
     pages = contents.pages
-    writer = Writer(title)
+    own_title, outline = _title(contents)
+    writer = Writer(own_title or title, is_title_stated=bool(own_title))
     writer.notes += describe_unread(
         {f"page {number}": page.problem for number, page in enumerate(pages, 1) if page.problem}
     )
@@ -64,39 +41,24 @@ def read_pdf(data: bytes, title: str) -> Document:
         raise DataError(
             f"there is no text in its {len(pages)} pages: are they pictures? Recognise the text (OCR) first."
         )
-    writer.title, outline = _title(contents, title)
     if blank := sum(not (page.lines or page.beside.fields) for page in pages):
         writer.notes.append(f"{blank} of {len(pages)} pages have no text")
     _Layout(pages, outline, writer).write()
     for left_out in (contents.left_out, *(page.beside.left_out for page in pages)):
         for kind, count in left_out.items():
             writer.pass_over(kind, count)
-    writer.notes += _doubts(contents)
     return writer.document()
 
 
-def _title(contents: PdfContents, otherwise: str) -> tuple[str, list[OutlineEntry]]:
-    """Return the document's title, and the outline without an entry that only repeats it above all others."""
+def _title(contents: PdfContents) -> tuple[str, list[OutlineEntry]]:
+    """Return the title that the document states, if any, and the outline without an entry that repeats it."""
     outline = contents.outline
     title = stated_title(contents.title, "")
     if len(outline) > 1 and [entry.level for entry in outline].count(0) == 1 and outline[0].level == 0:
         root = stated_title(outline[0].title, "")
         if not title or not root or fold(root) == fold(title):
-            return title or root or otherwise, outline[1:]
-    return title or otherwise, outline
-
-
-def _doubts(contents: PdfContents) -> list[str]:
-    """Return what in its pages was drawn so that their text may be wrong."""
-    notes = []
-    if contents.unmapped > _UNMAPPED_SHARE:
-        notes.append(
-            f"its text may be garbled: the fonts of {contents.unmapped:.0%} of its characters do not say "
-            "which letters they are"
-        )
-    if contents.is_xfa:
-        notes.append("it is a form that Adobe's programs alone can draw (XFA): print it to a PDF")
-    return notes
+            return title or root, outline[1:]
+    return title, outline
 
 
 class _Layout:
@@ -111,25 +73,29 @@ class _Layout:
         self._labels = [page.label for page in pages]
         self._fields = [page.beside.fields for page in pages]
         self._writer = writer
-        titles = [entry.title for entry in outline]
-        self._titles = {fold(form) for title in titles for form in (title, NUMBERING.sub("", title))} - {""}
-        self._sections = self._place_sections(outline)
+        self._running = self._running_lines()
+        self._sections = place_sections(pages, outline) if outline else find_sections(pages, self._running)
+        if outline:
+            named = sum(any(map(str.isalnum, entry.title)) for entry in outline)
+            writer.pass_over(LOST_HEADINGS, named - sum(map(len, self._sections.values())))
+        sections = [(number, section) for number in self._sections for section in self._sections[number]]
         self._heading_lines = {
             (number, position)
-            for number, sections in self._sections.items()
-            for section in sections
+            for number, section in sections
             for position in range(section.place, section.place + section.lines)
         }
+        titles = [form for _, one in sections for form in (one.title, NUMBERING.sub("", one.title))]
+        self._titles = set(map(fold, titles)) - {""}
         self._left_out: set[tuple[int, int]] = set()
         lines = [line for page in self._texts for line in page]
         self._width, self._hyphens = usual_width(lines), Hyphens(lines)
 
     def write(self) -> None:
         """Write the text under its headings, and count what is left out."""
-        self._leave_out(EDGES, self._running_lines())
+        self._leave_out(EDGES, self._running)
         self._leave_out(CONTENTS, self._contents())
         for number, entry in self._join_lines():
-            if isinstance(entry, _Section):
+            if isinstance(entry, Section):
                 self._writer.heading(entry.level, entry.title, page=self._labels[number])
             else:
                 self._writer.block(entry, page=self._labels[number])
@@ -141,23 +107,6 @@ class _Layout:
                 # Dots that lead to a page number are no words.
                 self._writer.leave_out(what, " ".join(word for word in words if any(map(str.isalnum, word))))
                 self._left_out.add((number, position))
-
-    def _place_sections(self, outline: Sequence[OutlineEntry]) -> Mapping[int, list[_Section]]:
-        """Find the lines at which the outline's sections begin, by page."""
-        sections_by_page: dict[int, list[_Section]] = {}
-        for entry in outline:
-            if any(map(str.isalnum, entry.title)):
-                sections_by_page.setdefault(entry.page, []).append(
-                    _place_section(entry, self._pages[entry.page])
-                )
-        for number, sections in sections_by_page.items():
-            if len(sections) > _MOST_SECTIONS:
-                # The outline of a book of which this is one page: what is printed there may be its own.
-                printed = {section.place: section for section in reversed(sections) if section.lines}
-                self._writer.pass_over(LOST_HEADINGS, len(sections) - len(printed))
-                sections_by_page[number] = sections = list(printed.values())
-            sections.sort(key=lambda section: section.place)
-        return sections_by_page
 
     def _running_lines(self) -> set[tuple[int, int]]:
         """Find what stands at the edge of several pages, be it with a number that rises with the page."""
@@ -199,7 +148,7 @@ class _Layout:
         contents = find_contents(lines, {str(label) for label in self._labels}, self._titles)
         return {places[line] for line in contents}
 
-    def _join_lines(self) -> Iterator[tuple[int, _Section | str]]:
+    def _join_lines(self) -> Iterator[tuple[int, Section | str]]:
         """Yield headings and paragraphs, each with the page on which it begins, counted from 0.
 
         A sentence that a page's end cuts belongs to where it begins. What is filled in stands below the page.
@@ -236,7 +185,7 @@ class _Layout:
         if open_paragraph:
             yield open_paragraph
 
-    def _segments(self, number: int, page: Sequence[str]) -> Iterator[tuple[_Section | None, list[str]]]:
+    def _segments(self, number: int, page: Sequence[str]) -> Iterator[tuple[Section | None, list[str]]]:
         """Divide a page at the headings on it: each with the lines below it, None with those above."""
         sections = self._sections.get(number, [])
         starts = [0, *(section.place for section in sections), len(page)]
@@ -249,40 +198,6 @@ class _Layout:
             ]
             if section or lines:
                 yield section, lines
-
-
-def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> _Section:
-    """Find a heading on the page that the outline names: by its words, else by its place."""
-    level = entry.level + 2  # the first is the document's title's
-    title = fold(entry.title)
-    below = [
-        position
-        for position, line in enumerate(lines)
-        if entry.height is None or line.height <= entry.height + _ABOVE
-    ]
-    for position in below:
-        for count in range(1, _TITLE_LINES + 1):
-            heading = " ".join(line.text for line in lines[position : position + count])
-            numbering = _numbering(heading, title)
-            if numbering is not None:
-                return _Section(level, f"{numbering} {entry.title}".strip(), position, count)
-    return _Section(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
-
-
-def _numbering(heading: str, title: str) -> str | None:
-    """Return what stands before a title in a printed heading, "" for nothing; None if it is another one."""
-    letters = fold(heading)
-    if not letters.endswith(title):
-        return None
-    before = len(letters) - len(title)
-    if not before:
-        return ""
-    end, count = 0, 0
-    while count < before:
-        count += len(fold(heading[end]))
-        end += 1
-    numbering = heading[:end] + (re.match(r"[.:)]*", heading[end:]) or [""])[0]
-    return numbering if _NUMBERING.fullmatch(numbering) else None
 
 
 def _forms(line: str, page: int) -> list[str]:

@@ -18,7 +18,7 @@ from pypdfium2 import raw as pdfium
 
 from corag.core.errors import DataError, reason
 from retrieval.documents.document import clean
-from retrieval.documents.left_out import ATTACHMENTS, LOST_HEADINGS
+from retrieval.documents.left_out import ATTACHMENTS, LOST_HEADINGS, XFA
 from retrieval.documents.pdf_annotations import BesideText, read_beside_text
 from retrieval.documents.superscripts import InlineText
 
@@ -33,22 +33,31 @@ _LEAST_SHIFT, _MOST_SHIFT = 0.08, 0.9  # of a superscript or subscript, in parts
 _SCRIPT_SHIFT = 0.6  # the same where only it tells that a line goes on
 _SMALLER = 0.85  # its font size at most, in parts of the line's
 _WIDE_GAP = 1.4  # font sizes from a character's start to the next one's that no blank between two words fills
-_SAMPLE_STRIDE = 8  # every so manieth character is asked whether its font says which letter it is
+_LONGEST_FONT = 100  # bytes of a font's name
+_BOLD = re.compile(rb"bold|black|heavy|demi|-medi|cmbx|cmssbx", re.IGNORECASE)  # the last two are LaTeX's
 _STRAY_ACCENT = re.compile(r"(?<=\s)[\u0300-\u036f]+")  # with no letter below it
 _DESTINATION_TOP = {  # by kind of view: which of a destination's numbers is its upper edge
     pdfium.PDFDEST_VIEW_XYZ: 1,
     pdfium.PDFDEST_VIEW_FITH: 0,
-    pdfium.PDFDEST_VIEW_FITBH: 0,
     pdfium.PDFDEST_VIEW_FITR: 3,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line as it is drawn. ``height``: of its baseline above the page's lower edge, in points."""
+    """A line as it is drawn.
+
+    Attributes:
+        text: of the line.
+        height: of its baseline above the page's lower edge, in points.
+        size: of its type in points, as at its start and its end.
+        bold: whether it is from start to end.
+    """
 
     text: str
     height: float = 0.0
+    size: float = 0.0
+    bold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +93,12 @@ class PdfContents:
         pages: all of its pages.
         outline: its entries that lead to a page, in order.
         left_out: what else is in the file as a whole, by kind.
-        is_xfa: whether it is a form that Adobe's programs alone can draw.
-        unmapped: the share of characters (a sample) whose font does not say which letters they are.
     """
 
     title: str
     pages: list[Page] = field(default_factory=list)
     outline: list[OutlineEntry] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    is_xfa: bool = False
-    unmapped: float = 0.0
 
 
 def read_contents(data: bytes) -> PdfContents:
@@ -117,10 +122,9 @@ def read_contents(data: bytes) -> PdfContents:
 def _read(file: pypdfium2.PdfDocument) -> PdfContents:
     contents = PdfContents(_decode(lambda: file.get_metadata_value("Title")))
     contents.left_out[ATTACHMENTS] = file.count_attachments()
-    contents.is_xfa = file.get_formtype() == pdfium.FORMTYPE_XFA_FULL
+    contents.left_out[XFA] = file.get_formtype() == pdfium.FORMTYPE_XFA_FULL
     with suppress(pypdfium2.PdfiumError):
         file.init_forms()
-    samples = unmapped_samples = 0
     for number in range(len(file)):
         label = _page_label(file, number)
         try:
@@ -129,12 +133,10 @@ def _read(file: pypdfium2.PdfDocument) -> PdfContents:
         except pypdfium2.PdfiumError as error:
             contents.pages.append(Page(label, problem=reason(error)))
             continue
-        reader = _LineReader(text.raw)
-        contents.pages.append(Page(label, tuple(reader.lines()), read_beside_text(page)))
-        samples, unmapped_samples = samples + reader.samples, unmapped_samples + reader.unmapped
+        lines = tuple(_LineReader(text.raw).lines())
+        contents.pages.append(Page(label, lines, read_beside_text(page)))
         text.close()
         page.close()
-    contents.unmapped = unmapped_samples / samples if samples else 0.0
     _read_outline(file, contents)
     return contents
 
@@ -174,8 +176,6 @@ class _LineReader:
 
     def __init__(self, text_page: pdfium.FPDF_TEXTPAGE) -> None:
         self._page = text_page
-        self.samples = 0
-        self.unmapped = 0
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
         self._begin_line()
 
@@ -233,11 +233,9 @@ class _LineReader:
 
     def _add(self, number: int, letter: str) -> None:
         x, y = self._origin(number)
-        if number % _SAMPLE_STRIDE == 0:
-            self.samples += 1
-            self.unmapped += pdfium.FPDFText_HasUnicodeMapError(self._page, number) == 1
         if self._last is None:
             self._height, self._size = y, self._font_size(number)
+            self._type = self._type_of(number)
         else:
             _, last_y, last = self._last
             if self._script is not None:
@@ -278,8 +276,9 @@ class _LineReader:
         if self._script is not None:
             self._end_script()
         self._line.add("".join(self._parts))
-        if text := _STRAY_ACCENT.sub("", clean(str(self._line).strip())).strip():
-            yield Line(text, self._height)
+        if self._last and (text := _STRAY_ACCENT.sub("", clean(str(self._line).strip())).strip()):
+            (size, bold), (last_size, last_bold) = self._type, self._type_of(self._last[2])
+            yield Line(text, self._height, min(size, last_size), bold and last_bold)
         self._begin_line()
 
     def _font_size(self, number: int) -> float:
@@ -289,3 +288,9 @@ class _LineReader:
         if pdfium.FPDFText_GetMatrix(self._page, number, matrix):
             scale = hypot(matrix.c, matrix.d)
         return float(pdfium.FPDFText_GetFontSize(self._page, number)) * scale
+
+    def _type_of(self, number: int) -> tuple[float, bool]:
+        """Return a character's font size in tenths of a point, and whether it is bold."""
+        name = ctypes.create_string_buffer(_LONGEST_FONT)
+        pdfium.FPDFText_GetFontInfo(self._page, number, name, len(name), None)
+        return round(self._font_size(number), 1), _BOLD.search(name.value) is not None

@@ -14,7 +14,7 @@ from retrieval.documents.contents import find_contents, fold
 from retrieval.documents.pdf import read_pdf
 from retrieval.documents.plain import Hyphens, join_lines, read_text
 from retrieval.documents.quality import describe_quality
-from tests.retrieval.document_files import annotated, drawn_pdf, pdf_bytes, prose, structured
+from tests.retrieval.document_files import annotated, drawn_pdf, pdf_bytes, prose, shown, structured
 
 
 def read(file: Path, content: bytes) -> tuple[list[Passage], FileReport]:
@@ -68,32 +68,39 @@ def test_superscripts_and_note_marks_stay_apart(drawn: str, text: str) -> None:
 
 
 def test_hyphens_at_lines_ends_are_the_printers_or_words() -> None:
-    text = ["Our neighbours are well known, and more of the", "members too: all parts", "of them."]
+    known = ["Our neighbours are well known, and more of the", "members too: all parts", "of them."]
     printers = ["its neigh-", "bours and some mem-", "bers and Mem-", "bers of oth-", "ers"]
     words = ["a well-", "known town", "Nord-", "Ostsee-Kanal", "state-of-the-", "art, out-", "of-date"]
     others = ["a 32-", "bit machine", "salt -", "and rope"]
-    hyphens = Hyphens([*text, *printers])
+    hyphens = Hyphens([*known, *printers])
     assert join_lines(printers, hyphens) == "its neighbours and some members and Members of others"
     assert join_lines(words, hyphens) == "a well-known town Nord-Ostsee-Kanal state-of-the-art, out-of-date"
     assert join_lines(others, hyphens) == "a 32-bit machine salt - and rope"
     unbroken = ["A low-", "lying town of low houses, lying by a far-", "off sea"]
     assert join_lines(unbroken, Hyphens(unbroken)) == "A low-lying town of low houses, lying by a far-off sea"
-    text = b"All mem-\nbers of the guild and well-\nknown mer\xc2\xad\n  chants. The members are well known."
-    (block,) = read_text(text, "t").blocks
+    file = b"All mem-\nbers of the guild and well-\nknown mer\xc2\xad\n  chants. The members are well known."
+    (block,) = read_text(file, "t").blocks
     assert block.text == "All members of the guild and well-known merchants. The members are well known."
-    pages = [["A state-of-the-", "art mill, as all mem-", "bers of the guild"], ["said. Its members agreed."]]
-    text = " ".join(block.text for block in read_pdf(pdf_bytes(pages), "t").blocks)
-    assert "state-of-the-art mill, as all members of" in text
 
 
 # Sections, pages
 
 
-def test_a_heading_without_text_has_its_page(tmp_path: Path) -> None:
-    pages = [["Alby", "Alby makes glass."], ["Corford"], ["Esby", "Esby makes salt."]]
-    outline = [(0, "Alby", 0, 790.0), (0, "Corford", 1, 790.0), (0, "Esby", 2, 790.0)]
-    passages, _ = read(tmp_path / "towns.pdf", structured(pdf_bytes(pages), outline))
-    assert [passage.page for passage in passages] == [1, 2, 3] and passages[1].text == "Corford"
+def test_without_an_outline_larger_lines_are_headings() -> None:
+    def drawn(*lines: tuple[int, str]) -> str:
+        return "20 TL 72 770 Td " + " ".join(f"/F1 {size} Tf {shown(line)} Tj T*" for size, line in lines)
+
+    text = [(11, line) for line in lines(0, 9)]
+    labels = [(14, "Note"), text[0], (14, "Fig. 2 Carts"), text[1], (14, "and so on"), text[2]]
+    pages = [
+        drawn((18, "Atlas of towns"), *text[:2], (14, "1 Alby"), *text),
+        drawn((14, "2 Bren, a town"), (14, "by the sea"), *text, *labels),
+        drawn(*labels, *labels, *text),
+    ]
+    document = read_pdf(drawn_pdf(pages), "t")
+    assert document.title == "Atlas of towns"
+    headings = [*dict.fromkeys(block.headings for block in document.blocks)]
+    assert headings == [(), ("1 Alby",), ("2 Bren, a town by the sea",)]
 
 
 def test_of_a_books_outline_a_page_has_the_headings_that_are_printed_there() -> None:
@@ -106,10 +113,9 @@ def test_of_a_books_outline_a_page_has_the_headings_that_are_printed_there() -> 
 def test_a_pdf_behind_other_bytes_is_one(tmp_path: Path) -> None:
     """PDFium and others read it; a text about PDFs stays one."""
     pdf = pdf_bytes([["Alby makes glass."]])
-    passages, _ = read(tmp_path / "a.pdf", b"<!DOCTYPE html>\n<p>Your download:</p>\n" + pdf)
-    assert [passage.text for passage in passages] == ["Alby makes glass."]
-    passages, report = read(tmp_path / "a.md", b"A file that begins with %PDF-1.7 has startxref at its end.")
-    assert len(passages) == 1 and not report.note
+    (passage,), _ = read(tmp_path / "a.pdf", b"<!DOCTYPE html>\n<p>Your download:</p>\n" + pdf)
+    assert passage.text == "Alby makes glass."
+    assert not read(tmp_path / "a.md", b"A file that begins with %PDF-1.7 has startxref at its end.")[1].note
 
 
 def test_an_outline_gives_the_titles_of_sections(tmp_path: Path) -> None:
@@ -140,13 +146,16 @@ def test_an_outline_gives_the_titles_of_sections(tmp_path: Path) -> None:
 
 
 def test_an_outline_without_places_and_with_odd_entries(tmp_path: Path) -> None:
-    pages = [["Alby", "Alby makes glass."], ["Corford", "Corford makes salt."]]
-    outline = [(0, "The towns", 0, None), (1, "Alby", 0, None), (1, "***", 1, None), (1, "Corford", 1, None)]
+    pages = [["Alby", "Alby makes glass."], ["Corford", "Corford makes salt."], ["Esby"]]
+    entries = [(0, "The towns", 0), (1, "Alby", 0), (1, "***", 1), (1, "Corford", 1), (1, "Esby", 2)]
+    outline = [(*entry, None) for entry in entries]
     passages, _ = read(tmp_path / "towns.pdf", structured(pdf_bytes(pages), outline))
     assert [(passage.title, passage.text) for passage in passages] == [
         ("The towns > Alby", "Alby makes glass."),
         ("The towns > Corford", "Corford makes salt."),
+        ("The towns", "Esby"),
     ]
+    assert passages[2].page == 3
 
 
 def test_pages_have_their_printed_numbers(tmp_path: Path) -> None:
