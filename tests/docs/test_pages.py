@@ -51,7 +51,8 @@ PROGRAMS: dict[str, type] = {
     "training/sft.py": SftConfig,
 }
 OTHERS = tuple(
-    "source vllm sbatch export cd git hf pip docling ocrmypdf docker podman useradd install sudo systemctl".split()
+    "source vllm sbatch export cd git hf pip docling ocrmypdf".split()
+    + "docker podman useradd install sudo systemctl".split()
 )
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
