@@ -1,4 +1,7 @@
-"""Questions that compare: which two, what of them, and which of the two is wanted. English only."""
+"""Questions that compare: which two, what of them, and which of the two is wanted.
+
+The forms are 2WikiMultihopQA's, in English, word for word: a word that is not in them makes another question.
+"""
 
 from __future__ import annotations
 
@@ -7,120 +10,122 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from corag.chains.comparison.values import Date, read_country, read_date
+from corag.chains.comparison.values import read_country, read_date
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
     """What is compared.
 
-    ``pattern``: is in a sub-query for it; ``other``: is not. ``read``: takes the value out of a sub-answer,
-    None where it has none.
+    ``asked``: one of these words is in a sub-query for it. ``beside``: what else may stand there, and beside
+    the value in a sub-answer. ``read``: takes the value out of a sub-answer that has no other words; None
+    where there is none for certain.
     """
 
     name: str
-    pattern: re.Pattern[str]
-    read: Callable[[str], Any]
-    other: re.Pattern[str]
+    asked: frozenset[str]
+    beside: frozenset[str]
+    read: Callable[[str, frozenset[str]], Any]
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All that may stand beside a name or a value."""
+        return self.asked | self.beside
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A question that compares: its candidates, what of them, and how.
 
-    ``want``: "earlier", "later", "less", "more", "same" or "different". ``role``: of those who are compared
-    in place of the candidates, such as "director"; "" for the candidates themselves. ``yes_or_no``: whether
-    the question is if the first is what is wanted.
+    ``want``: "earlier", "later", "more" or "same". ``role``: of those who are compared in place of the
+    candidates, such as "director"; "" for the candidates themselves. ``nouns``: what the question calls them.
     """
 
     candidates: tuple[str, str]
     aspect: Aspect
     want: str
     role: str = ""
-    yes_or_no: bool = False
+    nouns: frozenset[str] = frozenset()
 
 
-def words_pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern of whole words, large or small, given the alternatives."""
-    return re.compile(rf"\b(?:{text})\b", re.IGNORECASE)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
-def _read_end(text: str) -> Date | None:
-    return read_date(text, end=True)
-
-
-# Small letters alone: in titles they are names.
-_NEGATION = re.compile(r"\b(?:not|never|neither|nor|except|[a-z]+n['’]t)\b")
-
-
-_NEVER = re.compile("(?!)")
-_BIRTH_WORDS = words_pattern("born|births?|birthday|birthdate|age|old|older|younger")
-_DEATH_WORDS = words_pattern("dies?|died|dead|deaths?|deceased|killed|passed away|buried")
-_DATE_WORDS = "when|dates?|years?"
-BIRTH = Aspect("birth", _BIRTH_WORDS, read_date, _DEATH_WORDS)
-DEATH = Aspect("death", _DEATH_WORDS, _read_end, _BIRTH_WORDS)
-DATE = Aspect(
-    "date",
-    words_pattern(f"{_DATE_WORDS}|released?|publication"),
-    read_date,
-    words_pattern("born|birth|died?|death|marr(?:y|ied|iage)|set|won|awarded"),
+_DATE_WORDS = _words(
+    "when what which was is were did the a in on at of it he she they his her its date day year exact exactly"
 )
-CREATION_WORDS = (
-    r"form\w*|found\w*|establish\w*|creat\w*|buil[td]\w*|construct\w*|open\w*|releas\w*|publi(?:sh|cat)\w*|"
-    r"incorporat\w*|launch\w*|start\w*"
+BIRTH = Aspect("birth", _words("born birth birthday birthdate"), _DATE_WORDS, read_date)
+DEATH = Aspect("death", _words("die died dies death passed pass"), _DATE_WORDS | {"away"}, read_date)
+_EVENTS = tuple(
+    _words(text)
+    for text in (
+        "released release releases published publication premiered premiere came come out",
+        "formed founded established started created launched began incorporated formation founding",
+        "built constructed",
+        "opened open",
+        "made produced",
+    )
 )
-AGE = Aspect(  # of people, bands, buildings
-    "age", words_pattern(f"{_BIRTH_WORDS.pattern}|{CREATION_WORDS}"), read_date, _DEATH_WORDS
-)
-LIFE = Aspect("life", _NEVER, _read_end, _NEVER)  # of a birth and a death
+AGE = Aspect("age", BIRTH.asked.union(*_EVENTS), _DATE_WORDS, read_date)  # of a film, a band, a building
+LIFE = Aspect("life", frozenset(), frozenset(), read_date)  # of a birth and a death
 COUNTRY = Aspect(
     "country",
-    words_pattern(
-        "countr(?:y|ies)|nation|nationality|citizen(?:ship)?|origin|originate[ds]?|from|where|located"
+    _words(
+        "country nation nationality citizenship citizen origin originate originates originated from located"
     ),
+    _words("what which where is was are does did do the a of for in it he she also come comes came"),
     read_country,
-    words_pattern(
-        rf"{_DEATH_WORDS.pattern}|set|takes? place|took place|stud\w+|work\w*|liv\w+|educat\w+|marr\w+|"
-        r"play\w*|grew|rais\w+|mov\w+"
-    ),
 )
+NOUNS = _words("film movie song album magazine band")
+"""What may stand before a name in any sub-query."""
 
-_SINGS = r"perform\w*|sings?|sang|singer|artist"
 ROLES = {
-    "director": r"direct\w*", "author": r"author|wr[io]t\w*", "composer": r"compos\w*", "performer": _SINGS,
-    "singer": _SINGS, "writer": r"wr[io]t\w*", "screenwriter": r"\w*wr[io]t\w*", "producer": r"produc\w*",
-    "founder": r"found\w*", "creator": r"creat\w*",
-}  # fmt: skip
+    role: _words(words)
+    for role, words in {
+        "director": "director directors directed",
+        "author": "author authors wrote written",
+        "composer": "composer composers composed",
+        "performer": "performer performers performed sings sang singer artist",
+        "singer": "singer singers sings sang performed",
+        "writer": "writer writers wrote written",
+        "screenwriter": "screenwriter screenwriters wrote written",
+        "producer": "producer producers produced",
+        "founder": "founder founders founded",
+        "creator": "creator creators created",
+    }.items()
+}
 """Who may be compared in place of a work, and what a sub-query for them has in it."""
 
-_EARLIER = "first|earlier|earliest|older|oldest|before"
-_LATER = "later|latest|more recently|most recently|younger|youngest|newer|after"
-_HOW = rf"(?P<how>{_EARLIER}|{_LATER}|longer)"
-_EVENT = words_pattern(
-    r"releas\w*|comes?|came|publish\w*|made|form\w*|found\w*|establish\w*|buil[td]\w*|creat\w*|open\w*|"
-    r"start\w*|beg[aiu]n|premier\w*|produced|launch\w*|complet\w*|introduced|aired|recorded|written|"
-    r"happen\w*|occur\w*|takes? place|took place|invented|discovered|debut\w*"
+_ROLE = "|".join(ROLES)
+_EVENT = "|".join(sorted(set().union(*_EVENTS) - {"out"}))
+_STEM = (
+    rf"(?: (?:is|was|are|were))?(?: (?P<event>born|died|passed away|lived|(?:{_EVENT})(?: out)?))?(?: the)? "
+    r"(?P<how>first|earlier|earliest|later|latest|(?:more|most) recently|longer|oldest|older|young(?:er|est))"
 )
-_DID = r"(?:born|died?|lived?|released|founded|formed|established|come out|published|made|built|opened)"
-_WHICH = re.compile(  # Which film came out first, A or B?
-    rf"[Ww](?:hich|ho|hat|hose)\b(?P<stem>[^,:]*?\b{_HOW}\b(?: than the other| out of|,? between)?)"
-    r"(?:\s*[,:]\s*|\s+)(?P<pair>[^a-z\s].*)"
+_NOUN = r"(?: (?!(?:almost|is|was|are|were|has|had|did|to|of|that|who|\w*ly)\b)[\w-]+){0,3}?"
+_WHICH = re.compile(  # Which film came out first, A or B? Which film has the director who is older, A or B?
+    rf"(?:[Ww]ho|[Ww](?:hich|hat)(?P<noun>{_NOUN})"
+    rf"(?: has the (?P<role>{_ROLE})(?: who| that)?| whose (?P<whose>{_ROLE}))?)"
+    rf"{_STEM}(?: than the other)?(?P<of>(?: out)? of|,? between)?[,:]? (?P<pair>[^a-z\s].*)"
 )
-_WAS = re.compile(  # Was A or B born first?
-    rf"(?:Was|Were|Did|Is)\s+(?P<pair>.+?\sor\s.+?)(?P<stem>(?:\s{_DID})?\s{_HOW})"
+_WAS = re.compile(rf"(?:Was|Is|Did) (?P<pair>.+ or .+?){_STEM}")  # Was A or B born first?
+_SAME = re.compile(  # Are A and B from the same country? Do A and B share the same nationality?
+    r"(?:Are|Were|Is|Do|Did|Does) (?P<pair>.+) same (?:country|nationality)(?: of (?:origin|citizenship))?"
 )
-_THAN = re.compile(  # Is A older than B? Was A born before B?
-    rf"(?:Was|Were|Did|Is|Are)\s+(?P<first>.+?)(?P<stem>(?:\s{_DID})?\s{_HOW}(?:\sthan)?)\s+(?P<second>.+)"
-)
-_SAME = re.compile(  # Are A and B from the same country? Does A have the same nationality as B?
-    r"(?:Are|Were|Is|Was|Do|Did|Does|Have|Has)\s+(?P<pair>.+)\s(?P<want>same|different)\s+"
-    r"(?P<what>countr(?:y|ies)|nationalit(?:y|ies)|nation)"
-    r"(?: of (?:birth|origin|citizenship))?(?:\s+as\s+(?P<second>.+))?"
-)
+_SAME_AS = re.compile(r"Does (?P<first>.+) have the same nationality as (?P<second>.+)")
 _TAIL = re.compile(  # what stands between the candidates and "same"
-    r",?\s+(?:both|all|located|situated|based|born|died?|have|has|shares?|originate[sd]?|come|came|from|of|in|"
-    r"at|the|a|that|who|which|whose|are|were|is|was|films?|movies|"
-    rf"(?P<role>(?:{'|'.join(ROLES)})s?)),?$"
+    r",? (?:both|films|movies|located|situated|from|of|in|the|that|who|are|shares?|have|has|originated?|come|"
+    rf"came|(?P<role>(?:{_ROLE})s?)),?$"
+)
+_FRONT = re.compile(  # what stands before a candidate there; of "both villages, A and B" the noun, too
+    rf"(?:both [a-z][a-z ]*[,:]|(?P<role>(?:{_ROLE})s?)|both|the|of|films?|movies?|bands?|songs?) "
+)
+# Small letters alone: in titles they are names.
+_NEGATION = re.compile(r"\b(?:not|never|neither|nor|except|[a-z]+n['’]t)\b")
+_CLAUSE = re.compile(
+    r"[,;] [a-z]|, .+ and |[?;] |\b(?:wh(?:en|o|om|ose|ich|ere|ile)|that|if|than|because|according|was|were|"
+    r"is|are|did|does|do|had|has|have|born|died)\b|['’]s? [a-z]+$"
 )
 
 
@@ -129,70 +134,61 @@ def read_tasks(question: str) -> Iterator[Task]:
     text = " ".join(question.split()).rstrip("?. ")
     if _NEGATION.search(text):
         return
-    if match := _SAME.fullmatch(text):
-        yield from _read_same(match)
+    if match := _SAME_AS.fullmatch(text):
+        first, second = match["first"], match["second"]
+        if _is_name(first) and _is_name(second) and not _splits(second, "or"):
+            yield Task((first, second), COUNTRY, "same")
+    elif match := _SAME.fullmatch(text):
+        yield from _read_same(match["pair"])
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
-        stem = match["stem"]
-        want = _read_want(stem, match["how"])
-        role = next(
-            (role for role in ROLES if re.search(rf"\b(?:has|whose|with|of)\b.*\b{role}\b", stem)), ""
-        )
-        for first, second in _splits(match["pair"], "and" if stem.endswith((" of", "between")) else "or"):
-            if want and _is_name(first) and _is_name(second):
-                yield Task((first, second), *want, role)
-    elif (
-        (match := _THAN.fullmatch(text))
-        and (want := _read_want(match["stem"], match["how"]))
-        and _is_name(match["first"])
-        and _is_name(match["second"])
-    ):
-        yield Task((match["first"], match["second"]), *want, yes_or_no=True)
+        parts = {"noun": None, "role": None, "whose": None, "of": None, **match.groupdict()}
+        role = parts["role"] or parts["whose"] or ""
+        aspect, want = _read_want(parts["event"], parts["how"], bool(role) or parts["noun"] is None)
+        for first, second in _splits(match["pair"], "and" if parts["of"] else "or"):
+            if aspect and _is_name(first) and _is_name(second):
+                yield Task((first, second), aspect, want, role, _words((parts["noun"] or "").lower()))
+
+
+def _read_want(event: str | None, how: str, of_person: bool) -> tuple[Aspect | None, str]:
+    """Return what is compared and which of the two is wanted; None where the question does not tell."""
+    if (event == "lived") != (how == "longer"):
+        return None, ""
+    want = "later" if how.endswith(("later", "latest", "recently")) or how.startswith("young") else "earlier"
+    if event == "lived":
+        return LIFE, "more"
+    if how.startswith(("old", "young")):
+        return None if event else BIRTH if of_person else AGE, want
+    if event in ("born", "died", "passed away"):
+        return BIRTH if event == "born" else DEATH, want
+    words = next((words for words in _EVENTS if event and event.split()[0] in words), None)
+    return Aspect("date", words, _DATE_WORDS, read_date) if words else None, want
+
+
+def _read_same(pair: str) -> Iterator[Task]:
+    """Yield the readings of what is between "Are" and "same country", one for each "and"."""
+    roles = list[str]()
+    while tail := _TAIL.search(pair):
+        roles += [tail["role"]] if tail["role"] else []
+        pair = pair[: tail.start()]
+    while front := _FRONT.match(pair):
+        roles += [front["role"]] if front["role"] else []
+        pair = pair[front.end() :]
+    for first, second in _splits(pair, "and"):
+        of_both = list(roles)
+        while front := _FRONT.match(second):
+            of_both += [front["role"]] if front["role"] else []
+            second = second[front.end() :]
+        # "directors of A and B", "director of A and director of B"; not "director of A and B".
+        role = of_both[0].removesuffix("s") if of_both else ""
+        if of_both not in ([], [f"{role}s"], [role, role]):
+            continue
+        if _is_name(first) and _is_name(second) and not re.search(r" [a-z]\w*$", second):
+            yield Task((first, second), COUNTRY, "same", role)
 
 
 def _is_name(text: str) -> bool:
-    """Whether a candidate may be what the answer is called.
-
-    One that begins small is a description ("the singer of ..."), and one with a verb a clause ("A died").
-    """
-    small_words = " ".join(re.findall(r"\b[a-z]+\b", text))
-    is_clause = _BIRTH_WORDS.search(small_words) or _DEATH_WORDS.search(small_words)
-    return not (text[:1].islower() or is_clause)
-
-
-def _read_want(stem: str, how: str) -> tuple[Aspect, str] | None:
-    """Return what is compared and which of two is wanted; None where the question does not tell."""
-    lived = _DEATH_WORDS.search(stem) or re.search(r"\blived?\b", stem)
-    if how == "longer" or (how.startswith(("old", "young")) and lived):
-        return (LIFE, "less" if how.startswith("young") else "more") if lived else None
-    want = "earlier" if re.fullmatch(_EARLIER, how) else "later"
-    aspects = ((DEATH, _DEATH_WORDS), (BIRTH, words_pattern("born|birth")))
-    aspect = next(
-        (each for each, words in aspects if words.search(stem)),
-        AGE if how.startswith(("old", "young", "new")) else DATE if _EVENT.search(stem) else None,
-    )
-    return (aspect, want) if aspect else None
-
-
-def _read_same(match: re.Match[str]) -> Iterator[Task]:
-    """Yield the readings of "Are A and B from the same country", one for each "and"."""
-    pair, roles = match["pair"], list[str]()
-    while tail := _TAIL.search(pair):
-        roles += [tail["role"].rstrip("s")] if tail["role"] else []
-        pair = pair[: tail.start()]
-    splits = [(pair, match["second"])] if match["second"] else _splits(pair, "and")
-    for sides in splits:
-        names = [_peel_front(side, roles) for side in sides]
-        if all(names):
-            yield Task((names[0], names[1]), COUNTRY, match["want"], next(iter(roles), ""))
-
-
-def _peel_front(side: str, roles: list[str]) -> str:
-    """Return a candidate without the small words before its name, and note the roles among them."""
-    words = side.split()
-    while words and re.fullmatch(r"[a-z]+[,:]?", words[0]):
-        word = words.pop(0).rstrip(",:").removesuffix("s")
-        roles += [word] if word in ROLES else []
-    return " ".join(words).strip(" ,")
+    """Whether a candidate may be what the answer is called, neither described nor followed by a clause."""
+    return bool(text) and not text[0].islower() and not _CLAUSE.search(text)
 
 
 def _splits(pair: str, word: str) -> list[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 Small models find two dates and then guess which is the earlier. Where a question names two candidates and
 asks which is older or later or lived longer, or whether they share a country, and the sub-answers give a
-value of each, the answer is computed; where anything is unclear, nothing is. English only.
+value of each, the answer is computed. Questions, sub-queries and sub-answers are read word for word: one word
+that a rule does not know, and the model answers. English only.
 """
 
 from __future__ import annotations
@@ -12,36 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rapidfuzz import fuzz
-
 from corag.chains.chain import Hop
 from corag.chains.comparison.questions import (
     BIRTH,
     COUNTRY,
-    CREATION_WORDS,
     DEATH,
     LIFE,
+    NOUNS,
     ROLES,
     Aspect,
     Task,
     read_tasks,
-    words_pattern,
 )
-from corag.chains.comparison.values import Date, plain
+from corag.chains.comparison.values import Date, plain, plain_words
 
-LEAST_LIKENESS = 90.0  # of 100: of a name and its like in a sub-query (partial ratio of letters)
-_RELATIVES = words_pattern(
-    r"wi(?:fe|ves)|husbands?|spouses?|widow(?:er)?|fianc\w+|partner|(?:step|grand)?(?:father|mother|son|daughter)s?|"
-    r"(?:grand)?parents?|(?:grand)?child(?:ren)?|(?:step)?(?:brother|sister)s?|siblings?|twin|uncle|aunt|nephew|"
-    r"niece|cousin"
-)
-_PROPERTY_WORDS = words_pattern("date|year|day|time|place|exact|home")  # "A's date of birth"
-_ROLE_WORDS = words_pattern(rf"{'|'.join(ROLES.values())}|it|films?|the")
-# "When did Ana found Oat?" is about Oat; "When did Oat open in Lima?" is not.
-_MAKES = re.compile(
-    rf"\bdid\b.*?\b(?:{CREATION_WORDS})\s+(?!(?:in|on|at|to|for|from|by|as)\b)\w", re.IGNORECASE
-)
+_ASKS_FOR_BEARER = frozenset("who is was are were the of by".split())
 LIFE_ERROR = 6.0  # days: lengths of lives are counted by months of one length
+LONGEST_LIFE = 120 * 366.0
+_BRACKETS = re.compile(r"\([^()]*\)")
+_CAPITAL = r"[^\W\d_a-z]"
+_PERSON = re.compile(
+    rf"(?!(?:Unknown|None|No|Yes|Not|Various|Anonymous)\b){_CAPITAL}[\w.'’-]*"
+    rf"(?: (?:{_CAPITAL}[\w.'’-]*|de|del|della|di|da|dos|du|van|von|der|den|bin|ibn|al|el|la|le|of|the|y))*"
+    r"(?: \([^()]*\))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +82,11 @@ def next_sub_query(question: str, hops: Sequence[Hop]) -> str | None:
     return None
 
 
-def _swap(step: tuple[str, str, bool], one: _Candidate, other: _Candidate) -> str | None:
+def _swap(step: tuple[str, str], one: _Candidate, other: _Candidate) -> str | None:
     """Return a sub-query about one candidate as one about the other, None if that is not possible yet."""
-    sub_query, name, by_bearer = step
-    to = next(iter(other.bearers), "") if by_bearer else other.names[0]
-    spelling = next(each for each in (one.bearers if by_bearer else one.names) if plain(each) == name)
-    result, count = re.subn(_shape(spelling), lambda match: to, sub_query, count=1, flags=re.IGNORECASE)
+    sub_query, name = step
+    to = next(iter(other.bearers), "") if name in one.bearers else other.names[0]
+    result, count = re.subn(_shape(name), lambda match: to, sub_query, count=1, flags=re.IGNORECASE)
     return result if to and count else None
 
 
@@ -100,24 +94,32 @@ def _swap(step: tuple[str, str, bool], one: _Candidate, other: _Candidate) -> st
 class _Candidate:
     """A candidate: what it is called, what the bearer of its role is called, and its values so far.
 
-    ``sub_queries``: the sub-queries for the values, with the name in each and whether it is the bearer's;
-    ``bearer_sub_queries``: those for the bearer.
+    ``told_bearers``: None for a sub-answer that names no one person for certain. ``values``: each with the
+    sub-answer that says it, None for one that says none for certain. ``sub_queries``: the sub-queries for the
+    values, with the name in each; ``bearer_sub_queries``: those for the bearer.
     """
 
     names: list[str]
-    bearers: list[str] = field(default_factory=list)
+    told_bearers: list[str | None] = field(default_factory=list)
     values: list[tuple[Any, str]] = field(default_factory=list)
-    sub_queries: list[tuple[str, str, bool]] = field(default_factory=list)
-    bearer_sub_queries: list[tuple[str, str, bool]] = field(default_factory=list)
+    sub_queries: list[tuple[str, str]] = field(default_factory=list)
+    bearer_sub_queries: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def bearers(self) -> list[str]:
+        return [bearer for bearer in self.told_bearers if bearer]
 
     def value(self) -> tuple[Any, str] | None:
         """Return what the hops agree on, with the first sub-answer that says it."""
-        first = self.values[0] if self.values else None
-        return first if first and all(_agree(each, first[0]) for each, _ in self.values) else None
+        if not self.values or len({bearer and plain(bearer) for bearer in self.told_bearers}) > 1:
+            return None
+        first = self.values[0]
+        sure = first[0] is not None and all(_agree(each, first[0]) for each, _ in self.values)
+        return first if sure else None
 
 
 def _agree(one: Any, other: Any) -> bool:
-    return one.overlaps(other) if isinstance(one, Date) else one == other
+    return one is not None and (one.overlaps(other) if isinstance(one, Date) else bool(one == other))
 
 
 def _decide(task: Task, hops: Sequence[Hop]) -> ComputedAnswer | None:
@@ -146,45 +148,68 @@ def _follow(task: Task, aspect: Aspect, hops: Sequence[Hop]) -> list[_Candidate]
     Bearers are followed: a director's date belongs to the film that an earlier hop gave the director of.
     """
     candidates = [_Candidate(_names(name)) for name in task.candidates]
-    role = words_pattern(ROLES.get(task.role, "|".join(f"{role} of" for role in ROLES)))
+    role = ROLES.get(task.role, frozenset())
     for hop in hops:
-        for candidate, by_bearer, name, words in (
-            [] if hop.refused else _owners(plain(hop.sub_query), candidates)
-        ):
-            of_role = bool(role.search(words))
-            if _asks_of_another(hop.sub_query, words, candidate, name, aspect, role):
-                continue
-            is_about_aspect = aspect.pattern.search(words) and not aspect.other.search(words)
-            if is_about_aspect and (by_bearer or of_role if task.role else not of_role):
-                if (value := aspect.read(_without(task.candidates, hop.sub_answer))) is not None:
-                    candidate.values.append((value, hop.sub_answer))
-                    candidate.sub_queries.append((hop.sub_query, name, by_bearer))
-            elif task.role and of_role and not by_bearer:
-                # "The director of it is Kurt Land.", "Kurt Land is the director." or only the name.
-                parts = [part.strip(" .") for part in re.split(r"\b(?:is|was|by)\b", hop.sub_answer)]
-                bearers = [part for part in parts if part and not _ROLE_WORDS.search(part)]
-                candidate.bearers += bearers if len(bearers) == 1 else []
-                candidate.bearer_sub_queries.append((hop.sub_query, name, by_bearer))
+        finds = [_find(hop.sub_query, candidate, task, aspect, role) for candidate in candidates]
+        if hop.refused or len({plain(name) for name, _ in filter(None, finds)}) > 1:
+            continue
+        for candidate, find in zip(candidates, finds, strict=True):
+            if find and find[1]:
+                candidate.values.append(
+                    (aspect.read(_without(candidate, hop.sub_answer), aspect.words | role), hop.sub_answer)
+                )
+                candidate.sub_queries.append((hop.sub_query, find[0]))
+            elif find:
+                candidate.told_bearers.append(_bearer(hop.sub_answer, candidate, role))
+                candidate.bearer_sub_queries.append((hop.sub_query, find[0]))
     return candidates
 
 
-def _asks_of_another(
-    sub_query: str, words: str, candidate: _Candidate, name: str, aspect: Aspect, role: re.Pattern[str]
-) -> bool:
-    """Whether a sub-query is about somebody or something of a candidate's: "When was A's wife born?"."""
-    if _RELATIVES.search(aspect.pattern.sub(" ", words)) or _MAKES.search(words):
-        return True
-    spelling = next((each for each in (*candidate.names, *candidate.bearers) if plain(each) == name), name)
-    possession = re.search(rf"{_shape(spelling)}['’]s?\s+(\w+)", sub_query, re.IGNORECASE)
-    return possession is not None and not any(
-        each.search(possession[1]) for each in (aspect.pattern, _PROPERTY_WORDS, role)
+def _find(
+    sub_query: str, candidate: _Candidate, task: Task, aspect: Aspect, role: frozenset[str]
+) -> tuple[str, bool] | None:
+    """Return the name by which a sub-query asks of a candidate, and whether for its value or for its bearer.
+
+    None where it asks for something else, or of something else: every word beside the name is a known one.
+    """
+    for name in (*candidate.bearers, *candidate.names):
+        # A film's brackets tell it from another one; a director's say who he is.
+        text = plain(_BRACKETS.sub(" ", sub_query) if name in candidate.bearers else sub_query)
+        before, found, after = f" {text} ".partition(f" {plain(name)} ")
+        if not found:
+            continue
+        front, back = set(before.split()) - NOUNS - task.nouns, set(after.split())
+        of_role = role & (front | back)
+        words = front | back
+        if (
+            words <= aspect.words | role
+            and words & aspect.asked
+            and (name in candidate.bearers or bool(of_role) == bool(role))
+        ):
+            return name, True
+        if of_role and name in candidate.names and words <= role | _ASKS_FOR_BEARER:
+            return name, False
+    return None
+
+
+def _bearer(sub_answer: str, candidate: _Candidate, role: frozenset[str]) -> str | None:
+    """Return whom a sub-answer names: "The director of it is Kurt Land.", "Kurt Land directed it." or a name.
+
+    None where it names no one person for certain.
+    """
+    words = role | _ASKS_FOR_BEARER | NOUNS | {"it", "a"}
+    parts = re.split(
+        rf"\b(?:{'|'.join(sorted(words - {'of', 'the', 'a'}))})\b", _without(candidate, sub_answer)
     )
+    persons = [part for part in (part.strip(" .") for part in parts) if not set(plain_words(part)) <= words]
+    sure = len(persons) == 1 and _PERSON.fullmatch(persons[0])
+    return _BRACKETS.sub("", persons[0]).strip() if sure else None
 
 
-def _without(names: Sequence[str], sub_answer: str) -> str:
-    """Return a sub-answer without the candidates' names: there are dates and countries in some."""
-    for name in names:
-        sub_answer = re.sub(_shape(name), " ", sub_answer, flags=re.IGNORECASE)
+def _without(candidate: _Candidate, sub_answer: str) -> str:
+    """Return a sub-answer without the candidate's names: there are dates and countries in some."""
+    for name in (*candidate.names, *candidate.bearers):
+        sub_answer = re.sub(rf"{_shape(name)}(?:['’]s?)?", " ", sub_answer, flags=re.IGNORECASE)
     return sub_answer
 
 
@@ -196,51 +221,13 @@ def _shape(name: str) -> str:
 
 def _names(title: str) -> list[str]:
     """Return what a candidate may be called in a sub-query: with and without brackets."""
-    return [title, *([bare] if (bare := re.sub(r"\(.*?\)", "", title).strip()) not in ("", title) else [])]
-
-
-def _owners(text: str, candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, bool, str, str]]:
-    """Return whom a sub-query is about, whether by the bearer's name, that name, and the words beside it.
-
-    One candidate, or both where they have the same bearer; none where it names both, or neither.
-    """
-    finds = []
-    for candidate in candidates:
-        matches = [
-            (alike, len(name), name, by_bearer)
-            for by_bearer, names in ((False, candidate.names), (True, candidate.bearers))
-            for name in map(plain, names)
-            if name and (alike := _alike(name, text)) >= LEAST_LIKENESS
-        ]
-        finds.append(max(matches, default=None))
-    first, second = finds
-    if first is None and second is None:
-        return []
-    if first and second and first[2] != second[2]:
-        # One name within the other, or one that is spelt exactly and another that is alike, tells them apart.
-        if (first[0] == 100) != (second[0] == 100) or first[2] in second[2] or second[2] in first[2]:
-            winner = int(second[:2] > first[:2])
-            finds[1 - winner] = None
-        else:
-            return []
-    return [
-        (candidate, match[3], match[2], f" {text} ".replace(f" {match[2]} ", " ", 1))
-        for candidate, match in zip(candidates, finds, strict=True)
-        if match
-    ]
-
-
-def _alike(name: str, text: str) -> float:
-    """Return how alike a name and a part of a text are, of 100; short names must be there as they are."""
-    if f" {name} " in f" {text} ":
-        return 100.0
-    return min(fuzz.partial_ratio(name, text), 99.0) if 8 <= len(name) <= len(text) else 0.0
+    return [title, *([bare] if (bare := _BRACKETS.sub("", title).strip()) not in ("", title) else [])]
 
 
 def _answer(task: Task, first: Any, second: Any) -> str:
     """Return the answer that two values give; "" where they do not tell, such as two days of one year."""
     if task.aspect is COUNTRY:
-        return "yes" if (first == second) == (task.want == "same") else "no"
+        return "yes" if first == second else "" if first & second else "no"
     if isinstance(first, Date):
         smaller = None if first.overlaps(second) else first.last < second.first
     else:
@@ -248,18 +235,15 @@ def _answer(task: Task, first: Any, second: Any) -> str:
         smaller = None if alike else first[1] < second[0]
     if smaller is None:
         return ""
-    first_wins = smaller == (task.want in ("earlier", "less"))
-    if task.yes_or_no:
-        return "yes" if first_wins else "no"
-    return task.candidates[0 if first_wins else 1]
+    return task.candidates[0 if smaller == (task.want == "earlier") else 1]
 
 
 def _life(birth: tuple[Date, str] | None, death: tuple[Date, str] | None) -> tuple[Any, str] | None:
-    """Return the least and the most days of a life, about, with both sub-answers."""
+    """Return the least and the most days of a life, about, with both sub-answers; None if none is so long."""
     if birth is None or death is None:
         return None
     least, most = _days(death[0].first) - _days(birth[0].last), _days(death[0].last) - _days(birth[0].first)
-    return (least, most), f"{birth[1]} - {death[1]}"
+    return ((least, most), f"{birth[1]} - {death[1]}") if most >= 0 and least < LONGEST_LIFE else None
 
 
 def _days(date: tuple[int, int, int]) -> float:
