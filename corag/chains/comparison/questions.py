@@ -143,7 +143,7 @@ def read_tasks(question: str) -> Iterator[Task]:
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
         parts = {"noun": None, "role": None, "whose": None, "of": None, **match.groupdict()}
         role = parts["role"] or parts["whose"] or ""
-        aspect, want = _read_want(parts["event"], parts["how"], bool(role) or parts["noun"] is None)
+        aspect, want = _read_want(parts["event"], parts["how"] or "", bool(role) or parts["noun"] is None)
         for first, second in _splits(match["pair"], "and" if parts["of"] else "or"):
             if aspect and _is_name(first) and _is_name(second):
                 yield Task((first, second), aspect, want, role, _words((parts["noun"] or "").lower()))
