@@ -116,23 +116,11 @@ class Answered:
         """
         return _citations((*self.read, *self.passages))
 
-    def ending(self, *, traceback: bool = False) -> list[Text]:
-        """Say the answer, its sources, and what it cost: a line each; or why it failed.
-
-        ``traceback``: say the whole traceback of an error in code, not only where it is.
-        """
+    def ending(self) -> list[Text]:
+        """Say the answer, its sources, and what it cost: a line each; or why it failed."""
         if self.answer is None:
-            first, *traceback_lines = self.error.strip().splitlines()
-            where = "verbose=true prints the whole traceback, .error has it"
-            detail_lines = (
-                [printable(line) for line in traceback_lines]
-                if traceback
-                else [where] * bool(traceback_lines)
-            )
-            return [
-                Text(f"failed: {printable(first)}", style="red"),
-                *(Text(line, style="dim") for line in detail_lines),
-            ]
+            first, *traceback = map(printable, self.error.strip().splitlines())
+            return [Text(f"failed: {first}", style="red"), *(Text(line, style="dim") for line in traceback)]
         rule, tilde = (
             describe_computation(self.metadata),
             "~" if self._has_estimates else "",
@@ -159,10 +147,6 @@ class Answered:
         room = SOURCES_SHOWN - len(citations)
         rest = _first(others, room) if room > 0 else f"{len(others)} more"
         return f"read: {_first(citations, SOURCES_SHOWN)}" + f"; found, not read: {rest}" * bool(others)
-
-    def hops(self) -> list[Text]:
-        """Tell the hops that led to the answer, or the method's steps, in a line each."""
-        return self._drawing.hops()
 
     def tree(self) -> Tree:
         """Draw the steps: chains, hops, rollouts, thoughts."""

@@ -18,7 +18,6 @@ from rich.tree import Tree
 from corag.core.text import clean_sub_answer, printable
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
 
-HOPS_SHOWN = 8
 CHOSEN_MARK = "← chosen"
 REUSED_NOTE = "reused rollout"
 _ORDER = ("question", "chain", "tree", "step", "hop", "rollout", "child")
@@ -82,7 +81,6 @@ class Drawing:
         self._refusal = refusal
         self._root = Node()
         self._chosen_end: Node | None = None
-        self._ends_in_reply = False
         for step in steps:
             self._add(step)
         self._finish(answer)
@@ -90,8 +88,6 @@ class Drawing:
     def _add(self, step: Step) -> None:
         """Note a finished step."""
         node = self._at(step.path)
-        if node is self._root:
-            self._ends_in_reply = isinstance(step, GenerateStep)
         if isinstance(step, SearchStep):
             self._add_search(node, step)
             return
@@ -129,25 +125,6 @@ class Drawing:
         self._chosen_end = node
         for child in node.children.values():
             child.on_chosen_way = child.kind == "hop"
-
-    def hops(self, most: int = HOPS_SHOWN) -> list[Text]:
-        """Tell what led to the answer, a line each: the hops of the chosen chain, or else the steps."""
-        if self._chosen_end is not None:
-            lines = [
-                Text.assemble((f"{number}. ", "dim"), _hop(node))
-                for number, node in enumerate(_chosen_hops(self._root), 1)
-            ]
-        else:
-            steps = [
-                Text("  ").join([self._label(node), *_lines_below(node)])
-                for node in self._root.ordered_children
-            ]
-            lines = [*steps, *self._root.lines]
-            if self._ends_in_reply:
-                lines.pop()  # it says the answer, as what follows these lines does
-        if (more := len(lines) - most) > 0:
-            lines = [*lines[: most - 1], Text(f"and {more + 1} more steps ('verbose')", style="dim")]
-        return lines
 
     def tree(self) -> Tree:
         """Draw all of it."""
@@ -233,22 +210,6 @@ class Drawing:
         if node is self._chosen_end:
             parts.append(Text(CHOSEN_MARK, style="bold green"))
         return Text("  ").join(parts)
-
-
-def _chosen_hops(node: Node) -> Iterator[Node]:
-    """Yield the hops on the way that was kept, from the question on."""
-    for child in node.ordered_children:
-        if child.on_chosen_way:
-            if child.kind in ("hop", "child") and child.passage_count is not None:
-                yield child
-            yield from _chosen_hops(child)
-
-
-def _lines_below(node: Node) -> Iterator[Text]:
-    """Yield the lines of a node and of all below it."""
-    for child in node.ordered_children:
-        yield from _lines_below(child)
-    yield from node.lines
 
 
 def _descendants(node: Node) -> Iterator[Node]:

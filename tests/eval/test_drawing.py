@@ -1,7 +1,4 @@
-"""What 'corag ask' draws: nesting, scores, the chosen chain, model text as it is.
-
-Lines where there is no terminal.
-"""
+"""What 'corag ask' draws: nesting, scores, the chosen chain, model text as it is."""
 
 import asyncio
 import io
@@ -44,17 +41,14 @@ class Screen(io.StringIO):
         return True
 
 
-def ask(
-    reply, *, method="corag", terminal=None, verbose=None, width=110, height=60, retriever=None, **options
-):
+def ask(reply, *, method="corag", terminal=None, width=110, height=60, retriever=None, **options):
     """Run what 'corag ask' runs after its back ends are open; return what it wrote, and the answer."""
     score = options.pop("score", lambda request: -1.0)
     pause, question = options.pop("pause", None), options.pop("question", QUESTION.text)
     sections = (
         {"corag": CoRAGConfig(**(PROMPTS | options))} if method == "corag" else {method: options["config"]}
     )
-    verbose = terminal is None if verbose is None else verbose
-    config = AskOptions(question=question, method=[method], verbose=verbose, **sections)
+    config = AskOptions(question=question, method=[method], **sections)
     console = Console(
         file=terminal or io.StringIO(), width=width, height=height, highlight=False, emoji=False, record=True
     )
@@ -101,59 +95,12 @@ def test_greedy_is_one_chain_of_hops_with_the_answer_below():
     assert re.fullmatch(r"cost     6 calls, [\d,]+ tokens \([\d,]+ computed\), .* s; stopped: length", cost)
 
 
-def test_verbose_draws_all_steps_without_a_terminal_too():
-    reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
-    written, _ = ask(lambda request: reply[kind(request)], max_hops=1, terminal=io.StringIO(), verbose=True)
-    assert re.search(r"hop 1  glass → b  \(\d passages?\)", written)
-
-
 def brief(reply, **options):
     """What is printed where there is no terminal, line by line."""
     file = io.StringIO()
-    ask(reply, terminal=file, verbose=False, **options)
+    ask(reply, terminal=file, **options)
     assert "\x1b" not in file.getvalue()
     return file.getvalue().splitlines()
-
-
-def test_without_a_terminal_the_hops_of_the_chosen_chain_come_in_a_line_each():
-    reply = queue(
-        NEXT=["who wrote the glass orchard?", "where was mara velden born?", "zzz"],
-        ANSWER=["Mara Velden", "no relevant information found."],
-        FINAL=["The Issel."],
-    )
-    lines = brief(reply, max_hops=3)
-    assert lines[:-1] == [
-        "1. who wrote the glass orchard? → Mara Velden",
-        f"2. where was mara velden born? → {REFUSAL}",
-        f"3. zzz → {REFUSAL}",
-        "answer   The Issel",
-        "sources  read: Tarn Hollow; The Glass Orchard; Mara Velden; Glassware",
-    ]
-    assert lines[-1].startswith("cost     6 calls, ")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"strategy": "best_of_n", "chains": 8, "max_hops": 6},
-        {"strategy": "tree", "max_hops": 12, "expand": 2, "rollouts": 1},
-        {"max_hops": 30},
-        {"method": "ircot", "config": IRCoTConfig(max_steps=20)},
-        {"method": "react", "config": ReActConfig(max_steps=20)},
-    ],
-)
-def test_however_long_it_was_it_is_told_in_under_fifteen_lines(options):
-    numbers = itertools.count()
-
-    def thought(request):
-        return (
-            f"He wrote book {next(numbers)}, a glass one. {'Much more. ' * 40}\nAction: Search[glass orchard]"
-        )
-
-    reply = thought if "method" in options else seeded
-    lines = brief(reply, score=lambda request: -1.0 - len(request.prompt.text) % 7, **options)
-    assert 5 <= len(lines) < 15 and all(len(line) <= 110 for line in lines[:-3])
-    assert [line.split()[0] for line in lines[-3:]] == ["answer", "sources", "cost"]
 
 
 def test_sources_are_named_once_by_file_and_page():
@@ -163,10 +110,9 @@ def test_sources_are_named_once_by_file_and_page():
     ]
     config = OneStepConfig(k=14)
     lines = brief(lambda r: "Thirty.", method="one_step", config=config, retriever=WordRetriever(world))
-    assert lines[1] == "answer   Thirty"
+    assert lines[-3] == "answer   Thirty"
     named = [f"Rule {n} (a.pdf, page {n // 2 + 1})" for n in (2, 4, 6, 8)]
-    assert lines[2] == f"sources  read: Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
-    assert len(lines) == 4 and lines[0].startswith("search  ")
+    assert lines[-2] == f"sources  read: Leave (a.pdf, page 1); {'; '.join(named)}; and 2 more"
 
 
 def test_a_computed_answer_names_the_rule_and_what_it_compared():

@@ -4,8 +4,7 @@ corag ask "Which river flows through the birthplace of Mara Velden?" --index ind
 corag ask "..." --method corag --corag.strategy tree --index indexes/world-bm25
 corag ask --index indexes/world-bm25
 
-In a terminal, or with --verbose, the chain or the search tree is drawn at the end; elsewhere the hops that
-led to the answer come in a line each. A line on standard error says every 30 s how far it is.
+The chain or the search tree is drawn at the end. A line on standard error says every 30 s how far it is.
 """
 
 from __future__ import annotations
@@ -44,11 +43,7 @@ class AskOptions(Setup):
 
     model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     question: str = ""
-    """the question; without one, questions are read interactively or from standard input, one per line, until
-    an empty line or the end."""
-
-    verbose: bool = False
-    """draw all steps where there is no terminal, too, and print an error's whole traceback."""
+    """the question; without one, questions are asked for in the terminal until an empty line."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,6 +57,10 @@ class AskOptions(Setup):
 
 def main(config: AskOptions) -> CommandResult:
     """Answer with each method in turn. The status is 1 if one failed."""
+    if not (config.question or sys.stdin.isatty()):
+        raise ConfigError(
+            'no question was given: write corag ask "Who ...?", or corag run --questions FILE for many.'
+        )
     check_setup(config)
     if config.model.backend == "auto":
         config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
@@ -91,9 +90,6 @@ def sooner_backend(config: AskOptions) -> Backend:
 async def _ask(config: AskOptions) -> CommandResult:
     console = wide_console(COLUMNS)
     records: list[dict[str, Any]] = []
-    first_line = "" if config.question or sys.stdin.isatty() else next_line()
-    if not (first_line or config.question or sys.stdin.isatty()):
-        raise ConfigError('no question was given: write corag ask "Who ...?", or pipe in one per line.')
     async with AsyncExitStack() as stack:
         generator, retriever = await stack.enter_async_context(open_backends(config))
         for name in config.method:
@@ -103,7 +99,7 @@ async def _ask(config: AskOptions) -> CommandResult:
         )
         if len(config.method) == 1:  # of several each has a heading
             print(f"corag: answering by {config.method[0]} ('method' takes another).", file=sys.stderr)
-        for question in questions(config.question, first_line, console):
+        for question in questions(config.question, console):
             for name in config.method:
                 result = await answer_and_show(name, question, config, console, generator, retriever, send)
                 answer = result.answer and asdict(result.answer)
@@ -113,29 +109,16 @@ async def _ask(config: AskOptions) -> CommandResult:
     return CommandResult(int(any(record["error"] for record in records)), records)
 
 
-def questions(first_question: str, first_line: str, console: Console) -> Iterator[str]:
-    """Yield the question of the command line; or those that are piped, or typed, to an empty line.
-
-    ``first_line``: the first one, which was read before anything was opened.
-    """
-    if first_question:
-        yield first_question
+def questions(question: str, console: Console) -> Iterator[str]:
+    """Yield the question of the command line; without one, those that are typed, to an empty line."""
+    if question:
+        yield question
         return
-    while first_line:
-        console.print(f"> {first_line}", soft_wrap=True)
-        yield first_line
-        first_line = next_line()
-    if sys.stdin.isatty():
-        with suppress(ImportError):
-            import readline  # noqa: F401 - which gives the prompt its editing and history
-        console.print("Ask. An empty line or Ctrl-D ends.", style="dim")
-        while question := typed_line():
-            yield question
-
-
-def next_line() -> str:
-    """Read a line of standard input; "" at its end."""
-    return sys.stdin.readline().strip()
+    with suppress(ImportError):
+        import readline  # noqa: F401 - which gives the prompt its editing and history
+    console.print("Ask. An empty line or Ctrl-D ends.", style="dim")
+    while question := typed_line():
+        yield question
 
 
 def typed_line() -> str:
@@ -169,13 +152,8 @@ async def answer_and_show(
     tools = Tools(asked_question, generator, retriever, config.seed, config.budget)
     with reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS):
         answer = await answer_one(name, asked_question, bind(name, config), tools, retriever, refusal, send)
-    # is_interactive alone is also said of a coloured pipe
-    if config.verbose or (console.is_interactive and console.file.isatty()):
-        console.print(answer.tree())
-    else:
-        for line in answer.hops():
-            console.print(line, no_wrap=True, overflow="ellipsis")
-    for line in answer.ending(traceback=config.verbose):
+    console.print(answer.tree())
+    for line in answer.ending():
         console.print(line, soft_wrap=True)
     return answer
 
