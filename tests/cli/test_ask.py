@@ -58,7 +58,7 @@ def test_without_a_terminal_it_prints_the_tree_answer_sources_and_cost(
     assert main([*ASK[:1], QUESTION.text, *ASK[1:]]) == 0
     printed = capsys.readouterr()
     question, search, reader, answer, sources, cost = printed.out.splitlines()
-    assert question == QUESTION.text and "search  the question" in search and "Answer 1." in reader
+    assert question == QUESTION.text and "search  'river flows" in search and "Answer 1." in reader
     assert answer == "answer   Answer 1"
     assert sources == "sources  read: The Glass Orchard; Tarn Hollow" and cost.startswith("cost     1 call, ")
     assert printed.err.startswith("corag: transformers answers a single question sooner than vLLM here")

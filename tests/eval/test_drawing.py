@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import itertools
 import re
 from dataclasses import asdict, dataclass
 
@@ -10,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from corag.baselines.one_step import OneStepConfig
-from corag.baselines.react import ReActConfig
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands.ask import AskOptions, answer_and_show
 from corag.core.prompting.prompt import Prompt
@@ -123,7 +121,7 @@ def test_a_computed_answer_names_the_rule_and_what_it_compared():
     written, _ = ask(queue(**replies), question=question, max_hops=2, compare="rules")
     answer, rule, *_ = written.splitlines()[-4:]
     assert answer == "answer   Tarn Hollow"
-    assert rule == "computed earlier age: Mara Velden (1913), Tarn Hollow (1893)"
+    assert rule == "computed earlier birth: Mara Velden (1913), Tarn Hollow (1893)"
 
 
 def test_sources_that_were_read_come_before_what_was_only_found():
