@@ -130,7 +130,7 @@ function treeOf(trace) {
   for (const chain of trace.chains ?? []) {
     const node = place(chain.path);
     node.chain = chain;
-    node.steps.push(...(chain.steps ?? []));
+    node.steps.unshift(...(chain.steps ?? [])); // what was taken over came first
   }
   let node = root;
   for (const name of along(trace.chosen)) {
