@@ -41,7 +41,7 @@ from retrieval.documents.unread import advise, list_unread
 from retrieval.index.manifest import CorpusFile, hash_documents
 from retrieval.index.store import STORE_FILES, PassageStore
 
-READING = "10"
+READING = "11"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""
 
 FILES = "documents.jsonl"

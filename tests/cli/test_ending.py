@@ -118,12 +118,13 @@ def test_an_engine_that_computes_does_not_abort_the_end(tmp_path: Path) -> None:
 def test_an_error_after_the_signal_is_no_error(tmp_path: Path) -> None:
     """A scheduler signals an engine too, whose end would be reported as a failure."""
     script = (
-        "import os, signal, sys; from corag.cli import main; from corag.core.errors import BackendError\n"
+        "import os, signal, sys; from corag.cli import main, running\n"
+        "from corag.core.errors import BackendError\n"
         "def run_command(name, words):\n"
         "    signal.signal(signal.SIGINT, lambda *_: None)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    raise BackendError('the engine has ended.')\n"
-        "main.run_command = run_command\n"
+        "running.run_command = run_command\n"
         "sys.exit(main.main(['run']))"
     )
     process = start("-c", script)

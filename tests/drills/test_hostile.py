@@ -247,7 +247,7 @@ _KNOWN = {
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",
     ("eval/experiment/registry.py", "import_module"): "a file of our methods",
     ("corag/generation/engines/__init__.py", "import_module"): "a file of our engines",
-    ("retrieval/documents/readers/__init__.py", "import_module"): "a file of our readers",
+    ("retrieval/documents/readers.py", "import_module"): "a file of our readers",
     (
         "eval/experiment/workers/actors.py",
         "pickle",

@@ -12,6 +12,7 @@ from corag.core.folder_lock import lock_folder
 from corag.core.protocols import Retriever
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.documents.files import find_documents
+from retrieval.documents.left_out import HIDDEN_FILES
 from retrieval.index.build import build_index
 from retrieval.index.place import building_folder
 from retrieval.search.pipeline import open_retriever
@@ -188,7 +189,8 @@ def test_what_lies_beside_an_index_is_no_hidden_document(tmp_path: Path) -> None
     config = IndexConfig([str(docs)], str(docs / "index"))
     manifest = build_index(config, ignore)
     assert build_index(config, ignore) == manifest
-    assert find_documents([docs]).hidden == 0 and not any("hidden" in note for note in manifest.notes)
+    assert not find_documents([docs]).left_out.get(HIDDEN_FILES)
+    assert not any("hidden" in note for note in manifest.notes)
 
 
 def test_a_folder_of_the_users_own_is_not_built_in(config: IndexConfig) -> None:

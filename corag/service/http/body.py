@@ -25,7 +25,7 @@ class _Object(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class Message(_Object):
+class ChatMessage(_Object):
     """A turn of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -83,7 +83,7 @@ class ChatBody(_Object):
     model: str = Field(min_length=1)
     """one of the presets that GET /v1/models lists"""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1)
     """the conversation; its last message is the question"""
 
     stream: bool | None = None

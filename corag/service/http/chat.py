@@ -12,7 +12,7 @@ from corag.service.answering import AnswerResult, usage_record
 from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import FINAL_ROLES, AnswerRequest, Turn, is_job
 from corag.service.errors import CallError, invalid
-from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, Extension, Message, StreamOptions
+from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, ChatMessage, Extension, StreamOptions
 from corag.service.http.stream import DONE, event
 from corag.service.reasoning import reasoning_line
 from corag.service.records import public_step
@@ -79,7 +79,7 @@ def read_chat(body: ChatBody) -> ChatRequest:
     )
 
 
-def _read_turns(messages: Sequence[Message], ignored: dict[str, str]) -> list[Turn]:
+def _read_turns(messages: Sequence[ChatMessage], ignored: dict[str, str]) -> list[Turn]:
     """Return the turns of system, user and assistant, oldest first; ``ignored`` gets what else there is."""
     turns = []
     for position, message in enumerate(messages):
