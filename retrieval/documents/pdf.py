@@ -15,7 +15,7 @@ from retrieval.documents.contents import NUMBERING, find_contents, fold, is_cont
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS
 from retrieval.documents.pdf_pages import OutlineEntry, Page, PdfContents, read_contents
-from retrieval.documents.pdf_sections import PdfSection, find_sections, place_sections
+from retrieval.documents.pdf_sections import Heading, find_sections, place_sections
 from retrieval.documents.plain import Hyphens, join_lines, paragraphs, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
@@ -95,7 +95,7 @@ class _Layout:
         self._leave_out(EDGES, self._running)
         self._leave_out(CONTENTS, self._contents())
         for number, entry in self._join_lines():
-            if isinstance(entry, PdfSection):
+            if isinstance(entry, Heading):
                 self._writer.heading(entry.level, entry.title, page=self._labels[number])
             else:
                 self._writer.block(entry, page=self._labels[number])
@@ -148,7 +148,7 @@ class _Layout:
         contents = find_contents(lines, {str(label) for label in self._labels}, self._titles)
         return {places[line] for line in contents}
 
-    def _join_lines(self) -> Iterator[tuple[int, PdfSection | str]]:
+    def _join_lines(self) -> Iterator[tuple[int, Heading | str]]:
         """Yield headings and paragraphs, each with the page on which it begins, counted from 0.
 
         A sentence that a page's end cuts belongs to where it begins. What is filled in stands below the page.
@@ -185,7 +185,7 @@ class _Layout:
         if open_paragraph:
             yield open_paragraph
 
-    def _segments(self, number: int, page: Sequence[str]) -> Iterator[tuple[PdfSection | None, list[str]]]:
+    def _segments(self, number: int, page: Sequence[str]) -> Iterator[tuple[Heading | None, list[str]]]:
         """Divide a page at the headings on it: each with the lines below it, None with those above."""
         sections = self._sections.get(number, [])
         starts = [0, *(section.place for section in sections), len(page)]

@@ -29,7 +29,7 @@ _MOST_HEADINGS = 0.2  # of the text: where more seem to be, as in drawings, type
 
 
 @dataclass(frozen=True, slots=True)
-class PdfSection:
+class Heading:
     """A heading, and the line of its page that it stands before; ``lines``: how many are printed of it."""
 
     level: int
@@ -38,11 +38,9 @@ class PdfSection:
     lines: int
 
 
-def place_sections(
-    pages: Sequence[Page], outline: Sequence[OutlineEntry]
-) -> Mapping[int, Sequence[PdfSection]]:
+def place_sections(pages: Sequence[Page], outline: Sequence[OutlineEntry]) -> Mapping[int, Sequence[Heading]]:
     """Find the lines at which the outline's sections begin, by page, counted from 0."""
-    found: dict[int, list[PdfSection]] = {}
+    found: dict[int, list[Heading]] = {}
     for entry in outline:
         if any(map(str.isalnum, entry.title)):
             found.setdefault(entry.page, []).append(_place_section(entry, pages[entry.page].lines))
@@ -55,7 +53,7 @@ def place_sections(
     return found
 
 
-def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> PdfSection:
+def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> Heading:
     """Find a heading on the page that the outline names: by its words, else by its place."""
     level = entry.level + 2  # the first is the document's title's
     title = fold(entry.title)
@@ -68,16 +66,16 @@ def _place_section(entry: OutlineEntry, lines: Sequence[Line]) -> PdfSection:
         for count in range(1, _MOST_LINES + 1):
             heading = " ".join(line.text for line in lines[position : position + count])
             if fold(heading) == title:
-                return PdfSection(level, entry.title, position, count)
+                return Heading(level, entry.title, position, count)
             number = _NUMBERING.match(heading)
             if number and fold(heading[number.end() :]) == title:
-                return PdfSection(level, f"{number[0]} {entry.title}", position, count)
-    return PdfSection(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
+                return Heading(level, f"{number[0]} {entry.title}", position, count)
+    return Heading(level, entry.title, below[0] if below and entry.height is not None else 0, 0)
 
 
 def find_sections(
     pages: Sequence[Page], running: Collection[tuple[int, int]]
-) -> Mapping[int, Sequence[PdfSection]]:
+) -> Mapping[int, Sequence[Heading]]:
     """Find sections by the type of their headings: larger than the text, or bold where the text is not.
 
     ``running``: the places (page, line) of running lines, which are none.
@@ -106,10 +104,10 @@ def find_sections(
         return {}
     kinds = sorted({kind for kind, *_ in found}, reverse=True)
     repeats = Counter(title for _, _, title, _ in found)
-    sections: dict[int, list[PdfSection]] = {}
+    sections: dict[int, list[Heading]] = {}
     for kind, number, title, heading in found:
         if repeats[title] <= _MOST_REPEATS:
-            section = PdfSection(kinds.index(kind) + 1, title, heading[0], len(heading))
+            section = Heading(kinds.index(kind) + 1, title, heading[0], len(heading))
             sections.setdefault(number, []).append(section)
     return sections
 
