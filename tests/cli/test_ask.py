@@ -110,12 +110,16 @@ def test_several_methods_are_told_apart_and_json_has_a_line_for_each(
     assert records[0]["answer"]["text"] == "Answer 1" and records[0]["question"] == QUESTION.text
 
 
-def test_without_a_question_or_a_terminal_nothing_is_opened(
+def test_a_piped_question_is_answered_and_several_or_none_open_nothing(
     opened: Opened, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Who?\n"))
-    assert main(ASK) == 2 and opened.times == 0
-    assert "no question was given: write corag ask" in capsys.readouterr().err
+    for piped in ("", "Who?\nWhere?\n"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(piped))
+        assert main(ASK) == 2 and opened.times == 0
+        assert "corag run --questions FILE" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{QUESTION.text}\n\n"))
+    assert main([*ASK, "--json"]) == 0 and opened.times == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["question"] == QUESTION.text
 
 
 CHILD = """

@@ -152,7 +152,6 @@ def test_mistakes_in_a_file(tmp_path):
     [
         (["rnu"], "unknown command 'rnu': did you mean 'run'"),
         (["run"], "no questions were given"),
-        (["ask", "  "], "the question is empty"),
         (["world"], "no folder was given"),
         (["index"], "these options are missing: corpus, out."),
         (["table", "one", "--baseline", "one"], "there is no run 'one'"),

@@ -171,7 +171,7 @@ async def test_the_schema_of_a_question_is_what_is_read():
         assert "one of the presets" in body["model"]["description"]
         reference = schema["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
         assert reference["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
-        assert "/v1/passages/{key}" in schema["paths"] and "Message" in schema["components"]["schemas"]
+        assert "/v1/passages/{key}" in schema["paths"] and "ChatMessage" in schema["components"]["schemas"]
 
 
 async def test_a_budget_that_is_not_enough_is_named():

@@ -45,11 +45,6 @@ class AskOptions(Setup):
     question: str = ""
     """the question; without one, questions are asked for in the terminal until an empty line."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.question and not self.question.strip():
-            raise ConfigError('the question is empty: write it as corag ask "Who ...?".')
-
     def settled_model(self) -> ModelConfig:
         """Return the model's options as they are: the command chooses the engine that answers sooner."""
         return self.model
@@ -57,14 +52,20 @@ class AskOptions(Setup):
 
 def main(config: AskOptions) -> CommandResult:
     """Answer with each method in turn. The status is 1 if one failed."""
-    if not (config.question or sys.stdin.isatty()):
-        raise ConfigError(
-            'no question was given: write corag ask "Who ...?", or corag run --questions FILE for many.'
-        )
+    if not (config.question.strip() or sys.stdin.isatty()):
+        config = replace(config, question=piped_question())
     check_setup(config)
     if config.model.backend == "auto":
         config = replace(config, model=replace(config.model, backend=sooner_backend(config)))
     return asyncio.run(_ask(config))
+
+
+def piped_question() -> str:
+    """Return the question that standard input holds. ConfigError unless it is exactly one."""
+    lines = [line.strip() for line in sys.stdin if line.strip()]
+    if len(lines) != 1:
+        raise ConfigError(f"{len(lines)} questions on standard input, not one: corag run --questions FILE.")
+    return lines[0]
 
 
 def sooner_backend(config: AskOptions) -> Backend:
@@ -111,7 +112,7 @@ async def _ask(config: AskOptions) -> CommandResult:
 
 def questions(question: str, console: Console) -> Iterator[str]:
     """Yield the question of the command line; without one, those that are typed, to an empty line."""
-    if question:
+    if question.strip():
         yield question
         return
     with suppress(ImportError):
