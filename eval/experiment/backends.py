@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge
-from rich.console import Console
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
@@ -26,6 +25,7 @@ from eval.experiment.collector import check_trace
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
+from eval.experiment.progress import print_line
 from eval.experiment.registry import METHODS, MethodOptions, canonical_name, check_names, methods_of
 from retrieval.config import RetrieverConfig
 from retrieval.index.manifest import INDEX_FILE
@@ -55,7 +55,7 @@ class Setup(MethodOptions):
     """token budget per question, prompt plus generated; 0 for no limit."""
 
     trace: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = ""
-    """collector to send OpenTelemetry spans to, such as otlp://localhost:4318; "" for none."""
+    """collector to send OpenTelemetry spans to, such as http://localhost:4318; "" for none."""
 
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
@@ -110,8 +110,7 @@ async def open_index_or_client(options: RetrieverConfig) -> AsyncIterator[Retrie
 
 def _print_retries(retries: int, servers: str) -> None:
     if retries:
-        line = f"corag: {retries} requests failed at {servers} and were sent again."
-        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+        print_line(f"corag: {retries} requests failed at {servers} and were sent again.")
 
 
 def check_setup(setup: Setup) -> None:
@@ -170,10 +169,8 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Genera
         )
 
 
-@cache
-def print_once(line: str) -> None:
-    """Print a line on standard error, the first time that it is to be printed."""
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)
+print_once = cache(print_line)
+"""Print a line on standard error, the first time that it is to be printed."""
 
 
 def require_index(retriever: RetrieverConfig) -> None:

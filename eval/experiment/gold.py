@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from corag.core.errors import CoragError
 from corag.core.own_objects import is_user_object
 from corag.core.types import Passage, Question
@@ -21,6 +19,7 @@ from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_na
 from eval.datasets.same import same_words
 from eval.experiment.executor import HasFingerprint
 from eval.experiment.lookup import open_lookup
+from eval.experiment.progress import print_line
 from retrieval.index.aliases import Aliases, load_aliases
 from retrieval.index.store import PassageStore, has_store
 
@@ -236,4 +235,4 @@ def _is_passage(question: Question, passage: Passage) -> bool:
 
 
 def _print(line: str) -> None:
-    Console(stderr=True, highlight=False).print(f"corag: {line}", soft_wrap=True, markup=False)
+    print_line(f"corag: {line}")

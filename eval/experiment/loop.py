@@ -91,20 +91,21 @@ async def answer_into(
     work = Work()
     answer = executor.bind(task, work)
     in_flight = executor.in_flight(batch_size)
-    with RunProgress(
+    progress = RunProgress(
         title,
         total=len(questions),
         answered_count=answered_count,
         in_flight=in_flight,
         work=work,
         status=executor.status,
-    ) as progress:
+    )
 
-        def record(row: Row) -> None:
-            # Written before it is counted: what a person is shown as finished survives a kill.
-            run.append(row)
-            progress.advance(row)
-            if send is not None:
-                send(row)
+    def record(row: Row) -> None:
+        # Written before it is counted: what a person is shown as finished survives a kill.
+        run.append(row)
+        progress.advance(row)
+        if send is not None:
+            send(row)
 
+    with progress.shown():
         await answer_all(waiting, answer, record, in_flight=in_flight, turn=turn)

@@ -17,9 +17,6 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
 from corag.core.errors import BackendError, CoragError
 from corag.core.files import cache_folder
 from corag.core.installation import cpu_build_note
@@ -40,7 +37,7 @@ ENGINE_LOG = ".engine.log"  # hidden, as a run's lock is: the folder's other fil
 _ALWAYS_LOGGED = "WARNING: Using incubator modules"
 _LAST_LINES = 12
 _LONGEST_LOG = 10_000_000  # bytes; a longer one begins anew
-_LATE_S = 5.0  # what takes longer is announced where there is no spinner
+_LATE_S = 5.0  # what takes longer is announced
 _printed_lines: set[str] = set()  # what models have said of themselves
 
 
@@ -75,22 +72,16 @@ async def open_index_quietly(config: RetrieverConfig, *, part_alone: bool = Fals
 
 @contextmanager
 def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
-    """Send what is printed to the log, and show ``what`` takes so long, with a spinner, in a terminal.
+    """Send what is printed to the log, and say ``what`` takes so long, if it takes long.
 
     Yields a function that prints a line all the same. At the end the line ``message`` is printed, with the
-    seconds, if there is one. An error that nobody foresaw, and one of an engine, carry the log's last lines
+    seconds, if there is one. An error that nothing foresaw, and one of an engine, carry the log's last lines
     as a note.
     """
     start = time.monotonic()
-    with _output.to_log() as spinner:
-
-        def print_line(line: str) -> None:
-            spinner.console.print(line, markup=False, soft_wrap=True)
-
-        task = spinner.add_task(what, total=None)
+    with _output.to_log() as print_line:
         notice = threading.Timer(_LATE_S, print_line, [f"corag: {what} ..."])
-        if spinner.disable:
-            notice.start()
+        notice.start()
         try:
             yield print_line
         except Exception as error:
@@ -101,7 +92,6 @@ def quiet(what: str, message: str = "") -> Iterator[Callable[[str], None]]:
             raise
         finally:
             notice.cancel()
-            spinner.remove_task(task)
         if message:  # printed here, where it is seen even if something else is still opening
             print_line(f"corag: {message} ({time.monotonic() - start:.1f} s)")
 
@@ -135,17 +125,17 @@ class _Output:
         self._opening = 0  # how many things open at this moment
         self._lock = threading.Lock()  # guards the count, and what is below
         self._restore = ExitStack()
-        self._spinner = Progress()
+        self._seen: TextIO = sys.stderr
 
     @contextmanager
-    def to_log(self) -> Iterator[Progress]:
-        """Send output to the log for a block, and yield what a person sees all the same."""
+    def to_log(self) -> Iterator[Callable[[str], None]]:
+        """Send output to the log for a block, and yield what prints a line that a person sees."""
         with self._lock:
             if not self._opening:
                 self._redirect()
             self._opening += 1
         try:
-            yield self._spinner
+            yield self._print_line
         finally:
             with self._lock:
                 self._opening -= 1
@@ -166,15 +156,11 @@ class _Output:
             seen = restore.enter_context(os.fdopen(os.dup(copy), "w", buffering=1))
         restore.enter_context(redirect_stdout(log))
         restore.enter_context(redirect_stderr(log))
-        console = Console(file=seen, highlight=False, emoji=False, force_jupyter=False)
-        # It would put streams of its own in place of those that have just been turned to the log.
-        self._spinner = Progress(
-            SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
-            console=console, transient=True, redirect_stdout=False, redirect_stderr=False,
-            disable=not console.is_terminal or console.is_dumb_terminal,
-        )  # fmt: skip
-        self._spinner.start()
-        restore.callback(self._spinner.stop)
+        self._seen = seen
+
+    def _print_line(self, line: str) -> None:
+        self._seen.write(f"{line}\n")
+        self._seen.flush()
 
     def _open_log(self) -> TextIO:
         self.path = self.path or cache_folder() / "opening.log"

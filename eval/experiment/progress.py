@@ -1,26 +1,18 @@
-"""How far a run is: a bar in a terminal, a line now and then elsewhere. On standard error, always."""
+"""How far a run is: a line on standard error every half minute, and one at the end."""
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import ClassVar
 
-from rich import progress
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Column
 
-from corag.core.pace import clock
+from corag.core.pace import clock, reporting
 from corag.core.runs.rows import Row
 
-LINE_SECONDS = 15.0  # least, between lines
-QUIET_SECONDS = 30.0  # most, between lines, finished or not
-_BAR_SECONDS = 1.0
+QUIET_SECONDS = 30.0
 FEWEST_FOR_TIME_LEFT = 10
 
 
@@ -42,11 +34,9 @@ class RunProgress:
         total: its questions.
         answered_count: those that an earlier start answered; they do not count for the rates.
         in_flight: questions that are answered at the same time.
-        work: what the engine has done in this start, kept up to date by others; None if nobody knows.
+        work: what the engine has done in this start, kept up to date by others; None if it is not known here.
         status: returns something to add, such as how busy workers are; "" for nothing.
     """
-
-    _on_show: ClassVar[threading.Lock] = threading.Lock()  # held by the one whose bar is on the terminal
 
     def __init__(
         self,
@@ -59,16 +49,9 @@ class RunProgress:
         status: Callable[[], str] = str,
     ) -> None:
         self._title, self._total, self._answered_count = title, total, answered_count
-        self._status = status
-        self._in_flight, self._work = in_flight, work
+        self._in_flight, self._work, self._status = in_flight, work, status
         self._new = self._tokens = self._failure_count = 0
         self._start_time = self._first = time.monotonic()
-        self._end_event = threading.Event()
-        self._refresher = threading.Thread(target=self._refresh, name="progress", daemon=True)
-        self._line_time, self._line_count = 0.0, -1  # of the last line: when, and how many were finished
-        self._console = Console(stderr=True, highlight=False)
-        self._is_terminal = self._console.file.isatty() and not self._console.is_dumb_terminal
-        self._bar: progress.Progress | None = None
 
     def advance(self, row: Row) -> None:
         """Count one finished question."""
@@ -77,12 +60,8 @@ class RunProgress:
         # Tokens that the engine computed: replies from the request cache are no measure of its speed.
         self._tokens += row.total_usage.computed
         self._failure_count += bool(row.error)
-        if self._bar:
-            self._bar.update(self._task, advance=1, text=escape(self._text()))
-        elif not self._is_terminal and time.monotonic() - self._line_time >= LINE_SECONDS:
-            self._print_line()
 
-    def _text(self) -> str:
+    def line(self) -> str:
         """Render counts, rates over the whole start, and the time that is left, once it can be estimated."""
         tokens = max(self._tokens, self._work.tokens if self._work else 0)
         seconds = max(time.monotonic() - self._start_time, 1e-6)
@@ -101,53 +80,16 @@ class RunProgress:
             parts.append(f"{clock((self._total - finished_count) * pace)} left")
         parts += [f"{self._failure_count} failed"] if self._failure_count else []
         parts += [status] if (status := self._status()) else []
-        return ", ".join(parts)
+        return f"{self._title}: {', '.join(parts)}"
 
-    def _refresh(self) -> None:
-        """Keep the bar's words up to date, or print a line when there was none for long."""
-        while not self._end_event.wait(_BAR_SECONDS if self._is_terminal else QUIET_SECONDS):
-            if self._bar:
-                self._bar.update(self._task, text=escape(self._text()))
-            elif self._is_terminal:
-                self._show_bar()  # once the bar of the run before is gone
-            elif time.monotonic() - self._line_time >= LINE_SECONDS:
-                self._print_line()
-
-    def _print_line(self) -> None:
-        self._line_time, self._line_count = time.monotonic(), self._new
-        print(f"{self._title}: {self._text()}", file=self._console.file, flush=True)
-
-    def __enter__(self) -> RunProgress:
-        if self._is_terminal:
-            self._show_bar()
-        self._refresher.start()
-        return self
-
-    def _show_bar(self) -> None:
-        if RunProgress._on_show.acquire(blocking=False):
-            bar, text = _bar(self._console), escape(self._text())
-            bar.start()
-            finished_count = self._answered_count + self._new
-            self._task = bar.add_task(
-                escape(self._title), total=self._total, completed=finished_count, text=text
-            )
-            self._bar = bar
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end_event.set()
-        self._refresher.join()
-        if self._bar:
-            self._bar.stop()
-            RunProgress._on_show.release()
-        elif self._line_count < self._new:  # else the last line has these counts
-            self._print_line()
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Print the line now and then for the length of a block, and at its end."""
+        with reporting(lambda seconds: self.line(), print_line, QUIET_SECONDS):
+            yield
+        print_line(self.line())
 
 
-def _bar(console: Console) -> progress.Progress:
-    # Where a terminal is narrow the words go on in further lines: the time left and failures come last. What
-    # is printed meanwhile stands above the bar, but for what goes to a file.
-    text = progress.TextColumn("{task.fields[text]}", table_column=Column())
-    columns = "{task.description}", progress.BarColumn(24), text
-    return progress.Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty())
+def print_line(line: str) -> None:
+    """Print a line on standard error."""
+    Console(stderr=True, highlight=False).print(line, soft_wrap=True, markup=False)

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
-from rich.console import Console
-
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import file_digest
@@ -18,6 +16,7 @@ from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from eval.datasets import DATASETS, load_questions
+from eval.experiment.progress import print_line
 from retrieval.config import RetrieverConfig
 
 
@@ -36,11 +35,9 @@ def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool 
             "so leave them out."
         )
     if blank:
-        Console(stderr=True, highlight=False).print(
+        print_line(
             f"corag: {blank:,} of {len(questions):,} questions have no gold answers, so they are left out: "
-            f"{what}.",
-            soft_wrap=True,
-            markup=False,
+            f"{what}."
         )
     return with_answers
 

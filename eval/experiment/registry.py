@@ -108,45 +108,16 @@ def with_method(options: type[_MethodOptions], name: str, method: Method) -> typ
 
 
 if TYPE_CHECKING:
-    # A checker of types cannot run the discovery: what it must know of it stands here. A method that is not
-    # in this list works all the same, but for editors and mypy.
-    from corag.baselines.auto_rag import AutoRAGConfig
-    from corag.baselines.closed_book import ClosedBookConfig
-    from corag.baselines.drag import DRAGConfig
-    from corag.baselines.flare import FLAREConfig
-    from corag.baselines.iter_retgen import IterRetGenConfig
-    from corag.baselines.iterdrag import IterDRAGConfig
-    from corag.baselines.longrag import LongRAGConfig
+    # A checker of types cannot run the discovery. These are the sections that our own code names.
     from corag.baselines.one_step import OneStepConfig
-    from corag.baselines.react import ReActConfig
-    from corag.baselines.recursive.config import RecursiveConfig
-    from corag.baselines.search_o1 import SearchO1Config
-    from corag.baselines.self_ask import SelfAskConfig
-    from corag.baselines.self_rag.method import SelfRAGConfig
-    from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig
     from corag.chains.config import CoRAGConfig
-    from ircot.method import IRCoTConfig
 
     @dataclass(frozen=True)
     class MethodOptions(_MethodOptions):
         """Options of every method, each in a section of its own."""
 
-        closed_book: ClosedBookConfig = field(default_factory=ClosedBookConfig)
         one_step: OneStepConfig = field(default_factory=OneStepConfig)
-        react: ReActConfig = field(default_factory=ReActConfig)
-        self_ask: SelfAskConfig = field(default_factory=SelfAskConfig)
-        ircot: IRCoTConfig = field(default_factory=IRCoTConfig)
-        flare: FLAREConfig = field(default_factory=FLAREConfig)
-        iter_retgen: IterRetGenConfig = field(default_factory=IterRetGenConfig)
-        self_rag: SelfRAGConfig = field(default_factory=SelfRAGConfig)
-        self_rag_prompted: SelfRAGPromptedConfig = field(default_factory=SelfRAGPromptedConfig)
-        recursive: RecursiveConfig = field(default_factory=RecursiveConfig)
-        longrag: LongRAGConfig = field(default_factory=LongRAGConfig)
-        drag: DRAGConfig = field(default_factory=DRAGConfig)
-        iterdrag: IterDRAGConfig = field(default_factory=IterDRAGConfig)
-        auto_rag: AutoRAGConfig = field(default_factory=AutoRAGConfig)
         corag: CoRAGConfig = field(default_factory=CoRAGConfig)
-        search_o1: SearchO1Config = field(default_factory=SearchO1Config)
 
 else:
     MethodOptions = make_dataclass(

@@ -32,12 +32,11 @@ _KINDS = {"generate": "LLM", "score": "LLM", "search": "RETRIEVER"}
 
 
 class RowSpans:
-    """Makes the spans of finished questions, with what all of them share. ``span_count``: how many so far."""
+    """Makes the spans of finished questions, with what all of them share."""
 
     def __init__(self, tracer: Any, model: ModelConfig, fingerprint: str, retriever: RetrieverConfig) -> None:
         name = DEFAULT_MODEL if model.name == "default" else model.name
         self._tracer = tracer
-        self.span_count = 0
         self._model = f"{name}+{model.adapter}" if model.adapter else name
         self._provider = model.with_engine().backend
         self._operation = "text_completion" if "chat=no" in fingerprint else "chat"
@@ -82,16 +81,13 @@ class RowSpans:
     ) -> Any:
         from opentelemetry.trace import SpanKind
 
-        span = self._tracer.start_span(
+        return self._tracer.start_span(
             name,
             context=context,
             kind=SpanKind.CLIENT if client else SpanKind.INTERNAL,
             attributes=attributes,
             start_time=start_ns,
         )
-        # Of a trace that is left out none is sent.
-        self.span_count += span.get_span_context().trace_flags.sampled
-        return span
 
     def _of_question(self, workflow: str, row: Row) -> dict[str, Any]:
         # The sums stand under names of ours: readers that add up gen_ai.usage over a trace would count twice.

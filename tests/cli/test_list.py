@@ -1,6 +1,5 @@
 """'corag list': the list, and what is shown of one."""
 
-import ast
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.help import descriptions
-from eval.experiment import registry
 from eval.experiment.registry import METHODS, MethodOptions, check_names, methods_of
 from tests.eval.test_own_methods import method_of_the_page
 
@@ -29,24 +27,6 @@ def test_every_method_is_listed_once_with_every_option_explained(capsys: pytest.
         ).keys()
         assert not unexplained, f"{name} does not say what these are: {unexplained}"
     check_names(list(METHODS))
-
-
-def test_editors_and_type_checkers_know_every_method() -> None:
-    """What is found by running cannot be checked: the list for type checkers says the same."""
-    assert registry.__file__
-    classes = [
-        each
-        for each in ast.walk(ast.parse(Path(registry.__file__).read_text()))
-        if isinstance(each, ast.ClassDef) and each.name == "MethodOptions"
-    ]
-    listed = {
-        line.target.id: line.annotation.id
-        for line in classes[0].body
-        if isinstance(line, ast.AnnAssign)
-        and isinstance(line.target, ast.Name)
-        and isinstance(line.annotation, ast.Name)
-    }
-    assert listed == {name: method.config.__name__ for name, method in METHODS.items()}
 
 
 def test_one_method_is_shown_with_defaults_presets_and_aliases(

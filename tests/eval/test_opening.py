@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pty
 import subprocess
 import sys
 import time
@@ -65,7 +64,7 @@ def test_whatever_is_printed_meanwhile_goes_to_the_log_and_ours_is_seen(
     assert "a late logger" in written and "the engine says something late" in written
 
 
-def test_what_takes_its_time_says_so_where_there_is_no_spinner(
+def test_what_takes_its_time_says_so(
     log: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that compiles for five minutes looked as one that hangs."""
@@ -189,25 +188,3 @@ def test_without_a_folder_of_runs_the_log_lies_in_the_cache_and_begins_anew_once
             told == f"The last lines of {log}:" and lines[0] == "  | noise from below" and last == "the end"
         )
         assert "noise" not in ended.stderr and ended.stderr.splitlines()[0] == "a sentence of ours"
-
-
-def test_a_terminal_has_a_spinner_with_seconds_until_it_is_open() -> None:
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
-    os.close(theirs)
-    seen = b""
-    try:
-        while part := os.read(ours, 4096):
-            seen += part
-    except OSError:  # how a terminal of Linux ends
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(30) == 0
-    told = seen.decode()
-    assert "opening a model" in told and "0:00:01" in told and "noise" not in told
-    assert "a sentence of ours" in told and "corag: a model is open (" in told
-    assert told.rstrip().endswith("the end")
