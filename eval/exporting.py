@@ -1,7 +1,6 @@
 """A finished run as a file: of its answers alone, or of another tool, which is read back and scored.
 
-Writing and scoring by the official rule meet here; :mod:`eval.datasets.answers` and
-:mod:`eval.datasets.exports` have the formats.
+Writing and scoring by the official rule meet here; :mod:`eval.datasets.exports` has the formats.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.data.fields import Record, gold_answer, require_id
 from eval.datasets import DATASETS, read_question_records
-from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
 from eval.datasets.exports import (
     Rows,
@@ -30,7 +28,6 @@ from eval.datasets.exports import (
     qrels_lines,
     trec_lines,
     two_wiki_prediction,
-    write_dataset,
 )
 from eval.datasets.gold_names import is_name
 from eval.datasets.sets.two_wiki import read_aliases
@@ -38,10 +35,7 @@ from eval.scoring.official_scores import hotpotqa_scores, kilt_scores, musique_s
 from eval.tables.conditions import index_formats, pages_note
 from eval.tables.runs import read_answers_manifest
 
-FORMATS = (
-    "answers", "hotpotqa", "2wikimultihopqa", "musique", "kilt", "browsecomp_plus", "trec", "qrels",
-    "dataset",
-)  # fmt: skip
+FORMATS = ("hotpotqa", "2wikimultihopqa", "musique", "kilt", "browsecomp_plus", "trec", "qrels")
 # The datasets that an official prediction file is for. Our own format may hold the questions of any.
 _FORMAT_DATASETS: dict[str, tuple[str, ...]] = {
     **{name: (name, "jsonl") for name in ("hotpotqa", "2wikimultihopqa", "musique")},
@@ -59,11 +53,11 @@ class ExportConfig(Options):
     """the run folder."""
 
     to: str = ""
-    """answers, hotpotqa, 2wikimultihopqa, musique, kilt, browsecomp_plus (for its evaluate_run.py), trec (the
-    passages collected, a TREC run), qrels (the gold passages, TREC's judgements) or dataset."""
+    """hotpotqa, 2wikimultihopqa, musique, kilt, browsecomp_plus (for its evaluate_run.py), trec (the passages
+    collected, a TREC run) or qrels (the gold passages, TREC's judgements)."""
 
     out: LocalPath = ""
-    """the file to write; of answers .jsonl or .csv; of browsecomp_plus the folder of its files."""
+    """the file to write; of browsecomp_plus the folder of its files."""
 
     questions: LocalPath = ""
     """the dataset's own question file; "" takes the one that the run was made from, if it is still there."""
@@ -81,7 +75,7 @@ class ExportConfig(Options):
     def __post_init__(self) -> None:
         if not self.run or not self.out:
             raise ConfigError(
-                "name the run and the file to write: corag export RUN --to answers --out answers.csv."
+                "name the run and the file to write: corag export RUN --to trec --out run.trec."
             )
         if self.to not in FORMATS:
             if not self.to:
@@ -143,9 +137,7 @@ def export_run(config: ExportConfig) -> Export:
 def check_format(to: str, dataset: str) -> None:
     """Raise :class:`ConfigError` if a prediction file of one dataset is asked for of a run on another."""
     if to in _FORMAT_DATASETS and dataset not in _FORMAT_DATASETS[to]:
-        fitting = next(
-            (name for name, fits in _FORMAT_DATASETS.items() if dataset in fits), "trec or dataset"
-        )
+        fitting = next((name for name, fits in _FORMAT_DATASETS.items() if dataset in fits), "trec")
         raise ConfigError(
             f"the run answered the dataset '{dataset}', which has no prediction file of the kind '{to}': "
             f"choose to={fitting}."
@@ -184,8 +176,6 @@ def has_answer(record: Record) -> bool:
 def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[Record]) -> None:
     """Write the file."""
     match config.to:
-        case "answers":
-            write_answers({manifest.method: rows}, config.out)
         case "hotpotqa":
             write_lines(config.out, [as_json(hotpotqa_prediction(rows))])
         case "2wikimultihopqa":
@@ -209,10 +199,8 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
                 write_lines(str(Path(config.out) / f"run_{number:05}.json"), [as_json(record)])
         case "trec":
             write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
-        case "qrels":
-            write_lines(config.out, qrels_lines(rows, index_aliases(manifest.last.index)))
         case _:
-            write_dataset(rows, Path(config.out))
+            write_lines(config.out, qrels_lines(rows, index_aliases(manifest.last.index)))
 
 
 def as_json(value: object) -> str:

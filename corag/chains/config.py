@@ -176,7 +176,7 @@ class CoRAGConfig(MethodConfig, section="corag"):
     """the sub-answer when the passages do not contain the answer."""
 
     task: str = "answer multi-hop questions"
-    """the task description in the prompts; KILT datasets have their own (see 'corag list')."""
+    """the task description in the prompts; KILT datasets have their own (--print_config shows it)."""
 
     sub_query_prompt: NameOrPath = "sub_query"
     """a shipped name, a file, or a text with {query}, {task} and {hops}."""

@@ -14,7 +14,6 @@ from typing import Any
 from rich.table import Table
 
 from corag.core.runs.manifest import Manifest
-from corag.core.tools import SearchStep
 from corag.core.types import MEASURING
 from eval.tables.ledger import Ledger, Spending, Waiting, read_ledger
 from eval.tables.printing import figures_table, wide_console
@@ -65,11 +64,6 @@ def remarks(ledger: Ledger) -> list[str]:
         "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per "
         "question.",
     ]
-    if ledger.remembered_searches and (searching := ledger.stages[SearchStep.kind]):
-        lines.append(
-            f"Of {searching.calls:,} searches {ledger.remembered_searches:,} were remembered: an equal one "
-            "had been made."
-        )
     if MEASURING in ledger.roles:
         lines.append(f'"{MEASURING}" was only measured: its tokens are in this table and no other.')
     if estimated_tokens := ledger.total.usage.estimated:
@@ -84,17 +78,10 @@ def remarks(ledger: Ledger) -> list[str]:
         )
     starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
     lines.append(f"Wall time: {ledger.wall:,.1f} s{starts}, without loading engine and index.")
-    if ledger.idle_share is None or ledger.in_flight is None:
-        lines.append("Engine idle share: unknown, for the run keeps no steps.")
-    else:
+    if ledger.idle_share is not None and ledger.in_flight is not None:
         lines.append(
             f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this "
             f"run in flight; {ledger.in_flight:.1f} were on average."
-        )
-    if len(ledger.starts) > 1:
-        lines.append(
-            "A start that was killed left no trace of the questions in flight: the engine was idle that "
-            "much less."
         )
     return lines
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.pace import clock
@@ -16,16 +14,14 @@ from eval.tables.printing import figures_table, wide_console
 _BOTTLENECK_SHARE = 0.5  # share of the waiting above which searches are the bottleneck
 
 
-def print_plan(plans: Sequence[PlannedRun], folder: Path) -> CommandResult:
+def print_plan(plans: Sequence[PlannedRun]) -> CommandResult:
     """Print a plan. The status is 1 if too little could be answered for one."""
     console = wide_console()
-    table = figures_table(
-        "what", right=("left of", "time", "computed", "within", "tokens", "searches", "traces")
-    )
+    table = figures_table("what", right=("left of", "time", "computed", "within", "tokens", "searches"))
     for each in plans:
         table.add_row(each.name, *_figures(each))
     console.print(table)
-    for line in remarks(plans, shutil.disk_usage(folder).free):
+    for line in remarks(plans):
         console.print(line, soft_wrap=True)
     record = {"runs": [asdict(each) | {"folder": str(each.folder)} for each in plans]}
     return CommandResult(int(any(each.rest is None for each in plans)), [record])
@@ -37,16 +33,13 @@ def _figures(run: PlannedRun) -> Iterator[str]:
     if rest is not None:
         yield "-" if rest.seconds is None else clock(rest.seconds)
         yield from (short(rest.computed), f"±{rest.error:.0%}", short(rest.tokens))
-        yield from (f"{rest.searches:,}", f"{rest.bytes / 1e6:,.1f} MB")
+        yield f"{rest.searches:,}"
 
 
-def remarks(plans: Sequence[PlannedRun], free: int) -> Iterator[str]:
-    """Yield what the table does not show: sums, the bottleneck, and how to go on; ``free``: bytes of disk."""
+def remarks(plans: Sequence[PlannedRun]) -> Iterator[str]:
+    """Yield what the table does not show: sums, the bottleneck, and how to go on."""
     if rests := [each.rest for each in plans if each.rest]:
         yield _sums(rests)
-        size = sum(rest.bytes for rest in rests)
-        enough = "" if free > 2 * size else ": too little"
-        yield f"Disk: {size / 1e6:,.0f} MB of traces; {free / 1e9:,.1f} GB are free{enough}."
         slow = ", ".join(each.name for each in plans if each.searching > _BOTTLENECK_SHARE)
         cure = f"searches of {slow}. More search servers or a smaller index help."
         yield f"Bottleneck: the {cure if slow else 'engine.'}"

@@ -34,8 +34,8 @@ Questions = (
     | Sequence[tuple[str, Any]]
     | Any
 )
-"""A question file; or questions as objects, as records of such a file, as (question, answer) pairs or as bare
-texts; or a table of them: a data frame, an Arrow table, a ``datasets.Dataset``."""
+"""A question file; or questions as objects, as records of such a file (a ``datasets.Dataset`` has them), as
+(question, answer) pairs or as bare texts."""
 
 
 def with_keywords(base: Options, options: Mapping[str, Any]) -> Options:
@@ -73,7 +73,6 @@ def question_file(questions: Questions, out: Path, options: Mapping[str, Any]) -
         options: the caller's; dataset, aliases, columns and strict are used.
     """
     if isinstance(questions, str | os.PathLike):
-        _refuse_bare_question(os.fspath(questions), options)
         return os.fspath(questions), {}
     question_list = read_questions(as_sequence(questions), options)
     text = "".join(json.dumps(question_record(each), ensure_ascii=False) + "\n" for each in question_list)
@@ -131,36 +130,14 @@ def _reader_of(records: Sequence[Mapping[str, Any]], dataset: str, options: Mapp
     return own_format if in_our_format or options.get("columns") else DATASETS[dataset or "jsonl"]
 
 
-def _refuse_bare_question(text: str, options: Mapping[str, Any]) -> None:
-    """Raise :class:`ConfigError` for a question where a file is wanted."""
-    if text.rstrip().endswith("?") and not options.get("split") and not Path(text).exists():
-        raise ConfigError(
-            f"'{text:.60}' is a question, but a file or a list of them is expected: write [{text!r:.60}], or "
-            "ask(...) for one."
-        )
-
-
 def as_sequence(questions: Any) -> Sequence[Any]:
-    """Return the questions of a list or a table: a data frame, a series, an Arrow table, a Hugging Face set.
-
-    Raises :class:`ConfigError` for one thing that is no collection, or a collection of splits.
-    """
-    if isinstance(questions, Question):
-        return [questions]
-    if isinstance(questions, Mapping):
-        if any(hasattr(each, "column_names") for each in questions.values()):  # datasets.DatasetDict
-            raise ConfigError(
-                f"the questions come in the splits {', '.join(map(str, questions))}: give one, such as "
-                f"questions[{next(iter(questions))!r}]."
-            )
-        raise ConfigError(f"{_NO_QUESTION.format('one object')}, in a list.")
-    if hasattr(questions, "iloc") and hasattr(questions, "columns"):  # pandas
-        return list(questions.to_dict("records"))
-    for rows in ("to_dicts", "to_pylist"):  # polars, Arrow
-        if hasattr(questions, rows) and hasattr(questions, "columns"):
-            return list(getattr(questions, rows)())
-    if not isinstance(questions, Iterable):
-        raise ConfigError(f"{_NO_QUESTION.format(repr(questions)[:60])}.")
+    """Return questions as a list. Raises :class:`ConfigError` for what is none, as a data frame is."""
+    is_table = isinstance(questions, Mapping) or hasattr(questions, "columns")  # which yields columns' names
+    if is_table or not isinstance(questions, Iterable):
+        raise ConfigError(
+            f"{_NO_QUESTION.format(f'one {type(questions).__name__}')}, in a list. A data frame has records: "
+            'frame.to_dict("records").'
+        )
     return list(questions)
 
 
@@ -180,17 +157,12 @@ def record_of(question: Question | Mapping[str, Any] | tuple[str, Any] | str) ->
         case (str() as text, answers):
             return {"question": text, "answers": answers}
         case Mapping():
-            return {str(name): _plain(value) for name, value in question.items()}
+            return {
+                # Frames hold lists as arrays, and numbers of numpy's.
+                str(name): value.tolist() if hasattr(value, "tolist") else value
+                for name, value in question.items()
+            }
     raise ConfigError(f"{_NO_QUESTION.format(repr(question)[:60])}.")
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without types of numpy: frames hold lists as arrays, and numbers of its own."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return _plain(value.tolist()) if hasattr(value, "tolist") else value
 
 
 def one_question(question: Any) -> Question:
@@ -207,10 +179,7 @@ def one_question(question: Any) -> Question:
             record, report = record_of(question), QuestionReport("the question")
             (result,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
             return result if record_id(record) else replace(result, id="asked")
-    is_iterable = isinstance(question, Iterable)
-    advice = (
-        "run takes many: run(questions, methods, model, index, out=FOLDER)"
-        if is_iterable
-        else "give its text"
+    raise ConfigError(
+        f"ask takes one question, but was given a {type(question).__name__}: run takes many, as in "
+        "run(questions, methods, model, index, out=FOLDER)."
     )
-    raise ConfigError(f"ask takes one question, but was given a {type(question).__name__}: {advice}.")

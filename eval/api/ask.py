@@ -25,7 +25,7 @@ from corag.core.types import Answer, Passage, Question
 from corag.generation.config import ModelConfig
 from eval.api.arguments import one_question, with_keywords
 from eval.api.background import waits
-from eval.api.drawing import Drawing
+from eval.api.drawing import draw_steps
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import check_model
@@ -92,7 +92,7 @@ class Answered:
         self.computed_tokens = row.total_usage.computed
         self.seconds = row.seconds
         self._has_estimates = bool(row.total_usage.estimated)
-        self._drawing = Drawing(self.question, self.steps, fields_of(self.answer), refusal)
+        self._refusal = refusal
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -150,7 +150,7 @@ class Answered:
 
     def tree(self) -> Tree:
         """Draw the steps: chains, hops, rollouts, thoughts."""
-        return self._drawing.tree()
+        return draw_steps(self.question, self.steps, fields_of(self.answer), self._refusal)
 
     def __rich__(self) -> Group:
         """Draw the steps, then say the answer."""

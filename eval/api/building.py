@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,25 +24,17 @@ class BuiltIndex:
 
     Attributes:
         folder: where it lies.
-        passages: how many it has.
-        notes: what was left out, and why.
-        manifest: all that decides what it finds.
+        manifest: how many passages it has, all that decides what it finds, and notes on what was left out.
     """
 
     folder: Path
-    passages: int
-    notes: Sequence[str]
     manifest: IndexManifest
 
     def __fspath__(self) -> str:
         return str(self.folder)
 
-    def __str__(self) -> str:
-        summary = f"{self.folder}: {self.passages:,} passages, {self.manifest.settings.kind}"
-        return "\n".join([summary, *(f"  {note}" for note in self.notes)])
-
     def __repr__(self) -> str:
-        return f"<BuiltIndex {str(self.folder)!r}, {self.passages:,} passages>"
+        return f"<BuiltIndex {str(self.folder)!r}, {self.manifest.passages:,} passages>"
 
 
 def build_index(
@@ -77,4 +69,4 @@ def build_index(
     config = with_keywords(config, {"kind": kind} | options)
     with quiet(f"building the index {config.out}") as print_line:
         manifest = build.build_index(config, report or print_line)
-    return BuiltIndex(Path(config.out), manifest.passages, manifest.notes, manifest)
+    return BuiltIndex(Path(config.out), manifest)

@@ -21,7 +21,7 @@ from corag.generation.engines import engine_of
 from corag.generation.vllm_processes import refuse_unguarded_main, spare_children_interrupts
 from eval.api.arguments import with_keywords
 from eval.api.background import background
-from eval.api.texts import index_of_texts, listed_texts
+from eval.api.texts import index_of_texts
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from retrieval.config import RetrieverConfig
@@ -333,8 +333,8 @@ async def index_handle(index: Sequence[Any], options: Mapping[str, Any]) -> Inde
 def _index_name(index: Any) -> str:
     if isinstance(index, str | os.PathLike):
         return os.fspath(index)
-    if (texts := listed_texts(index)) is not None:
-        return index_of_texts(texts)
+    if isinstance(index, list | tuple):
+        return index_of_texts(index)
     if index is None:
         raise ConfigError("the index is None: give a folder, a list of texts, or an object of your own.")
     return register(index)

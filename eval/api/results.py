@@ -24,7 +24,7 @@ from eval.experiment.backends import check_model
 from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
-from eval.experiment.run import RunConfig, answer_with, repeats_of, run_path
+from eval.experiment.run import RunConfig, answer_with, repeats_of
 from eval.report.page import write_report
 from eval.sweeps.figure import draw_figure
 from eval.tables.means import Over
@@ -208,7 +208,6 @@ async def run(
             config = base.of(short)
         run_config = with_section(base, short, entry, options_of(short, entry, config, index))
         configs |= repeats_of(run_config, name)
-    check_folders(configs)
     loaded_questions = base.load()
     in_flight = max(each.most_in_flight for each in configs.values())
     async with choose_executor(base.workers, in_flight, len(loaded_questions), model, index) as executor:
@@ -224,21 +223,6 @@ async def run(
     if base.answers_to:
         write_run_answers(runs, base.answers_to, loaded_questions)
     return results
-
-
-def check_folders(configs: Mapping[str, RunConfig]) -> None:
-    """Raise :class:`ConfigError` if two runs would share a folder, which is called after the run."""
-    names: dict[Path, str] = {}
-    for name, config in configs.items():
-        if config.out == "auto":  # folders are then called after their settings
-            continue
-        folder = run_path(config, config.method[0], {}, name)
-        if folder in names:
-            raise ConfigError(
-                f"the runs '{names[folder]}' and '{name}' would share the folder '{folder}': call one "
-                "otherwise."
-            )
-        names[folder] = name
 
 
 def base_of(

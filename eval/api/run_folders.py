@@ -60,26 +60,12 @@ def folders_by_name(runs: RunFolders, caller: str) -> dict[str, Path]:
         runs = runs.runs
     if isinstance(runs, str | os.PathLike):
         runs = [runs]
-    if not isinstance(runs, Iterable):
-        raise ConfigError(_WRONG_RUNS.format(caller, _kind(runs)))
-    folders = list(runs.values() if isinstance(runs, Mapping) else runs)
-    for folder in folders:
-        if not isinstance(folder, str | os.PathLike):
-            raise ConfigError(_WRONG_RUNS.format(caller, f"a {type(runs).__name__} with {_kind(folder)}"))
-    if not folders:
-        raise ConfigError(f"{caller} was given no run: name one or more run folders.")
-    paths = [os.fspath(folder) for folder in folders]
-    if isinstance(runs, Mapping):
-        return dict(zip(map(str, runs), map(local_folder, paths), strict=True))
-    return Runs(runs=paths).by_name()
-
-
-_WRONG_RUNS = (
-    '{} takes run folders, by name ({{"mine": "runs/mine"}}) or in a list (["runs/mine"]), or results, but '
-    "was given {}."
-)
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__
-    return "None" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    try:
+        if isinstance(runs, Mapping):
+            return {str(name): local_folder(os.fspath(folder)) for name, folder in runs.items()}
+        return Runs(runs=[os.fspath(folder) for folder in runs]).by_name()
+    except TypeError as error:
+        raise ConfigError(
+            f'{caller} takes run folders, by name ({{"mine": "runs/mine"}}) or in a list (["runs/mine"]), or '
+            f"results: {error}."
+        ) from None

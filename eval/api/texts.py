@@ -16,26 +16,6 @@ from retrieval.index.build import build_index
 from retrieval.search.function_retriever import read_passage
 
 
-def listed_texts(index: Any) -> Sequence[Any] | None:
-    """Return the items of what is a list of texts: of an array and of a data frame's column, too.
-
-    None for anything else. Raises :class:`ConfigError` for a whole data frame, whose text may be any column.
-    """
-    if isinstance(index, list | tuple):
-        return index
-    if hasattr(index, "columns") and hasattr(index, "shape"):  # of pandas and polars
-        column = next(iter(map(str, index.columns)), "text")
-        raise ConfigError(
-            f"the index is a data frame: give the column that holds the texts, such as frame[{column!r}], or "
-            'records with "text" and "title", such as frame.to_dict("records").'
-        )
-    for name in ("tolist", "to_list", "to_pylist"):  # of numpy and pandas, polars, Arrow
-        if callable(convert := getattr(index, name, None)):
-            items = convert()
-            return items if isinstance(items, list) else None
-    return None
-
-
 def index_of_texts(texts: Sequence[Any]) -> str:
     """Return the folder of a BM25 index over texts, records, documents or passages, built if it is not there.
 

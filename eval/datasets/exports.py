@@ -8,19 +8,14 @@ of yours fills them, and are empty otherwise.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import atomic_replace
-from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
-from corag.core.tools import GenerateStep, ScoreStep, SearchStep
+from corag.core.tools import SearchStep
 from corag.data.fields import Record, require_id
 from eval.datasets.pages import page_id
-from eval.datasets.sets.jsonl import question_columns
 from eval.datasets.sets.musique import numbered_paragraphs
 from retrieval.index.aliases import NO_ALIASES, Aliases
 
@@ -160,76 +155,6 @@ def _require_word(identity: str) -> str:
             f"the id '{identity}' is empty or has white space in it, which TREC's files cannot hold."
         )
     return identity
-
-
-def trace_record(row: SavedRow) -> dict[str, Any]:
-    """Flatten a row for a table of one line per question; ``answer_json`` is all that the method returned."""
-    answer, usage, steps = row.answer, row.total_usage, row.steps
-    return question_columns(row.question) | {
-        "prediction": row.text,
-        "failed": answer is None,
-        "error": row.error,
-        "stopped": answer.stopped if answer else "",
-        "steps": answer.steps if answer else 0,
-        "passage_ids": _passages(row, 0),
-        "read_ids": list(row.read_ids),
-        "seconds": row.seconds,
-        "calls": usage.calls,
-        "prompt_tokens": usage.prompt,
-        "generated_tokens": usage.generated,
-        "computed_tokens": usage.computed,
-        "searches": [
-            {
-                "path": step.path,
-                "query": step.query,
-                "passage_ids": [hit.passage.id for hit in step.hits],
-                "scores": [hit.score for hit in step.hits],
-            }
-            for step in steps
-            if isinstance(step, SearchStep)
-        ],
-        "generations": [
-            {"role": step.role, "path": step.path, "texts": list(step.texts), "prompt": step.prompt}
-            for step in steps
-            if isinstance(step, GenerateStep)
-        ],
-        "scorings": [
-            {
-                "role": step.role,
-                "path": step.path,
-                "log_likelihood": step.log_likelihood,
-                "tokens": step.tokens,
-            }
-            for step in steps
-            if isinstance(step, ScoreStep)
-        ],
-        "answer_json": json.dumps(answer and answer.to_json(), ensure_ascii=False),
-    }
-
-
-def write_dataset(rows: Rows, out: Path) -> None:
-    """Write the traces as one Parquet file, for ``datasets.Dataset.from_parquet`` and the Hugging Face hub.
-
-    Raises :class:`DataError` if it cannot be written.
-    """
-    require("to=dataset", "datasets")
-    from datasets import Dataset, Features, Value  # slow to import
-
-    # Types are stated, not inferred: a run without a single scoring would else have a column of nulls.
-    text, number, real = Value("string"), Value("int64"), Value("float64")
-    kinds = {
-        "id": text, "question": text, "answers": [text], "supporting": [text], "type": text, "hops": number,
-        "prediction": text, "failed": Value("bool"), "error": text, "stopped": text, "steps": number,
-        "passage_ids": [text], "read_ids": [text], "seconds": real,
-        "calls": number, "prompt_tokens": number, "generated_tokens": number, "computed_tokens": number,
-        "searches": [{"path": text, "query": text, "passage_ids": [text], "scores": [real]}],
-        "generations": [{"role": text, "path": text, "texts": [text], "prompt": text}],
-        "scorings": [{"role": text, "path": text, "log_likelihood": real, "tokens": number}],
-        "answer_json": text,
-    }  # fmt: skip
-    table = Dataset.from_list([trace_record(row) for row in rows.values()], features=Features(kinds))
-    with atomic_replace(out) as temporary:
-        table.to_parquet(str(temporary))
 
 
 def _passages(row: SavedRow, top_k: int) -> Sequence[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from corag.core.runs.folder import TRACES, read_attempts
+from corag.core.runs.folder import read_attempts
 from corag.core.runs.rows import SavedRow
 from corag.core.types import TokenUsage
 
@@ -31,7 +31,6 @@ class RunEstimate:
         computed: those that the engine computes: they were neither in its cache nor remembered.
         searches: that an index answers: repeats that were remembered are not among them.
         seconds: with the engine and the index open; None if the answered ones tell no pace.
-        bytes: of their lines in ``traces.jsonl``.
         error: half the width of the 95% interval of ``computed``, as a share of it.
     """
 
@@ -41,15 +40,13 @@ class RunEstimate:
     computed: int
     searches: int
     seconds: float | None
-    bytes: int
     error: float
 
 
-def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate | None:
+def estimate(folder: Path, questions: int) -> RunEstimate | None:
     """Judge what ``questions`` more will take by those that a run folder has answered.
 
-    ``answered_count``: how many these are, of whatever questions. None if these are fewer than
-    :data:`MIN_QUESTIONS`. Raises :class:`DataError` if they cannot be read.
+    None if these are fewer than :data:`MIN_QUESTIONS`. Raises :class:`DataError` if they cannot be read.
     """
     attempts = islice(read_attempts(folder), _MAX_ROWS)
     rows = [*{row.question.id: row for row in attempts if not row.error}.values()]
@@ -67,7 +64,6 @@ def estimate(folder: Path, questions: int, answered_count: int) -> RunEstimate |
         computed=round(share * usage.computed),
         searches=round(share * sum(row.searches - row.remembered_searches for row in rows)),
         seconds=questions / pace if pace else None,
-        bytes=round(questions / answered_count * (folder / TRACES).stat().st_size),
         error=1.96 * deviation / math.sqrt(len(rows)),
     )
 

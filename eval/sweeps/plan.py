@@ -26,7 +26,7 @@ class PilotOptions(Options):
 
     pilot: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
     """answer only so many questions (at least 10), spread evenly over all, and print what the others will
-    take: time, tokens, searches, disk. The same command without it goes on from there."""
+    take: time, tokens, searches. The same command without it goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,6 @@ def _plan_run(name: str, folder: Path, questions: Sequence[Question]) -> Planned
         name,
         folder,
         len(questions),
-        estimate(folder, waiting_for, len(answered_ids)) if answered_ids else None,
+        estimate(folder, waiting_for) if answered_ids else None,
         waiting.get("search", 0.0) / max(sum(waiting.values()), 1e-9),
     )

@@ -99,7 +99,7 @@ def test_a_run_writes_its_answers_and_scores_nothing(
     )
     lines = tmp_path / "answers.jsonl"
     run = next((tmp_path / "runs").glob("one_step*"))
-    assert main(["export", str(run), "--to", "answers", "--out", str(lines)]) == 0
+    assert main(["table", str(run), "--answers_to", str(lines)]) == 0
     (line, *_) = map(json.loads, lines.read_text().splitlines())
     assert list(line) == FIELDS and line["sources"] == [{"id": "1", "title": "T"}]
     for command in (

@@ -40,6 +40,33 @@ def test_later_wins_preset_yaml_command_line(tmp_path):
     assert list(config.retriever.index) == ["a", "b"]
 
 
+def test_what_print_config_prints_is_the_same_configuration_when_it_is_read_back(tmp_path, capsys):
+    words = [
+        "--method",
+        "corag,ircot",
+        "--corag.preset",
+        "released_code",
+        "--corag.N",
+        "8",
+        "--model.adapter",
+        "a",
+    ]
+    words += [
+        "--index",
+        "x,y",
+        "--columns",
+        "question=q,answers=a",
+        "--ircot.reasoning_prompt",
+        "{paragraphs}\n{query}",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        configure(*words, "--print_config")
+    assert ended.value.code == 0
+    (tmp_path / "whole.yaml").write_text(capsys.readouterr().out)
+    again = parse(RunConfig, ["--config", str(tmp_path / "whole.yaml")], "corag run", "")
+    assert again == configure(*words) and again.corag.chains == 8 and again.retriever.index == ["x", "y"]
+
+
 def test_presets_of_corag():
     config = configure("--corag.preset", "released_code", "--corag.N", "8", "--corag.L", "10").corag
     assert (config.chains, config.max_hops, config.first_chain_greedy, config.reuse) == (

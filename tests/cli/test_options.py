@@ -13,12 +13,14 @@ import yaml
 
 from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
+from corag.cli.commands.ask import AskOptions
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
 from corag.core.option_names import kinds_of
 from corag.core.options import change_options
 from corag.generation.config import ModelConfig
+from corag.service.options import AnswersOptions
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import read_cells
@@ -155,6 +157,12 @@ def test_presets_and_other_names_work_in_python() -> None:
     assert IRCoTConfig(top_k=4) == IRCoTConfig(k_per_step=4)
     assert CoRAGConfig(L=3, n=2, strategy="tree") == CoRAGConfig(max_hops=3, chains=2, strategy="tree")
     assert IRCoTConfig(k_per_step="4").k_per_step == 4, "text means what it means in a shell"
+
+
+def test_what_asks_one_question_and_what_serves_answers_have_the_same_defaults() -> None:
+    asked, served = AskOptions(), AnswersOptions()  # MCP is the latter, with stdio
+    assert (asked.method, asked.budget, asked.seed) == (served.method, served.budget, served.seed)
+    assert asked.model.with_engine() == served.model and asked.retriever == served.retriever
 
 
 WITH_PRESETS = [name for name, each in METHODS.items() if hasattr(each.config, "PRESETS")]

@@ -41,7 +41,7 @@ COMMANDS = {
         "--model.backend", "openai", "--model.urls", "http://127.0.0.1:9",
     ],
     "otel": [
-        "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--trace", "otlp://localhost",
+        "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--trace", "http://localhost",
     ],
     "pyserini": [
         "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step",
@@ -128,6 +128,9 @@ def test_doctor_and_setup_say_what_is_left_out_and_that_it_may_be(installed: Pat
         assert "scripts/" not in ended.stdout and "pip install 'corag[" in ended.stdout
         assert "jar" in ended.stdout
         assert "MISSING" not in ended.stdout
+    for command, lacks in (("run", "An engine"), ("merge", "models in this process"), ("index", "")):
+        ended = without(sorted(heavy), ["doctor", command], installed, project, **environment)
+        assert ended.returncode == bool(lacks) and ("MISSING " + lacks in ended.stdout) is bool(lacks)
 
 
 @pytest.mark.slow

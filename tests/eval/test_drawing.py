@@ -15,7 +15,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage
 from eval.api.ask import answer_one
-from eval.api.drawing import Drawing
+from eval.api.drawing import draw_steps
 from ircot.method import IRCoTConfig
 from tests.chains.chains import LETTERS, queue, seeded, tree_model, tree_score
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind
@@ -207,10 +207,10 @@ def test_a_tree_shows_states_with_their_value_and_rollouts_with_their_scores():
     assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
 
 
-def test_a_tree_that_reuses_rollouts_says_so_and_shows_what_they_scored():
+def test_a_tree_that_reuses_rollouts_shows_their_hops_and_what_they_scored():
     written, row = tree_of(rollouts=2, rollout_hops=2, expand=2)
     lines = drawn(written)
-    assert any("child 1  value -2.00  r → b  (1 passage)  reused rollout" in line for line in lines)
+    assert any("child 1  value -2.00  r → b  (1 passage)" in line for line in lines)
     assert any("child 1  value -2.00  a → b" in line for line in lines)
     assert any("rollout 1  score -2.00" in line for line in lines)
     assert len([line for line in lines if re.search(r"child \d", line)]) == len(row.answer.chains)
@@ -233,11 +233,11 @@ def test_model_text_is_never_markup_nor_a_command_to_the_terminal():
 def test_repeated_sub_queries_are_told_from_hops():
     reply = {"NEXT": "glass orchard", "ANSWER": "a", "FINAL": "Issel"}
     written, _ = ask(lambda request: reply[kind(request)], max_hops=2)
-    assert "hop 2  glass orchard  asked 7 times  repeats or blank: no hop" in written
+    assert "hop 2  glass orchard  no hop: a repeat" in written
     assert "chain 1  stopped: repeats" in written
     reply["NEXT"] = "glass orchard\nIntermediate answer 2: sand"
     written, _ = ask(lambda request: reply[kind(request)], max_hops=2)
-    assert "hop 2  glass orchard  asked 7 times  repeats or blank: no hop" in written
+    assert "hop 2  glass orchard  no hop: a repeat" in written
 
 
 def test_what_another_method_calls_chosen_is_not_taken_for_a_chain():
@@ -245,14 +245,14 @@ def test_what_another_method_calls_chosen_is_not_taken_for_a_chain():
     class Own(Answer):
         chosen: str = "the shorter one"
 
-    drawing = Drawing("Who?", (), asdict(Own("x")))
-    assert str(drawing.tree().label) == "Who?" and not drawing.tree().children
+    tree = draw_steps("Who?", (), asdict(Own("x")))
+    assert str(tree.label) == "Who?" and not tree.children
 
 
 def test_stop_rules_votes_and_shortened_prompts_are_noted():
     reply = queue(NEXT=["glass", "sand"], ANSWER=["a", "b"], ENOUGH=["No", "Yes"], FINAL=["Issel"])
     written, _ = ask(reply, max_hops=5, stop="check")
-    assert "enough? No" in written and "enough? Yes" in written and "stopped: check" in written
+    assert "stop_check  No" in written and "stop_check  Yes" in written and "stopped: check" in written
     finals = iter(["Rhine", "Issel", "Issel"])
     voted, _ = ask(
         lambda request: next(finals) if kind(request) == "FINAL" else seeded(request),

@@ -294,35 +294,12 @@ def test_browsecomp_pluss_script_finds_a_file_for_each_question(tmp_path, capsys
     assert (ben["query_id"], ben["status"], ben["result"]) == ("b", "failed", [])
 
 
-def test_traces_are_a_table_that_hugging_face_reads(tmp_path, capsys):
-    datasets = pytest.importorskip("datasets")
-    run = make_run(tmp_path / "run", [row(ADA, "Orvale", ["p1", "p2"]), row(BEN, None)])
-    out = tmp_path / "traces.parquet"
-    assert export(run, "dataset", out) == 0
-    table = datasets.Dataset.from_parquet(str(out), cache_dir=str(tmp_path / "cache"))
-    first, second = table
-    assert (first["question"], first["prediction"], first["answers"], first["failed"]) == (
-        ADA.text,
-        "Orvale",
-        ["Orvale"],
-        False,
-    )
-    assert (first["prompt_tokens"], first["generated_tokens"], first["calls"]) == (10, 2, 1)
-    (search,) = first["searches"]
-    assert (search["query"], search["passage_ids"], search["scores"]) == (ADA.text, ["p1", "p2"], [1.0, 0.5])
-    assert first["generations"][0]["texts"] == ["Orvale"] and first["scorings"][0]["log_likelihood"] == -1.5
-    assert json.loads(first["answer_json"])["passage_ids"] == ["p1", "p2"]
-    assert (
-        second["failed"] and second["error"].startswith("SearchFailedError") and second["passage_ids"] == []
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--to", "hotpotqa"], "name the run and the file to write"),
         (["--to", "hotpot", "--out", "x"], "no format 'hotpot' to export to: did you mean 'hotpotqa'"),
-        (["--out", "x"], "say what to write: to=answers, hotpotqa, "),
+        (["--out", "x"], "say what to write: to=hotpotqa, "),
         (["--to", "trec", "--out", "x", "--top_k", "-1"], "top_k must be 0"),
         (["--to", "musique", "--out", "x"], "name it with questions="),
         (["--to", "musique", "--out", "x", "--questions", "gone.jsonl"], "no file 'gone.jsonl'"),
@@ -343,13 +320,10 @@ def test_wrong_options_are_sentences(tmp_path, capsys, options, message):
         ("/proc/none/x.json", "cannot write '/proc/none/x.json': No such file or directory"),
     ],
 )
-@pytest.mark.parametrize("to", ["hotpotqa", "dataset"])
-def test_files_that_cannot_be_written_are_sentences(tmp_path, capsys, to, out, message):
-    if to == "dataset":
-        pytest.importorskip("datasets")
+def test_files_that_cannot_be_written_are_sentences(tmp_path, capsys, out, message):
     run = make_run(tmp_path / "run", [row(ADA, "Orvale")])
     (tmp_path / "afile").write_text("mine")
-    assert export(run, to, out if out == "." else tmp_path / out) == 2
+    assert export(run, "hotpotqa", out if out == "." else tmp_path / out) == 2
     assert message in capsys.readouterr().err
     assert (
         sorted(path.name for path in tmp_path.iterdir()) == ["afile", "run"]

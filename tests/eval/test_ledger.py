@@ -86,7 +86,7 @@ def test_idle_is_what_no_request_covers_each_start_apart(
         figures["retried_tokens"] == 110 and "1 failed attempts that were tried again, 110 tokens" in printed
     )
     assert figures["waiting"]["search"] == {"calls": 2, "total": 4.0, "mean": 2.0, "p50": 2.0, "p95": 3.8}
-    assert figures["remembered_searches"] == 1 and "Of 2 searches 1 were remembered" in printed
+    assert figures["remembered_searches"] == 1
     assert figures["roles"]["thought"] == {
         "calls": 2, "prompt": 200, "generated": 20, "in_cache": 40, "remembered": 110, "computed": 70,
         "share": round(70 / 132, 4),
@@ -101,7 +101,7 @@ def test_runs_without_steps_say_what_is_not_known(tmp_path: Path, capsys: pytest
     printed, figures = ledger_printed(capsys, written(tmp_path / "chains", stepless.to_json(999.0)))
     chains = figures["chains"]
     assert (chains["wall_seconds"], chains["idle_share"], chains["total"]["remembered"]) == (6.0, None, None)
-    assert chains["roles"]["thought"]["prompt"] == 100 and "unknown, for the run keeps no steps" in printed
+    assert chains["roles"]["thought"]["prompt"] == 100 and "idle share" not in printed
     assert chains["waiting"] == {"generate": None, "score": None, "search": None}, "not: no calls, no seconds"
     assert chains["question_seconds"]["total"] == 5.0
     assert len(re.findall(r"│ (?:generate|score|search) +│ unknown │ +- │", printed)) == 3

@@ -151,11 +151,6 @@ def test_a_forgotten_await_is_named() -> None:
     assert "an await is missing" in error.splitlines()[0]
 
 
-@pytest.mark.parametrize("convert", [np.array, pd.Series])
-def test_an_array_of_texts_is_a_list_of_texts(convert: Callable[[list[str]], Any]) -> None:
-    assert open_index(convert(TEXTS)).search("Rome", k=1)[0].text == TEXTS[1]
-
-
 def test_a_table_in_the_place_of_texts_or_hits_is_told() -> None:
     frame = pd.DataFrame({"body": TEXTS})
     with raises_message(ConfigError):

@@ -210,7 +210,7 @@ def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Pa
     lines = (world / "corpus.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "few.jsonl").write_text("".join(lines[:20]))
     few = build_index(tmp_path / "few.jsonl", out=tmp_path / "few")
-    assert few.passages == 20 and "20 passages, bm25" in str(few)
+    assert few.manifest.passages == 20 and "20 passages" in repr(few)
     before = open_index(few)
     (tmp_path / "few.jsonl").write_text("".join(lines[:30]))
     with raises_message(IndexMismatchError):

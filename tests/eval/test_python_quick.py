@@ -200,12 +200,6 @@ def test_names_of_runs_are_shown_whole_and_no_figure_is_cut(model: Model, tmp_pa
     assert shown.count(percent(made.table().figures.summaries[0].em)) >= 4, "EM and F1 of two runs"
 
 
-def test_two_runs_do_not_share_a_folder(model: Model, tmp_path: Path) -> None:
-    with raises_message(ConfigError):
-        run(RECORDS, {"a b": plain, "a/b": plain}, model, out=tmp_path)
-    assert not list(tmp_path.glob("a*"))
-
-
 def test_what_is_given_in_another_form_is_said() -> None:
     with raises_message(ConfigError):
         Results(cast("Any", 3))

@@ -95,7 +95,7 @@ REQUIRED = {  # what a command wants before it prints its options
     "train reranker": ["--pairs", "pairs/a", "--out", "rerankers/a"],
     "rounds": ["--questions", "q.jsonl", "--out", "rounds/a", "--index", "i"],
     "merge": ["adapters/a", "--out", "models/a"],
-    "export": ["runs/a", "--to", "answers", "--out", "a.csv"],
+    "export": ["runs/a", "--to", "trec", "--out", "a.trec"],
     "push": ["runs/a", "owner/name"],
     "index": ["corpus.jsonl", "--out", "indexes/a"],
     "search": ["indexes/a", "words"],
@@ -292,10 +292,9 @@ def set_times(folder: Path) -> None:
 def record_exports(out: Path, folder: str) -> None:
     """Record a run in the formats of other tools."""
     for form in EXPORTS:
-        to = f"export.{form}" + ".csv" * (form == "answers")
-        record_command(out / f"export {form}.txt", "export", folder, "--to", form, "--out", to)
+        record_command(out / f"export {form}.txt", "export", folder, "--to", form, "--out", f"export.{form}")
     for file in (file for path in Path().glob("export.*") for file in (path, *path.rglob("*"))):
-        if file.is_file() and not file.read_bytes().startswith(b"PAR1"):
+        if file.is_file():
             write(out / "exported" / file, file.read_text(encoding="utf-8"))
 
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "table": Command("compare finished runs on the same questions in one table; join shards", "runs"),
     "show": Command("show a question of a run, of sampled chains or of training rows", "folder id"),
     "judge": Command("grade answers of finished runs with a language model", "runs"),
-    "export": Command("write a run's answers as CSV, prediction file, TREC run or dataset", "run"),
+    "export": Command("write a run as an official prediction file or TREC run", "run"),
     "push": Command("share an adapter, model, chains or run on the Hugging Face hub", "folder name"),
     "report": Command("write an HTML report of finished runs: table, tests, plots, traces", "runs"),
     "index": Command("build an index of documents or a corpus", "corpus"),
@@ -46,10 +46,10 @@ COMMANDS = {
     "serve": Command("serve an index over HTTP", "index"),
     "serve answers": Command("serve answers over HTTP: OpenAI-compatible API, MCP, web page"),
     "world": Command("write the bundled fictional dataset: corpus, questions, demonstrations", "out"),
-    "list": Command("list methods and datasets, or one's options, presets, scorer", "name"),
+    "list": Command("list methods with their presets, and datasets with their scorers"),
     "setup": Command("fetch what pip does not bring: Lucene, the small model, the encoder"),
     "doctor": Command(
-        "say what this machine has and what is missing, or whether an index is as it was built", "index"
+        "say what commands lack on this machine, or whether an index is as it was built", "what"
     ),
 }
 

@@ -1,6 +1,7 @@
 """Say in plain sentences what this machine has, and what to do about what is missing.
 
 corag doctor
+corag doctor run index train                 # of these commands: what do they need that is not here?
 corag doctor indexes/mine                    # read an index whole: is every file as it was built?
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
+from corag.cli.commands import COMMANDS
 from corag.cli.parts import parts
 from corag.core.compilers import missing_compilers
 from corag.core.errors import CoragError, IndexMismatchError
@@ -39,20 +41,31 @@ from retrieval.lucene.java import find_java
 DRIVER = 580
 """The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
 
+ANSWERING = ("quickstart", "run", "sweep", "ask", "sample", "rounds", "judge", "serve answers")
+"""The commands that ask a model."""
+
+NEEDS = {
+    "transformers": ("merge",),
+    "dense": ("quickstart", "train encoder", "train reranker"),
+    "train": ("train", "train encoder", "train reranker", "rounds"),
+}
+"""What pip brings, by the commands that do not work without; all else depends on their options."""
+
 
 @dataclass(frozen=True)
 class DoctorOptions(Options):
     """Options of 'corag doctor'."""
 
-    index: tuple[LocalPath, ...] = ()
-    """folders of indexes to read whole and compare with what was built, instead of all else."""
+    what: tuple[LocalPath, ...] = ()
+    """commands whose needs are looked at; or folders of indexes, which are read whole and compared with what
+    was built, instead of all else."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """One sentence about this machine.
 
-    ``ok`` is False when something that corag needs is missing; of what may be left out, it is None.
+    ``ok`` is False when something that is needed is missing; of what may be left out, it is None.
     """
 
     ok: bool | None
@@ -61,24 +74,25 @@ class CheckResult:
 
 def main(config: DoctorOptions) -> int:
     """Print the findings; return 1 if anything is missing, or an index is damaged."""
-    if config.index:
-        index_checks = [check_index(Path(name)) for name in config.index]
-        for each in index_checks:
-            print(("  ok      " if each.ok else "  DAMAGED ") + printable(each.sentence))
-        return 0 if all(each.ok for each in index_checks) else 1
-    healthy = True
-    checks = installation(), machine(), java(), fetched_parts(), libraries()
-    for finding in chain.from_iterable(checks):
-        mark = {True: "  ok      ", False: "  MISSING ", None: "  without "}[finding.ok]
-        print(mark + printable(finding.sentence))
-        healthy &= finding.ok is not False
-    if not healthy:
-        print("Mend what is marked MISSING, then run 'corag doctor' again.")
-    elif all(missing(each.packages) for each in (ENGINES["vllm"], ENGINES["transformers"])):
-        print(f"There is no engine here, so only servers answer: {how_to_install('vllm')}.")
-    else:
-        print("Nothing that corag needs is missing.")
-    return 0 if healthy else 1
+    commands = [name for name in config.what if name in COMMANDS]
+    if folders := [name for name in config.what if name not in COMMANDS]:
+        return show(map(check_index, map(Path, folders)), "DAMAGED")
+    checks = installation(), machine(), java(), fetched_parts(), libraries(commands), engines(commands)
+    status = show(chain.from_iterable(checks), "MISSING")
+    print(
+        "Mend what is marked MISSING, then give the command again." if status else "Nothing else is needed."
+    )
+    return status
+
+
+def show(findings: Iterator[CheckResult], bad: str) -> int:
+    """Print findings in a line each; return 1 if any is bad."""
+    status = 0
+    for finding in findings:
+        mark = {True: "ok", False: bad, None: "without"}[finding.ok]
+        print(f"  {mark:<7} {printable(finding.sentence)}")
+        status |= finding.ok is False
+    return status
 
 
 def check_index(folder: Path) -> CheckResult:
@@ -159,7 +173,7 @@ def fetched_parts() -> Iterator[CheckResult]:
             yield CheckResult(False, f"{part.name} is not on this machine yet: corag setup.")
 
 
-def libraries() -> Iterator[CheckResult]:
+def libraries(commands: Collection[str]) -> Iterator[CheckResult]:
     """What each extra brings: complete, in part, or not at all."""
     versions = packages_distributions()
     for extra, modules in EXTRAS.items():
@@ -175,12 +189,23 @@ def libraries() -> Iterator[CheckResult]:
         if not lacking:
             yield CheckResult(True, f"{SUMMARIES[extra]}: {here}.")
         else:
+            is_needed = not set(NEEDS.get(extra, ())).isdisjoint(commands)
             sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
-            yield CheckResult(_optional(), sentence)
+            yield CheckResult(False if is_needed else _optional(), sentence)
     if note := cpu_build_note():
         yield CheckResult(False, f"T{note[1:]}")
     elif has_gpu():
         yield from (CheckResult(False, each.removeprefix("corag: ")) for each in missing_compilers())
+
+
+def engines(commands: Collection[str]) -> Iterator[CheckResult]:
+    """What answers: without an engine in this process, servers alone."""
+    if all(missing(ENGINES[name].packages) for name in ("vllm", "transformers")):
+        is_needed = not set(commands).isdisjoint(ANSWERING)
+        sentence = (
+            f"An engine: {how_to_install('vllm')}, or name a server (model.backend=openai, model.urls)."
+        )
+        yield CheckResult(False if is_needed else _optional(), sentence)
 
 
 def _optional() -> bool | None:

@@ -1,12 +1,11 @@
-"""Write a run's answers as a table, or in the format of another tool; no model is started.
+"""Write a run's answers or passages in the format of another tool; no model is started.
 
-    corag export runs/dev/corag-1a2b3c4d --to answers --out answers.csv
     corag export runs/dev/corag-1a2b3c4d --to musique --out predictions.jsonl
+    corag export runs/dev/corag-1a2b3c4d --to trec --out run.trec
 
---to answers writes id, question, answer, sources, tokens and stopped, as JSON Lines or CSV; hotpotqa,
-2wikimultihopqa, musique or kilt the dataset's official prediction file, trec a run file of the passages
-collected, dataset a Parquet file of traces for Hugging Face's library. Prediction files are read back and
-scored by the official rule if the gold answers are at hand.
+hotpotqa, 2wikimultihopqa, musique and kilt are the datasets' official prediction files, which are read back
+and scored by the official rule if the gold answers are at hand. Answers with sources are written by corag
+table RUN --answers_to FILE.
 """
 
 from __future__ import annotations

@@ -11,11 +11,9 @@ last row is its fair neighbour: one step with an adapter that was trained for it
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,18 +24,19 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.cli.result import CommandResult
 from corag.core.errors import BackendError, ConfigError
-from corag.core.installation import clone_folder, missing, require
+from corag.core.installation import missing, require
 from corag.core.method import MethodConfig
 from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.generation.config import ModelConfig
 from corag.generation.engines import ENGINES
 from eval.api.ask import COLUMNS, AnyMethod, ask
+from eval.api.building import Kind, build_index
 from eval.api.opened import Index, Model, open_index, open_model
 from eval.api.results import Results, report, run
 from eval.datasets import load_questions
 from eval.datasets.world import write_world
-from eval.experiment.opening import ENGINE_LOG, log_to, quiet
+from eval.experiment.opening import ENGINE_LOG, log_to
 from eval.tables.printing import wide_console
 from ircot import IRCoTConfig, ircot
 
@@ -45,8 +44,9 @@ PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
 PROMPT_PASSAGES = 6  # by one-step retrieval and by IRCoT
 Rows = Mapping[str, tuple[AnyMethod, MethodConfig]]
 FAIR = "one_step_trained"
-INDEX = (sys.executable, "-m", "corag.cli", "index")
+KINDS: tuple[Kind, ...] = ("bm25", "dense")
 NEXT = """\
+Next (in a clone first: source .venv/bin/activate):
   corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
     --corag.max_hops 4 --corag.stop learned
   corag index FOLDER --out indexes/mine      # your own documents, of any kind"""
@@ -83,12 +83,10 @@ def main(config: QuickstartOptions) -> CommandResult:
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
-    with ThreadPoolExecutor(1) as beside:
-        building = beside.submit(build_indexes, out)
-        model = open_small_model(config.model, "default")
-        indexes = building.result()
+    corpus = out / "world/corpus.jsonl"
+    indexes = [str(build_index(corpus, out=out / kind, kind=kind).folder) for kind in KINDS]
     with ExitStack() as stack:
-        with model:
+        with open_small_model(config.model, "default") as model:
             index = stack.enter_context(open_index(*indexes))
             first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, corag_config())
             console.print(first)
@@ -103,9 +101,6 @@ def main(config: QuickstartOptions) -> CommandResult:
         page = report(results, out / "report.html", index, baseline=FAIR)
     seconds = time.time() - started_at
     print(f"Every answer with its chain, to look at in a browser: {page}")
-    print("Next:")
-    if clone_folder():
-        print("  source .venv/bin/activate                                   for the commands below")
     print(NEXT.format(indexes=",".join(indexes)))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(page), "seconds": round(seconds, 1)}])
@@ -127,22 +122,6 @@ def open_small_model(options: ModelConfig, adapter: str) -> Model:
             file=sys.stderr,
         )
     return open_small_model(replace(options, backend="transformers"), adapter)
-
-
-def build_indexes(out: Path) -> list[str]:
-    """Build the world's indexes in a process beside this one, which waits for its engine; return the folders.
-
-    Raises :class:`BackendError` with what the process said if it failed.
-    """
-    folders = []
-    for kind in ("bm25", "dense"):
-        folders.append(str(out / kind))
-        arguments = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folders[-1]]
-        with quiet(f"building the index {folders[-1]}", f"index {folders[-1]} is there"):
-            ended = subprocess.run([*INDEX, *arguments], capture_output=True, text=True, check=False)
-            if ended.returncode:
-                raise BackendError(f"the index {folders[-1]} was not built: {ended.stderr.strip()}")
-    return folders
 
 
 def corag_config() -> CoRAGConfig:
@@ -168,12 +147,7 @@ METHODS: Rows = {
 }
 
 
-def answer_all(
-    methods: Mapping[str, tuple[AnyMethod, MethodConfig]],
-    model: Model,
-    index: Index,
-    config: QuickstartOptions,
-) -> Results:
+def answer_all(methods: Rows, model: Model, index: Index, config: QuickstartOptions) -> Results:
     """Answer the first test questions with some methods."""
     out = Path(config.out)
     return run(

@@ -33,7 +33,7 @@ class RunOptions(PilotOptions, RunConfig):
 def main(config: RunOptions) -> CommandResult:
     """Run the methods and print the table. The status is 1 if more questions failed than may."""
     if config.pilot:
-        return print_plan(plan_run(config, config.pilot), config.folder)
+        return print_plan(plan_run(config, config.pilot))
     questions = config.load()
     scorer = choose_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))

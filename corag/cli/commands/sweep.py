@@ -42,7 +42,7 @@ class SweepOptions(PilotOptions, SweepConfig):
 def main(config: SweepOptions) -> CommandResult:
     """Answer every cell and report. The status is 1 if more questions failed than may."""
     if config.pilot:
-        return print_plan(plan_sweep(config, config.pilot, BACK_ENDS), config.folder)
+        return print_plan(plan_sweep(config, config.pilot, BACK_ENDS))
     test_cells, dev_cells = plan_cells(config)
     for cell in (*test_cells, *dev_cells):
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
