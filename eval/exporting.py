@@ -232,10 +232,6 @@ def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
         remarks.append("Scored without aliases, which the official script has: give aliases=id_aliases.json.")
     if config.to == "kilt" and (pages := pages_note([manifest])):
         remarks.append(pages)
-    if config.to == "trec":
-        remarks.append(
-            "The scores count places from the end: they carry the order of the passages and nothing else."
-        )
     if config.to == "qrels" and _names_no_passages(manifest, rows):
         remarks.append(
             "Gold passages are named by page, document, file or title here, which 'corag table' knows in a "

@@ -13,7 +13,6 @@ from corag.cli.result import CommandResult
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
 from corag.core.files import FULL
-from corag.core.installation import EXTRAS, describe_missing
 from corag.core.machine import limit_threads
 from corag.core.text import printable
 from eval.experiment.opening import last_words
@@ -53,13 +52,6 @@ def report_error(error: Exception) -> int | None:
     if isinstance(error, BrokenPipeError):
         _discard_stdout()
         return 1
-    if isinstance(error, ModuleNotFoundError):
-        # What is asked for before work starts never comes here; a library's own late import may.
-        module = (error.name or "").partition(".")[0]
-        if not any(module in modules for modules in EXTRAS.values()):
-            return None
-        print(f"corag: {describe_missing('this command', [module])}", file=sys.stderr)
-        return 2
     if isinstance(error, OSError):
         if error.errno not in FULL:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from corag.core.files import write_atomically
 from corag.core.json_types import to_json_types
 from corag.core.options import change_options
 from corag.core.types import Question
-from corag.data.fields import parse_columns, record_id
+from corag.data.fields import parse_columns
 from eval.datasets import DATASETS, Dataset
 from eval.datasets.load import parse_questions
 from eval.datasets.report import QuestionReport, silence_remarks
@@ -165,21 +165,13 @@ def record_of(question: Question | Mapping[str, Any] | tuple[str, Any] | str) ->
     raise ConfigError(f"{_NO_QUESTION.format(repr(question)[:60])}.")
 
 
-def one_question(question: Any) -> Question:
-    """Return what ``ask`` was given as a question: a text, an object, a record or a pair with its answer.
-
-    Raises :class:`ConfigError` for many questions, or what is none.
-    """
-    match question:
-        case Question():
-            return question
-        case str():
-            return Question("asked", question)
-        case Mapping() | tuple():
-            record, report = record_of(question), QuestionReport("the question")
-            (result,) = parse_questions([("as given", record)], DATASETS["jsonl"], report)
-            return result if record_id(record) else replace(result, id="asked")
+def one_question(question: Question | str) -> Question:
+    """Return what ``ask`` was given as a question. Raises :class:`ConfigError` for many, or what is none."""
+    if isinstance(question, str):
+        return Question("asked", question)
+    if isinstance(question, Question):
+        return question
     raise ConfigError(
-        f"ask takes one question, but was given a {type(question).__name__}: run takes many, as in "
-        "run(questions, methods, model, index, out=FOLDER)."
+        f"ask takes one question, a text or a Question, but was given a {type(question).__name__}: run takes "
+        "many, as in run(questions, methods, model, index, out=FOLDER)."
     )

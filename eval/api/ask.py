@@ -237,7 +237,7 @@ def options_of(
 @waits
 @takes_own_objects
 async def ask(
-    question: str | Question | Mapping[str, Any] | tuple[str, Any],
+    question: str | Question,
     method: AnyMethod,
     model: Model | Any,
     index: Index | Any | None = None,
@@ -251,8 +251,7 @@ async def ask(
     """Answer one question.
 
     Args:
-        question: the question: a text, a :class:`Question`, a record such as {"question": "..."}, or a pair
-            with its answer.
+        question: the question: a text, or a :class:`Question`.
         method: one of corag's methods, by function or name; an async function of your own, or where it lies
             (FILE.py:FUNCTION).
         model: what :func:`open_model` returned, or an object or function that it takes.

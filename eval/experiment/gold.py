@@ -33,25 +33,19 @@ async def match_gold(
 
     Those of a question are titles where the index lacks an id, but has all its titles; else it has none.
 
-    Beside a retriever of the user's own, which may have what an index lacks, they keep all; scoring then
-    takes ids or titles, whichever finds more.
+    With a retriever of the user's own they keep all; scoring then takes ids or titles, whichever finds more.
 
     Args:
         questions: those of a run. Gold passages that are known by their page only are left as they are.
-        index: what is searched, None for nothing.
+        index: what is searched; None for nothing, or for what is not open yet and :func:`lies_here`.
         folders: of the index, where it lies here: the passages' store is beside it.
 
     Raises:
         DataError: for a gold passage by a name that several files have.
     """
-    # A retriever of the user's own knows passages by searching only.
-    user_retrievers, folders = (
-        list(filter(is_user_object, folders)),
-        [each for each in folders if not is_user_object(each)],
-    )
-    if index is None:
+    if index is None and not lies_here(folders):
         return list(questions)
-    if user_retrievers and not folders:
+    if any(map(is_user_object, folders)):  # a retriever of the user's own knows passages by searching only
         return [each if each.supporting else _by_title(each) for each in questions]
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
@@ -60,9 +54,7 @@ async def match_gold(
                 return list(questions)
             known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
-            by_title = {
-                each.id: each for each in questions if not user_retrievers and _wants_titles(each, known_ids)
-            }
+            by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
             titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
     except CoragError as error:
@@ -74,8 +66,6 @@ async def match_gold(
     _print_other_folders(by_name)
     known_ids.update(by_name)
     missing = [id_ for id_ in ids if id_ not in known_ids | hashes]
-    if user_retrievers:  # which may have them
-        known_ids.update(missing)
     results = []
     for each in questions:
         if each.id in by_title:
@@ -86,16 +76,18 @@ async def match_gold(
     results = _name(_rename(results, load_aliases(folders)), by_name)
     _print_titles(list(by_title.values()), present, len(questions))
     if missing:
-        lacking = f"{len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}'"
         _print(
-            f"{', '.join(folders)} has not {lacking}: they count if {', '.join(user_retrievers)} finds them, "
-            "as ids, titles or files."
-            if user_retrievers
-            else f"the index lacks {lacking}: the {_count_lost(questions, results, by_title):,} of "
-            f"{len(questions):,} questions that they belong to have no recall."
+            f"the index lacks {len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}': the "
+            f"{_count_lost(questions, results, by_title):,} of {len(questions):,} questions that they belong "
+            "to have no recall."
         )
     _print_passages(questions, themselves)
     return results
+
+
+def lies_here(folders: Sequence[str]) -> bool:
+    """Whether gold passages can be looked up before the index is opened, and an engine beside it."""
+    return bool(folders) and all(has_store(Path(folder)) for folder in folders)
 
 
 def _wants_titles(question: Question, known_ids: Collection[str]) -> bool:

@@ -37,7 +37,7 @@ class Lookup(Protocol):
 
 
 @asynccontextmanager
-async def open_lookup(index: HasFingerprint, folders: Sequence[str]) -> AsyncIterator[Lookup | None]:
+async def open_lookup(index: HasFingerprint | None, folders: Sequence[str]) -> AsyncIterator[Lookup | None]:
     """Yield what looks passages up, None if there is no way to; close what it reads at the end.
 
     Args:

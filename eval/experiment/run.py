@@ -35,7 +35,7 @@ from eval.experiment.backends import (
 )
 from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
-from eval.experiment.gold import match_gold
+from eval.experiment.gold import lies_here, match_gold
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into, in_turn
 from eval.experiment.open_executor import open_executor
@@ -128,10 +128,14 @@ async def answer_dataset(
         if each.out != "auto":
             refuse_if_locked(run_path(each, name, {}, title), advice=ANOTHER_OUT)
     prepare_output(config.folder)
+    folders_searched = config.retriever.index if config.searches else []
+    if is_here := lies_here(folders_searched):  # a gold passage with the name of several files is refused
+        questions = await match_gold(questions, None, folders_searched)
     async with open_executor(config, config.workers, config.most_in_flight, len(questions)) as executor:
         for name in config.method:
             check_model(name, config.of(name), config.model, executor.model)
-        questions = await match_gold(questions, executor.index, config.retriever.index)
+        if not is_here:
+            questions = await match_gold(questions, executor.index, folders_searched)
         # In turn: what is interrupted has mostly finished the first methods.
         starts = [
             partial(answer_with, each, name, questions, executor, cell=title)

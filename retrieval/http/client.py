@@ -97,8 +97,6 @@ class HttpRetriever(SearchStage):
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
         """Return up to k hits, best first. ``hop``: the query was asked on the way to an answer."""
-        if not query.strip():
-            return ()
         body = {"queries": [query], "k": k} | ({"hop": True} if hop else {})
         hits = await self._request("/search", body, lambda reply: _parse_hits(reply, k))
         if isinstance(hits, SearchFailedError):

@@ -23,15 +23,13 @@ class CachedRetriever(SearchStage):
         self._searches: RequestCache[tuple[str, int, bool], Sequence[Hit]] = RequestCache(size)
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
-        """Return up to k hits, best first; none for a blank query, without asking.
+        """Return up to k hits, best first.
 
         What was not searched for again says so by its type, :class:`corag.core.protocols.CachedHits`. Raises
         :class:`ConfigError` if k < 1.
         """
         if k < 1:
             raise ConfigError(f"a search must ask for at least one passage, but k is {k}.")
-        if not query.strip():
-            return ()
         hop = hop and self.has_hops
         (below,) = self.below
         hits, from_cache = await self._searches.fetch((query, k, hop), lambda: below.search(query, k, hop))

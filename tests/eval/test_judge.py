@@ -109,7 +109,7 @@ def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path, capsys):
     captured = capsys.readouterr()
     (line,) = [line for line in captured.out.splitlines() if line.startswith("│ mine")]
     assert [cell.strip() for cell in line.split("│")][2:4] == ["5", "-"], "no share of zero"
-    assert "\ncorag: mine: no verdict of the judge can be read (4 are neither yes nor no)" in captured.err
+    assert "\ncorag: mine: no verdict of the judge is yes or no" in captured.err
     assert not judged(a_run(tmp_path / "other"), ScriptedGenerator(reply)).judged_nothing
 
 

@@ -316,9 +316,7 @@ async def test_workers_without_a_place_are_not_waited_for_for_ever(monkeypatch: 
     with pytest.raises(ConfigError) as told:
         await asyncio.wait_for(pool_of(Ray([(0, 8), (0, 8)], actor=Unplaced), 3, in_flight=1), 5)
     assert "only 0 of 3 workers found a place" in str(told.value)
-    assert "asks for 0 GPUs and 3.96 cores, and the machines have 2 times 0 GPUs and 8 cores" in str(
-        told.value
-    )
+    assert "asks for 0 GPUs and 3.96 cores" in str(told.value)
 
 
 class Broken(SearchServer):

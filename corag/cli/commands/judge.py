@@ -37,12 +37,10 @@ def _report(results: Mapping[str, JudgedRun], runs: Sequence[Run], config: Judgi
     records = {name: one.to_json() for name, one in results.items()}
     for name, one in results.items():
         if one.judged_nothing and one.unreadable:
-            print(
-                f"corag: {name}: no verdict of the judge can be read ({one.unreadable} are neither yes nor "
-                f"no), so nothing is counted: look at its replies in {one.folder}, then take another "
-                "model or another prompt (judge.prompt=FILE).",
-                file=sys.stderr,
+            line = (
+                f"corag: {name}: no verdict of the judge is yes or no, so nothing is counted: {one.folder}."
             )
+            print(line, file=sys.stderr)
     has_empty = any(one.judged_nothing for one in results.values())
     failures = sum((one.failures for one in results.values()), Failures())
     record = {"judged": records, "prompt": prompt.identity, "conditions": conditions.to_json()}
@@ -62,10 +60,9 @@ def print_verdicts(results: Mapping[str, JudgedRun], who: str, conditions: Condi
         f"Judge: {who}. A judge is a model: look at some of its verdicts before you believe it.",
         soft_wrap=True,
     )
-    scorers = {one.scorer for one in results.values()}
-    shared_lines = [f"EM by the scorer {scorer}." for scorer in scorers] if len(scorers) == 1 else []
-    for line in [*shared_lines, *conditions.common_lines]:
+    runs = [
+        f"{name}: EM by the scorer {one.scorer}; {conditions.lines_by_run[name]}"
+        for name, one in results.items()
+    ]
+    for line in [*conditions.common_lines, *runs]:
         console.print(line, soft_wrap=True)
-    for name, one in results.items():
-        scorer_note = "" if shared_lines else f"EM by the scorer {one.scorer}; "
-        console.print(f"{name}: {scorer_note}{conditions.lines_by_run[name]}", soft_wrap=True)

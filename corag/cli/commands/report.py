@@ -10,6 +10,7 @@ answered or failed at.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -20,7 +21,7 @@ from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, NameOrPath
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
-from eval.experiment.opening import open_index_quietly
+from eval.experiment.backends import open_index_or_client
 from eval.report.page import Report, TextBlocks, write_report
 from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
@@ -61,10 +62,8 @@ class ReportOptions(Runs):
 
 
 async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
-    index = None
-    if config.retriever.index or config.retriever.url:
-        index = await open_index_quietly(config.retriever)
-    try:
+    has_index = config.retriever.index or config.retriever.url
+    async with open_index_or_client(config.retriever) if has_index else nullcontext() as index:
         return await write_report(
             config.by_name(),
             Path(config.out),
@@ -74,9 +73,6 @@ async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
             config.baseline,
             config.retriever.index,
         )
-    finally:
-        if index is not None:
-            await index.close()
 
 
 def main(config: ReportOptions) -> CommandResult:

@@ -48,21 +48,12 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
 
 
 def _start(ray: Any, address: str) -> None:
-    """Connect to a cluster, or start one; once more if that failed, as it may where a machine is busy.
-
-    Raises :class:`BackendError` if it fails again.
-    """
-    for attempt in (1, 2):
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
-            return
-        except Exception as error:  # noqa: BLE001 - the likeliest of what Ray raises is a plain Exception
-            ray.shutdown()
-            if attempt == 2 or address != "local":
-                where = "did not start" if address == "local" else f"does not answer at '{address}'"
-                raise BackendError(
-                    f"Ray {where}: {reason(error)} Check 'workers.address', or what else this machine does."
-                ) from None
+    """Connect to a cluster, or start one. Raises :class:`BackendError` if that fails."""
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **_local(address))
+    except Exception as error:  # noqa: BLE001 - the likeliest of what Ray raises is a plain Exception
+        ray.shutdown()
+        raise BackendError(f"Ray does not answer at '{address}' (workers.address): {reason(error)}") from None
 
 
 def _local(address: str) -> dict[str, Any]:

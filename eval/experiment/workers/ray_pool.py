@@ -32,7 +32,7 @@ from eval.experiment.progress import Work
 from eval.experiment.workers.actors import Addresses, EngineOpener, Place, Worker, WorkerInfo
 from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
-from eval.experiment.workers.resources import describe_machines, list_machines, plan_workers
+from eval.experiment.workers.resources import plan_workers
 from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
 
@@ -41,7 +41,6 @@ _OTHER_CALLS = 8  # calls that a worker takes beside questions: its place, openi
 _MOST_OF_MEAN = 1.2  # of the mean load: a worker that has more gets no question only because it remembers it
 _RETRY_S = 0.5
 _PLACEMENT_S = 600.0  # until every worker's process runs; engines open later and may take longer
-_MOST_LOADS = 8  # workers whose loads are printed one by one
 
 
 class _State(Enum):
@@ -180,10 +179,7 @@ class RayPool:
         except TimeoutError:
             raise ConfigError(
                 f"only {len(places)} of {len(self.workers)} workers found a place within {_PLACEMENT_S:g} "
-                f"seconds. Each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores, and the "
-                f"machines have {describe_machines(list_machines(self._ray))}. Ask for fewer "
-                "('workers.count') or smaller ones ('workers.gpus_per_worker', 'workers.cpus_per_worker'), "
-                "or end what else uses the cluster."
+                f"seconds: each asks for {self._config.gpus_per_worker:g} GPUs and {cpus:.3g} cores."
             ) from None
 
     async def _open_worker(self, worker: PoolWorker) -> WorkerInfo:
@@ -254,9 +250,8 @@ class RayPool:
                 worker = self._choose(order, alone)
                 if worker is None:
                     raise BackendError(
-                        f"no worker is left ({self.workers[-1].why}): each of {len(self.workers)} died more "
-                        f"often than it is started again (workers.restarts={self._config.restarts}), or "
-                        "its machine is gone. What was finished is kept: the same command goes on from there."
+                        f"no worker is left ({self.workers[-1].why}): each died more often than it is "
+                        f"started again (workers.restarts={self._config.restarts}), or its machine is gone."
                     )
                 worker.load += 1
                 worker.exclusive = alone
@@ -366,14 +361,10 @@ class RayPool:
         }
 
     def status(self) -> str:
-        """Return how many workers are up and how many questions each has."""
-        up = [each for each in self.workers if each.state is _State.UP]
-        loads = [each.load for each in up]
-        many = len(up) > _MOST_LOADS
-        busy = f"{min(loads)} to {max(loads)}" if many else " ".join(map(str, loads))
+        """Return how many workers are up, and how often one died."""
+        up = sum(each.state is _State.UP for each in self.workers)
         deaths = sum(each.deaths for each in self.workers)
-        more = f", {deaths} died" if deaths else ""
-        return f"{len(up)}/{len(self.workers)} workers with {busy or 'no'} questions{more}"
+        return f"{up}/{len(self.workers)} workers{f', {deaths} deaths' if deaths else ''}"
 
 
 @dataclass(frozen=True)

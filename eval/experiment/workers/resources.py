@@ -5,7 +5,6 @@ Apart from the pool, which is about processes: this is arithmetic on the resourc
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,14 +20,6 @@ def list_machines(ray: Any) -> Sequence[Machine]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def describe_machines(machines: Sequence[Machine]) -> str:
-    """Render what machines have, equal ones together."""
-    kinds = Counter((each.get("GPU", 0), each.get("CPU", 0)) for each in machines)
-    return ", ".join(
-        f"{times} times {gpus:g} GPUs and {cpus:g} cores" for (gpus, cpus), times in kinds.items()
-    )
-
-
 def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
     """Return the number of workers and the cores of each.
 
@@ -41,8 +32,7 @@ def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
     if (gpus_per_worker and count > sum(capacities)) or not count:
         raise ConfigError(
             f"there is no room for {config.count or 'any'} workers with {gpus_per_worker:g} GPUs each: "
-            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together. Ask for "
-            "fewer ('workers.count', 'workers.gpus_per_worker'), or wait until all machines have joined."
+            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together."
         )
     if cores:
         fitting = [int(each.get("CPU", 0) // cores) for each in machines]
