@@ -7,7 +7,7 @@ the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ from rich.table import Table
 
 from corag.core.runs.manifest import Manifest
 from corag.core.types import MEASURING
-from eval.tables.ledger import Ledger, Spending, Waiting, read_ledger
+from eval.tables.ledger import Ledger, read_ledger
 from eval.tables.printing import figures_table, wide_console
+
+TOKENS = ("calls", "prompt", "generated", "in_cache", "remembered", "computed", "share")
+SECONDS = ("calls", "total", "mean", "p50", "p95")
 
 
 def print_ledgers(runs: Mapping[str, Path]) -> dict[str, Any]:
@@ -29,32 +32,27 @@ def print_ledgers(runs: Mapping[str, Path]) -> dict[str, Any]:
         console.print(
             f"{title} ({ledger.questions} questions, {ledger.failure_count} failed)", soft_wrap=True
         )
-        console.print(roles_table(ledger))
-        console.print(stages_table(ledger))
+        record = ledger.to_json()
+        console.print(table_of("role", TOKENS, record["roles"] | {"all": record["total"]}))
+        waiting = record["waiting"] | {"question, first call to answer": record["question_seconds"]}
+        console.print(table_of("seconds of", SECONDS, waiting))
         console.print("\n".join(remarks(ledger)) + "\n", soft_wrap=True, markup=False)
     return {"runs": {name: each.to_json() | {"folder": str(runs[name])} for name, each in ledgers.items()}}
 
 
-def roles_table(ledger: Ledger) -> Table:
-    """Return what each role spent, in tokens."""
-    table = figures_table(
-        "role", right=("calls", "prompt", "generated", "in cache", "remembered", "computed", "share")
-    )
-    for role, spending in ledger.roles.items():
-        table.add_row(role, *_tokens(spending), f"{100 * ledger.share(role):.1f}%")
-    table.add_section()
-    table.add_row("all", *_tokens(ledger.total), "")
+def table_of(
+    first: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, float | None] | None]
+) -> Table:
+    """Return a table of figures by name; what is not known is a dash."""
+    table = figures_table(first, right=[name.replace("_", " ") for name in columns])
+    for name, figures in rows.items():
+        table.add_row(name, *(figure((figures or {}).get(column)) for column in columns))
     return table
 
 
-def stages_table(ledger: Ledger) -> Table:
-    """Return what questions waited for, in seconds."""
-    table = figures_table("seconds of", right=("calls", "all", "mean", "p50", "p95"))
-    for stage, waiting in ledger.stages.items():
-        table.add_row(stage, *_seconds(waiting))
-    table.add_section()
-    table.add_row("question, first call to answer", *_seconds(ledger.question_seconds))
-    return table
+def figure(value: float | None) -> str:
+    """Write a count, or seconds or a share with two digits; a dash for what is not known."""
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 def remarks(ledger: Ledger) -> list[str]:
@@ -84,23 +82,3 @@ def remarks(ledger: Ledger) -> list[str]:
             f"run in flight; {ledger.in_flight:.1f} were on average."
         )
     return lines
-
-
-def _tokens(spending: Spending) -> list[str]:
-    usage = spending.usage
-    figures = [
-        usage.calls,
-        usage.prompt,
-        usage.generated,
-        spending.in_cache,
-        spending.remembered_tokens,
-        usage.computed,
-    ]
-    return ["-" if figure is None else f"{figure:,}" for figure in figures]
-
-
-def _seconds(waiting: Waiting | None) -> list[str]:
-    if waiting is None:
-        return ["unknown", "-", "-", "-", "-"]
-    seconds = [f"{value:,.2f}" for value in (waiting.total, waiting.mean, waiting.p50, waiting.p95)]
-    return [f"{waiting.calls:,}", *seconds]
