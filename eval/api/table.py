@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from corag.core.files import write_atomically
 from corag.core.installation import require
 from eval.tables.formats import to_latex, to_markdown
 from eval.tables.printing import print_results, render_text
@@ -21,7 +19,7 @@ class Table:
 
     ``print`` shows it as 'corag table' does, with all that must be known beside the figures. ``to_pandas``
     and ``to_csv`` have a line per run, with the tests if there is a baseline; ``to_latex`` and
-    ``to_markdown`` are for papers. What writes text returns it, and writes it to ``out`` if that is given.
+    ``to_markdown`` are for papers.
 
     A table that lists disagreements is printed, or taken by ``to_json``: the others raise
     :class:`ConfigError`, which have no place for them.
@@ -49,21 +47,14 @@ class Table:
 
         return pandas.DataFrame(table_records(self.figures))
 
-    def to_csv(self, out: str | Path | None = None) -> str:
+    def to_csv(self) -> str:
         """Return the same as CSV."""
-        return save_text(to_csv(self.figures), out)
+        return to_csv(self.figures)
 
-    def to_latex(self, out: str | Path | None = None) -> str:
+    def to_latex(self) -> str:
         """Return the table as LaTeX (booktabs, siunitx): the best in bold, what may be as good marked."""
-        return save_text(to_latex(self.figures), out)
+        return to_latex(self.figures)
 
-    def to_markdown(self, out: str | Path | None = None) -> str:
+    def to_markdown(self) -> str:
         """Return the table as Markdown."""
-        return save_text(to_markdown(self.figures), out)
-
-
-def save_text(text: str, out: str | Path | None) -> str:
-    """Return a text, and write it to ``out`` if that is given."""
-    if out is not None:
-        write_atomically(Path(out), text)
-    return text
+        return to_markdown(self.figures)

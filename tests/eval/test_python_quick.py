@@ -83,8 +83,8 @@ def test_tables_are_taken_along(model: Model, tmp_path: Path) -> None:
     compared = results.compare("a")
     frame = compared.to_pandas()
     assert frame.run.tolist() == ["a", "b"] and frame.em_p_holm.tolist()[1] == 1
-    assert compared.to_csv().count("\n") == 3 and "\\toprule" in compared.to_latex(tmp_path / "table.tex")
-    assert (tmp_path / "table.tex").read_text() == compared.to_latex() != results.table().to_latex()
+    assert compared.to_csv().count("\n") == 3 and "\\toprule" in compared.to_latex()
+    assert compared.to_latex() != results.table().to_latex()
     assert results.table().to_markdown().startswith("| method | EM | F1 | tokens |\n")
     for runs in (results, results.runs, [*results.runs.values()]):
         assert str(table(runs)) == str(results), "the same runs, however they are named"

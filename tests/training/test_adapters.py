@@ -369,7 +369,7 @@ def test_merging_an_adapter_that_does_not_say_its_base_needs_it_named(
     adapter = random_adapter(tmp_path / "adapter", tiny_model)
     ended = merge(adapter, tmp_path / "merged")
     assert ended.returncode == 2
-    said = f"the adapter '{adapter}' does not say what it was trained for: name its base with 'model'."
+    said = f"'{adapter}' does not say what it was trained for: name its base (model)."
     assert ended.stderr == f"corag: {said}\n"
     assert (
         main(MergeOptions(adapter, str(tmp_path / "merged"), model=tiny_model, dtype="float32")).status == 0

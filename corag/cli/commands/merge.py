@@ -55,16 +55,9 @@ def main(config: MergeOptions) -> CommandResult:
     """Merge, and say how to use the model."""
     adapter = adapter_folder(config.adapter)
     manifest = require_adapter(adapter)
-    if config.model == "auto" and manifest is None:
-        raise ConfigError(
-            f"the adapter '{config.adapter}' does not say what it was trained for: name its base with "
-            "'model'."
-        )
-    name = (
-        config.model
-        if manifest is None or config.model != "auto"
-        else str(manifest["settings"]["base"]["name"])
-    )
+    name = str(manifest["settings"]["base"]["name"]) if manifest and config.model == "auto" else config.model
+    if name == "auto":
+        raise ConfigError(f"'{config.adapter}' does not say what it was trained for: name its base (model).")
     with quiet(f"folding {config.adapter} into {name}"):
         folder = model_folder(name)
         merge_adapter(folder, adapter, Path(config.out), config.dtype)
