@@ -269,22 +269,17 @@ def name_methods(methods: Methods) -> dict[str, tuple[AnyMethod, MethodConfig | 
     Raises:
         ConfigError: for two runs of one name, or none.
     """
-    methods_by_run: dict[str, tuple[AnyMethod, MethodConfig | Mapping[str, Any] | None]] = {}
     if isinstance(methods, Mapping):
-        named_pairs = {
-            name: each if isinstance(each, tuple) else (each, None) for name, each in methods.items()
-        }
-        methods_by_run.update(named_pairs)
+        named: dict[str, Any] = dict(methods)
     else:
         is_one = isinstance(methods, str | Method) or callable(methods) or _has_options(methods)
         every: Sequence[Any] = [methods] if is_one else cast("Sequence[Any]", methods)
-        pairs = [each if _has_options(each) else (each, None) for each in every]
-        methods_by_run.update({entry_of(method)[0]: (method, config) for method, config in pairs})
-        if len(methods_by_run) < len(every):
+        named = {entry_of(each[0] if _has_options(each) else each)[0]: each for each in every}
+        if len(named) < len(every):
             raise ConfigError(
                 "a method is named twice: give a mapping of names to (method, config), such as "
                 '{"two hops": (corag, CoRAGConfig(max_hops=2)), ...}.'
             )
-    if not methods_by_run:
+    if not named:
         raise ConfigError("no method was given: give one or more, such as [corag, ircot].")
-    return methods_by_run
+    return {name: each if isinstance(each, tuple) else (each, None) for name, each in named.items()}
