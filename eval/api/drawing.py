@@ -39,6 +39,7 @@ class Node:
     refused: bool = False
     passage_count: int | None = None
     scores: list[float] = field(default_factory=list)
+    notes: list[Text] = field(default_factory=list)
     lines: list[Text] = field(default_factory=list)
     record: Mapping[str, Any] = field(default_factory=dict)
     is_chosen: bool = False
@@ -113,7 +114,7 @@ def _add_search(node: Node, step: SearchStep, question: str, refusal: str) -> No
         query = "the question" if step.query == question else f"'{_plain(step.query)}'"
         node.lines.append(Text.assemble(("search  ", "bold"), query, (f"  {count}", "dim")))
     if step.note:
-        node.lines.append(Text(step.note, style="yellow"))
+        node.notes.append(Text(step.note, style="yellow"))
 
 
 def _add_generation(node: Node, step: GenerateStep, refusal: str) -> None:
@@ -130,7 +131,7 @@ def _add_generation(node: Node, step: GenerateStep, refusal: str) -> None:
             for each in step.texts
         ]
     if step.shortening:
-        node.lines.append(Text(f"{step.role}: prompt shortened", style="yellow"))
+        node.notes.append(Text(f"{step.role}: prompt shortened", style="yellow"))
 
 
 def _add_records(root: Node, chains: Sequence[Mapping[str, Any]]) -> None:
@@ -179,6 +180,7 @@ def _label(node: Node, is_last_chosen: bool) -> Text:
         parts.append(Text(f"({node.passage_count} passage{'s'[: node.passage_count != 1]})", style="dim"))
     elif node.kind == "hop":
         parts.append(Text("no hop: a repeat, or nothing to search for", style="dim"))
+    parts += node.notes
     if stopped := node.record.get("stopped"):
         parts.append(Text(f"stopped: {stopped}", style="dim"))
     if is_last_chosen:

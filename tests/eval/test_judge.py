@@ -84,9 +84,9 @@ def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "40.0" in printed and "look at some of its verdicts" in printed
     for line in (
-        "EM by the scorer SQuAD-style.", "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
+        "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
         "Retriever: indexes/none (words).", "Corpus: not known here.",
-        "mine: prompts: layout v1 0123456789abcdef",
+        "mine: EM by the scorer SQuAD-style; prompts: layout v1 0123456789abcdef",
     ):  # fmt: skip
         assert line in printed.splitlines()
     print_verdicts(

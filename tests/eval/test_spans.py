@@ -199,7 +199,7 @@ async def test_without_a_collector_a_run_goes_on(
             address = f"http://127.0.0.1:{collector.port if status else port}"
             rows = await answered(tmp_path / folder, address, questions=questions)
         assert len(rows) == 40 and not any(row.error for row in rows.values())
-        assert "span batch" in caplog.text, "the library says it"
+        assert "export" in caplog.text, "the library says it"
 
 
 async def test_headers_and_the_services_name_come_from_opentelemetrys_variables(
