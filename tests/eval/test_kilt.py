@@ -115,8 +115,6 @@ def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
     assert main(["list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert set(DATASETS) <= set(listed)
-    assert main(["list", "kilt_nq"]) == 0
-    assert task_description("kilt_nq") in capsys.readouterr().out
 
 
 def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told():

@@ -307,5 +307,5 @@ def test_names_that_are_taken_or_lead_nowhere(tmp_path: Path, capsys: pytest.Cap
     ]:
         with pytest.raises(ConfigError, match=re.escape(complaint)):
             configured("--method", names)
-    assert main(["list", "nowhere.py:mine"]) == 2
+    assert main(["run", "--method", "nowhere.py:mine", "--help"]) == 2
     assert "there is no file" in capsys.readouterr().err
