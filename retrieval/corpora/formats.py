@@ -18,6 +18,7 @@ from retrieval.corpora.passages import CorpusItem, Reading, read_file, read_pass
 from retrieval.corpora.sifting import CorpusReport, sift
 from retrieval.documents.files import ENDINGS, is_document
 from retrieval.documents.reading import DocumentCorpus
+from retrieval.documents.unread import advise
 
 CorpusReader = Callable[[Sequence[str | Path], Reading], Iterator[CorpusItem]]
 
@@ -78,16 +79,15 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
     files = [path for path in map(Path, paths) if not path.is_dir()]
     if len(files) < len(paths) or any(map(is_document, files)):
         return DOCUMENTS
-    tables = [file for file in files if is_table(content_ending(file))]
-    if other_files := [
-        file for file in files if file not in tables and content_ending(file) not in _RECORD_ENDINGS
-    ]:
+    others = [file for file in files if content_ending(file) not in _RECORD_ENDINGS]
+    if unknown := [file for file in others if not is_table(content_ending(file))]:
         record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
         raise ConfigError(
-            f"the ending of '{other_files[0]}' does not tell what it is. Documents end in "
-            f"{', '.join(ENDINGS)}; for a file of passages name its format: format={record_formats}."
+            f"the ending of '{unknown[0]}' does not tell what it is: "
+            f"{advise(content_ending(unknown[0]))}. Documents end in {', '.join(ENDINGS)}; for a file of "
+            f"passages name its format: format={record_formats}."
         )
-    return TABLE if len(tables) == len(files) else JSONL
+    return TABLE if len(others) == len(files) else JSONL
 
 
 def _read_table(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:

@@ -32,6 +32,8 @@ _JUNK_TITLE = re.compile(
     r"|\W*",
     re.IGNORECASE,
 )
+_MACHINE_NAME = re.compile(r"\W*(?:description automatically generated|automatically generated)\W*", re.I)
+_FEWEST_ALT_WORDS = 3  # of a picture's description in an Office file; shorter ones are names
 _PRINTED_SOFT_HYPHEN = re.compile("\u00ad[ \t]*\n[ \t]*(?=\\w)")
 _BREAKS = re.compile("[\r\x0b\x0c\x85\u2028\u2029]")
 
@@ -255,6 +257,16 @@ def make_title(name: str) -> str:
     'annual report-2024'
     """
     return " ".join(PurePath(name).stem.replace("_", " ").split())
+
+
+def picture_description(text: str) -> str:
+    """Return a description that a writer gave a picture, "" for a name or a program's guess.
+
+    >>> picture_description("Map of the town"), picture_description("Picture 3")
+    ('Map of the town', '')
+    """
+    text = _MACHINE_NAME.sub("", text).strip()
+    return text if len(text.split()) >= _FEWEST_ALT_WORDS else ""
 
 
 def stated_title(property_value: object, otherwise: str) -> str:

@@ -11,8 +11,10 @@ from urllib.parse import unquote
 from lxml import etree
 
 from corag.core.errors import DataError, reason
+from corag.core.words import count_words
 from retrieval.documents.archive import DAMAGE, Archive
 from retrieval.documents.document import Document, describe_unread, join_documents, stated_title
+from retrieval.documents.left_out import CONTENTS, PICTURES
 from retrieval.documents.markup import read_html
 
 _CONTAINER = "META-INF/container.xml"
@@ -33,14 +35,18 @@ def read_ebook(data: bytes, title: str) -> Document:
         package = _find_package(archive)
         root = _parse(archive.read(package))
         own_title = stated_title(root.findtext(".//{*}metadata/{*}title"), "")
-        pages = list(_pages(root, posixpath.dirname(package)))
+        pages = dict(_pages(root, posixpath.dirname(package)))
     except (KeyError, *DAMAGE, etree.XMLSyntaxError):
         raise DataError(_DAMAGE) from None
     _refuse_protected(archive, set(pages))
     chapters, unread = [], {}
-    for page in pages:
+    for page, left_out in pages.items():
         try:
-            if (content := archive.read(page)).strip():
+            content = archive.read(page)
+            if left_out:
+                words = 0 if left_out == PICTURES else count_words(" ".join(_parse(content).itertext()))
+                chapters.append(Document("", (), (), {left_out: words or 1}))
+            elif content.strip():
                 chapters.append(_under_title(read_html(content, ""), own_title or title))
         except Exception as error:  # noqa: BLE001 - whatever a damaged page makes of the libraries
             unread[f"page {page}"] = reason(error)
@@ -50,25 +56,23 @@ def read_ebook(data: bytes, title: str) -> Document:
 
 def _find_package(archive: Archive) -> str:
     """Return the name of the part that lists the others."""
-    root = _parse(archive.read(_CONTAINER))
-    return (
-        unquote(root.find(".//{*}rootfile").get("full-path"))
-        if root.find(".//{*}rootfile") is not None
-        else ""
-    )
+    return unquote(_parse(archive.read(_CONTAINER)).xpath("string(//*[local-name()='rootfile']/@full-path)"))
 
 
-def _pages(root: Any, folder: str) -> Iterator[str]:
-    """Yield the names of the pages in reading order, but for the table of contents."""
+def _pages(root: Any, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of the pages in reading order, and why one is left out, "" if it is none of those."""
     items = {item.get("id"): item for item in root.iterfind(".//{*}manifest/{*}item")}
     for reference in root.iterfind(".//{*}spine/{*}itemref"):
         item = items.get(reference.get("idref"))
         if item is None:
-            yield str(reference.get("idref"))  # there is no such part: it is told as a page that is missing
+            yield (
+                str(reference.get("idref")),
+                "",
+            )  # there is no such part: it is told as a page that is missing
             continue
-        is_contents = "nav" in item.get("properties", "").split()
-        if item.get("media-type") in _PAGES and not is_contents:
-            yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
+        is_page = item.get("media-type") in _PAGES
+        left_out = CONTENTS if "nav" in item.get("properties", "").split() else "" if is_page else PICTURES
+        yield posixpath.normpath(posixpath.join(folder, unquote(item.get("href", "")))), left_out
 
 
 def _parse(xml: bytes) -> Any:

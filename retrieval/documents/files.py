@@ -80,8 +80,8 @@ def find_documents(paths: Sequence[str | Path]) -> DocumentListing:
     walk = _FolderWalk()
     files = [file for root in roots for file in (walk.files(root) if root.is_dir() else walk.file(root))]
     # One folder gives its files' names; of several, what leads to them is part of the name.
-    above = os.path.commonpath([_absolute(root if root.is_dir() else root.parent) for root in roots])
-    by_path = {_absolute(file): DocumentFile(file, _name(file, above)) for file in files}
+    above = os.path.commonpath([os.path.abspath(root if root.is_dir() else root.parent) for root in roots])
+    by_path = {os.path.abspath(file): DocumentFile(file, _name(file, above)) for file in files}
     skipped_endings = dict(sorted(walk.skipped.items(), key=lambda item: (-item[1], item[0])))
     closed_folders = tuple(sorted(_name(folder, above) for folder in walk.closed))
     return DocumentListing(tuple(by_path.values()), +walk.left_out, skipped_endings, closed_folders)
@@ -136,7 +136,8 @@ class _FolderWalk:
                     files += self.file(file)
                 else:
                     self.left_out[OTHER_ENDINGS] += 1
-                    self.skipped[file.suffix.lower() or "without an ending"] += 1
+                    ending = content_ending(file) or file.suffix.lower() or "without an ending"
+                    self.skipped[ending] += 1
         return files
 
     def _is_index(self, folder: Path) -> bool:
@@ -153,11 +154,7 @@ class _FolderWalk:
         self.closed.append(Path(os.fsdecode(error.filename)))
 
 
-def _absolute(path: Path) -> str:
-    return os.path.abspath(path)
-
-
 def _name(file: Path, above: str) -> str:
     # Bytes that are no UTF-8 and a Mac's decomposed letters would not be the same everywhere.
-    name = Path(_absolute(file)).relative_to(above).as_posix()
+    name = Path(os.path.abspath(file)).relative_to(above).as_posix()
     return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))

@@ -55,12 +55,13 @@ def _read_part(part: MIMEPart, title: str, unread: list[str]) -> Iterator[Docume
     """Yield the texts of a mail's part in their order; what is not read goes to ``unread`` by its name."""
     kind = part.get_content_type()
     parts: list[MIMEPart] = [*part.iter_parts()] if part.is_multipart() else []
-    if part.get_content_disposition() == "attachment":
-        unread.append(part.get_filename() or kind)
-    elif kind == "message/rfc822":
+    if kind == "message/rfc822" and part["content-transfer-encoding"] != "base64":
+        # Forwarded, be it as an attachment.
         for message in parts:
             yield _write_headers(message, ("Subject", *_HEADERS))
             yield from _read_part(message, title, unread)
+    elif part.get_content_disposition() == "attachment":
+        unread.append(part.get_filename() or kind)
     elif kind == "multipart/alternative":
         parts.sort(key=lambda each: each.get_content_type() != "text/plain")
         yield from _choose([list(_read_part(each, title, unread)) for each in parts])
@@ -70,10 +71,10 @@ def _read_part(part: MIMEPart, title: str, unread: list[str]) -> Iterator[Docume
         yield from _read_part(root, title, unread)
         names = [(each.get_content_type(), each.get_filename()) for each in parts if each is not root]
         unread += [name or other for other, name in names if not other.startswith(_OF_A_PAGE)]
-    elif parts:
+    elif parts and kind.startswith("multipart/"):
         for each in parts:
             yield from _read_part(each, title, unread)
-    elif kind in ("text/plain", "text/html"):
+    elif kind in ("text/plain", "text/html") or (not parts and kind.startswith("multipart/")):
         yield _read_text(part, title)
     else:
         unread.append(part.get_filename() or kind)

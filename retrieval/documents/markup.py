@@ -24,7 +24,7 @@ _ENCODING_DECLARATION = re.compile(
 )
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
 # What is in these is no markup until they end.
-_RAW = ("script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp")
+_RAW = re.compile(r"<(/?)(script|style|title|textarea|iframe|noembed|noframes|xmp)\b[^>]*>", re.IGNORECASE)
 _MARKUP = re.compile(r"<(?:p|div|h[1-6]|ul|ol|table|article|section|main|body)\b", re.IGNORECASE)
 _XHTML = re.compile(r"<\?xml|xhtml", re.IGNORECASE)
 _EMPTY_TAG = re.compile(
@@ -33,11 +33,14 @@ _EMPTY_TAG = re.compile(
     re.IGNORECASE,
 )
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+# Of a page that nests deeper than the parser goes.
+_DIVISION = re.compile(
+    r"</?(?:div|section|article|blockquote|center|form|ul|ol|li|dl|dd|table|tbody|tr|td)\b[^>]*>",
+    re.IGNORECASE,
+)
+_STYLE = re.compile(r"</?(?:a|span|font|b|i|u|em|strong|small|big)\b[^>]*>", re.IGNORECASE)
 _NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
-_FORWARDING = re.compile(r"url\s*=\s*['\"]?\s*([^'\"\s;]+)", re.IGNORECASE)
 _METADATA = frozenset("base link meta noscript script style template title".split())
-_SHORT = 30  # words; a page that forwards has fewer
-_MOST_NAMES = 5  # addresses that a note names
 
 
 def read_html(data: bytes, title: str) -> Document:
@@ -85,24 +88,29 @@ def read_markup(
     ``narrow``: to its main part, if it marks one. ``is_title_stated``: ``title`` is what the
     document calls itself.
     """
-    text, repairs = _repair(clean(text))
+    text = _repair(clean(text))
+    root, problem = _parse(text)
+    if "depth" in problem:  # browsers flatten such a page, too
+        root, problem = _parse(_STYLE.sub("", _DIVISION.sub("<p>", text)))
+        notes = [*notes, "nested too deep: read without its divisions"]
+    if problem:
+        notes = [*notes, f"read in part only ({problem})"]
+    _end_head(root)
+    title = title if is_title_stated else stated_title(root.findtext("head/title"), title)
+    mains = root.xpath("//main | //*[@role='main']") if narrow else []
+    main = mains[0] if len(mains) == 1 else None
+    return _write(root, main, title, notes, is_title_stated=is_title_stated)
+
+
+def _parse(text: str) -> tuple[Any, str]:
+    """Return the root of a page, and why the rest of it is not read, "" if all is."""
     # As bytes of a known encoding: lxml refuses characters beside a declaration of how they are encoded.
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     try:
         root = html.document_fromstring(text.encode(), parser=parser)
     except etree.ParserError:
         raise DataError("there is no text in it.") from None
-    _end_head(root)
-    notes = [*notes, *repairs]
-    if broken_off := [entry.message for entry in parser.error_log if entry.level_name == "FATAL"]:
-        notes.append(f"read in part only ({broken_off[0]})")
-    title = title if is_title_stated else stated_title(root.findtext("head/title"), title)
-    mains = root.xpath("//main | //*[@role='main']") if narrow else []
-    main = mains[0] if len(mains) == 1 else None
-    document = _write(root, main, title, notes, is_title_stated=is_title_stated)
-    if leads := _leads(root, document):
-        document = replace(document, notes=(*document.notes, leads))
-    return document
+    return root, next((entry.message for entry in parser.error_log if entry.level_name == "FATAL"), "")
 
 
 def _end_head(root: Any) -> None:
@@ -151,76 +159,16 @@ def _heading_above(root: Any, main: Any, omissions: Omissions) -> str:
     return inner_text(headings[0], omissions).strip()
 
 
-def _leads(root: Any, document: Document) -> str:
-    """Return a note on where the text of a page is that has hardly any itself, "" if it has."""
-    if sum(count_words(block.text) for block in document.blocks[:_SHORT]) > _SHORT:
-        return ""
-    if frames := [frame.get("src") for frame in root.iter("frame", "iframe") if frame.get("src")]:
-        return f"its text stands in other files, which it frames: {', '.join(frames[:_MOST_NAMES])}"
-    for element in root.iter("meta"):
-        refresh = element.get("http-equiv", "").lower() == "refresh"
-        if refresh and (target := _FORWARDING.search(element.get("content", ""))):
-            return f"it forwards to {target[1]}"
-    return ""
-
-
-def _repair(text: str) -> tuple[str, list[str]]:
-    """Take the opening away of what is never closed and would keep the rest of the page out of sight.
-
-    Returns the text, and notes on what was repaired.
-    """
-    notes = []
+def _repair(text: str) -> str:
+    """Take the opening away of what is never closed and would keep the rest of the page out of sight."""
     if _XHTML.search(text[:1000]):
         # Of a page that is read as HTML only empty elements may close themselves.
         text = _EMPTY_TAG.sub(r"<\1\2></\1>", _CDATA.sub(lambda match: escape(match[1]), text))
     if "<frameset" in text.lower():
         text = _NO_FRAMES.sub(r"\1div", text)
-    closed = max(text.rfind("-->"), text.rfind("--!>"), 0)
-    start = text.find("<!--", closed)
-    if start >= 0 and not _within_raw(_lower(text), start):
-        text = text[:start] + text[start:].replace("<!--", " ")
-        notes.append("a comment in it never ends: what follows is read")
-    lower = _lower(text)
-    for tag in _RAW:
-        start = _last_opening(lower, tag)
-        if start < 0 or lower.find(f"</{tag}", start) >= 0:
-            continue
-        end = text.find(">", start) + 1
-        if (
-            _within_raw(lower, start)
-            or _is_in_comment(lower, start)
-            or not end
-            or not _MARKUP.search(text, end)
-        ):
-            continue
-        text = f"{text[:start]} {text[end:]}"
-        lower = _lower(text)
-        notes.append(f"a <{tag}> in it never ends: what follows is read")
-    return text, notes
-
-
-def _lower(text: str) -> str:
-    """Return a text in small letters, each in its place: some capitals become two letters."""
-    lower = text.lower()
-    return lower if len(lower) == len(text) else re.sub("[A-Z]+", lambda match: match[0].lower(), text)
-
-
-def _last_opening(lower: str, tag: str) -> int:
-    start = lower.rfind(f"<{tag}")
-    while start >= 0 and lower[start + len(tag) + 1 : start + len(tag) + 2].isalnum():
-        start = lower.rfind(f"<{tag}", 0, start)
-    return start
-
-
-def _within_raw(lower: str, position: int) -> bool:
-    """Whether a place is in a script or the like that ends after it."""
-    for tag in _RAW:
-        start = _last_opening(lower[:position], tag)
-        if start >= 0 and lower.find(f"</{tag}", start) > position:
-            return True
-    return False
-
-
-def _is_in_comment(lower: str, position: int) -> bool:
-    start = lower.rfind("<!--", 0, position)
-    return start >= 0 and lower.find("-->", start) > position
+    closed = max(text.rfind("-->"), text.rfind("--!>")) + 1
+    text = text[:closed] + text[closed:].replace("<!--", " ")
+    for tag in {tag[2].lower(): tag for tag in _RAW.finditer(text)}.values():
+        if not tag[1] and _MARKUP.search(text, tag.end()):
+            text = text[: tag.start()] + " " * len(tag[0]) + text[tag.end() :]
+    return text

@@ -13,10 +13,11 @@ import orjson
 
 from corag.core.errors import DataError
 from retrieval.documents.document import Document
-from retrieval.documents.left_out import PICTURES
+from retrieval.documents.left_out import EMBEDDED, PICTURES
 from retrieval.documents.markdown import read_markdown
 
 _TICKS = re.compile("`{3,}")
+_OBJECT = re.compile(r"<[\w.]+ .*>", re.DOTALL)  # which the notebook shows in another way
 _TERMINAL = re.compile("\x1b\\[[0-9;]*m")  # colours
 
 
@@ -38,8 +39,9 @@ def read_notebook(data: bytes, title: str) -> Document:
     cells = [cell for cell in cells if isinstance(cell, dict)]
     text = "\n\n".join(part for cell in cells for part in _parts(cell))
     document = read_markdown(text.encode("utf-8", "replace"), title)
-    pictures = sum(map(_is_picture, (output for cell in cells for output in cell.get("outputs") or ())))
-    return replace(document, left_out=dict(Counter(document.left_out) + Counter({PICTURES: pictures})))
+    unread = Counter(_unread_kind(output) for cell in cells for output in cell.get("outputs") or ())
+    del unread[""]
+    return replace(document, left_out=dict(Counter(document.left_out) + unread))
 
 
 def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
@@ -49,16 +51,26 @@ def _parts(cell: Mapping[str, Any]) -> Iterator[str]:
         return
     if source.strip():
         yield _fence(source)
-    for output in cell.get("outputs") or ():
-        data = output.get("data") or {}
-        # A table of pandas is there as HTML, too; its text is as the reader of a terminal sees it.
-        text = _text(output.get("text") or data.get("text/markdown") or data.get("text/plain"))
-        if text.strip():
-            yield text if "text/markdown" in data else _fence(_TERMINAL.sub("", text))
+    yield from filter(None, map(_shown, cell.get("outputs") or ()))
 
 
-def _is_picture(output: Mapping[str, Any]) -> bool:
-    return any(kind.startswith("image/") for kind in output.get("data") or ())
+def _shown(output: Mapping[str, Any]) -> str:
+    """Return the text that an output shows, as Markdown."""
+    data = output.get("data") or {}
+    # A table of pandas is there as HTML, too; its text is as the reader of a terminal sees it.
+    error = output.get("traceback") or filter(None, (output.get("ename"), output.get("evalue")))
+    plain = _text(output.get("text") or data.get("text/plain")) or "\n".join(error)
+    markup = _text(data.get("text/markdown"))
+    if not plain or (len(data) > 1 and _OBJECT.fullmatch(plain)):
+        markup, plain = markup or _text(data.get("text/html") or data.get("text/latex")), ""
+    return markup or (_fence(_TERMINAL.sub("", plain)) if plain.strip() else "")
+
+
+def _unread_kind(output: Mapping[str, Any]) -> str:
+    kinds = " ".join(output.get("data") or ())
+    if "image/" in kinds:
+        return PICTURES
+    return EMBEDDED if "application/" in kinds and "text/plain" not in kinds else ""
 
 
 def _text(lines: Any) -> str:

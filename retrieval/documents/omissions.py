@@ -34,7 +34,7 @@ _BY_TAG = {
     **dict.fromkeys(
         "head script style title annotation annotation-xml param source track rp".split(), NOT_TEXT
     ),
-    **dict.fromkeys("noscript object embed applet iframe noembed video audio canvas".split(), FALLBACK),
+    **dict.fromkeys("noscript object embed applet iframe frame noembed video audio canvas".split(), FALLBACK),
     **dict.fromkeys("select datalist textarea".split(), FORMS),
     **dict.fromkeys("rt rtc".split(), READINGS),
     "svg": DRAWN_WORDS,

@@ -8,18 +8,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import dropwhile, groupby
 
 from corag.core.errors import DataError
 from corag.core.sentences import sentence_end
 from retrieval.documents.contents import NUMBERING, find_contents, fold, is_contents_heading
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS
-from retrieval.documents.pdf_pages import OutlineEntry, Page, PdfContents, read_contents
-from retrieval.documents.pdf_sections import Heading, find_sections, place_sections
-from retrieval.documents.plain import Hyphens, join_lines, paragraphs, usual_width
+from retrieval.documents.pdf_pages import Line, OutlineEntry, Page, PdfContents, read_contents
+from retrieval.documents.pdf_sections import Heading, find_sections, place_sections, usual_size
+from retrieval.documents.plain import FULL_LINE, Hyphens, join_lines, paragraphs, usual_width
 
 _EDGE = 2  # lines at the top and at the bottom of a page that may be running ones
 _LEAST_REPEATS = 3  # pages on which such a line must stand
+_SAME_HEIGHT = 12.0  # points: a line's
 _NUMBER = re.compile(r"(?<!\d)\d{1,9}(?!\d)")
 _SENTENCE_END = (".", "!", "?", ":", ";", "”", '"')
 _AROUND_NUMBER = " -–—[]()|·•"
@@ -73,6 +75,8 @@ class _Layout:
         self._labels = [page.label for page in pages]
         self._fields = [page.beside.fields for page in pages]
         self._writer = writer
+        lines = [line for page in self._texts for line in page]
+        self._width, self._hyphens = usual_width(lines), Hyphens(lines)
         self._running = self._running_lines()
         self._sections = place_sections(pages, outline) if outline else find_sections(pages, self._running)
         if outline:
@@ -87,8 +91,6 @@ class _Layout:
         titles = [form for _, one in sections for form in (one.title, NUMBERING.sub("", one.title))]
         self._titles = set(map(fold, titles)) - {""}
         self._left_out: set[tuple[int, int]] = set()
-        lines = [line for page in self._texts for line in page]
-        self._width, self._hyphens = usual_width(lines), Hyphens(lines)
 
     def write(self) -> None:
         """Write the text under its headings, and count what is left out."""
@@ -110,32 +112,60 @@ class _Layout:
 
     def _running_lines(self) -> set[tuple[int, int]]:
         """Find what stands at the edge of several pages, be it with a number that rises with the page."""
-        edge_counts: Counter[str] = Counter()
-        inner_counts: Counter[str] = Counter()
-        for number, page in enumerate(self._texts):
-            if len(page) > 2 * _EDGE:
-                edge = *page[:_EDGE], *page[-_EDGE:]
-                edge_counts.update({form for line in edge for form in _forms(line, number)})
-                inner_counts.update({*page[_EDGE:-_EDGE]})
-        # What stands as often within pages is text.
+        paragraphs = self._repeated_paragraphs()
+        edges = [
+            (number, position)
+            for number, page in enumerate(self._pages)
+            for position in _edge(page)
+            if (number, position) not in paragraphs
+        ]
+        heights: dict[str, Counter[int]] = {}  # at which a form stands, and on how many pages
+        inner_counts = Counter(line for page in self._texts for line in page)
+        for number, position in edges:
+            line, is_long = self._pages[number][position], len(self._pages[number]) > 2 * _EDGE
+            inner_counts[line.text] -= 1
+            for form in _forms(line.text, number) if is_long else ():
+                heights.setdefault(form, Counter())[round(line.height / _SAME_HEIGHT)] += 1
+        # What stands as often within pages, or at other heights, is text.
         running = {
             form
-            for form, count in edge_counts.items()
-            if count >= _LEAST_REPEATS and count > inner_counts[form]
+            for form, pages in heights.items()
+            if max(pages.values()) >= _LEAST_REPEATS and pages.total() > inner_counts[form]
         }
         return {
             (number, position)
-            for number, page in enumerate(self._texts)
-            for position, line in enumerate(page)
-            if not _EDGE <= position < len(page) - _EDGE
-            and (
-                not running.isdisjoint(_forms(line, number))
-                or (position in (0, len(page) - 1) and self._is_page_number(line, number))
-            )
+            for number, position in edges
+            if not running.isdisjoint(_forms(self._texts[number][position], number))
+            or (position in (0, len(self._texts[number]) - 1) and self._is_page_number(number, position))
         }
 
-    def _is_page_number(self, line: str, number: int) -> bool:
-        return len(self._pages) >= _LEAST_REPEATS and line.strip(_AROUND_NUMBER) == str(self._labels[number])
+    def _repeated_paragraphs(self) -> set[tuple[int, int]]:
+        """Find lines that stand together on several pages, and are no running ones.
+
+        They fill the page's width, are as large as the text, and end with a sentence or are not two alone.
+        """
+        repeats = Counter(line for page in self._texts for line in set(page))
+        size = usual_size(line for page in self._pages for line in page)
+
+        def is_repeated(entry: tuple[int, Line]) -> bool:
+            return repeats[entry[1].text] >= _LEAST_REPEATS and entry[1].size >= size
+
+        def is_short(entry: tuple[int, Line]) -> bool:
+            return len(entry[1].text) < FULL_LINE * self._width
+
+        found: set[tuple[int, int]] = set()
+        for number, page in enumerate(self._pages):
+            for repeated, group in groupby(enumerate(page), key=is_repeated):
+                lines = [*dropwhile(is_short, group)] if repeated else []
+                ends = [at for at, (_, line) in enumerate(lines, 1) if line.text.endswith(_SENTENCE_END)]
+                lines = lines[: ends[-1]] if ends else lines
+                if len(lines) > (1 if ends else _EDGE):
+                    found.update((number, position) for position, _ in lines)
+        return found
+
+    def _is_page_number(self, number: int, position: int) -> bool:
+        text = self._texts[number][position].strip(_AROUND_NUMBER)
+        return len(self._pages) >= _LEAST_REPEATS and text == str(self._labels[number])
 
     def _contents(self) -> set[tuple[int, int]]:
         places = [
@@ -198,6 +228,17 @@ class _Layout:
             ]
             if section or lines:
                 yield section, lines
+
+
+def _edge(page: Sequence[Line]) -> list[int]:
+    """Return the first and last lines of a page, and the highest and lowest: some are drawn out of order."""
+    heights = sorted({line.height for line in page})
+    extremes = {*heights[:_EDGE], *heights[-_EDGE:]}
+    return [
+        position
+        for position, line in enumerate(page)
+        if not _EDGE <= position < len(page) - _EDGE or line.height in extremes
+    ]
 
 
 def _forms(line: str, page: int) -> list[str]:

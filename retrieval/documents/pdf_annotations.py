@@ -30,7 +30,7 @@ class BesideText:
     """What stands on a page beside its text.
 
     Attributes:
-        fields: what is filled in, each value behind its field's name.
+        fields: what is filled in: each value behind its field's name, and text that is set on the page.
         left_out: the rest, by kind; see :mod:`retrieval.documents.left_out`.
     """
 
@@ -53,6 +53,8 @@ def read_beside_text(page: pypdfium2.PdfPage) -> BesideText:
             left_out[HIDDEN_PARTS] += count_words(text)
         elif is_field:
             fields[name] = fields.get(name) or text
+        elif text and kind == pdfium.FPDF_ANNOT_FREETEXT:  # as programs write into forms without fields
+            fields[text] = text
         elif text and kind not in _NO_COMMENTS:
             left_out[COMMENTS] += count_words(text)
         elif kind not in (*_NO_COMMENTS, *_MARKED_TEXT):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -80,12 +80,11 @@ def find_sections(
 
     ``running``: the places (page, line) of running lines, which are none.
     """
-    sizes: Counter[float] = Counter()
+    lines = [line for page in pages for line in page.lines]
+    text_size = usual_size(lines)
     bold: Counter[bool] = Counter()
-    for line in (line for page in pages for line in page.lines):
-        sizes[line.size] += len(line.text)
+    for line in lines:
         bold[line.bold] += len(line.text)
-    text_size = max(sizes, key=lambda size: sizes[size], default=0.0)
     bold_tells = bold[True] < _MOST_BOLD * bold.total()
 
     def type_of(line: Line) -> tuple[float, bool] | None:
@@ -110,6 +109,14 @@ def find_sections(
             section = Heading(kinds.index(kind) + 1, title, heading[0], len(heading))
             sections.setdefault(number, []).append(section)
     return sections
+
+
+def usual_size(lines: Iterable[Line]) -> float:
+    """Return the size of type that most of the text has, in points."""
+    sizes: Counter[float] = Counter()
+    for line in lines:
+        sizes[line.size] += len(line.text)
+    return max(sizes, key=lambda size: sizes[size], default=0.0)
 
 
 def _is_title(text: str) -> bool:

@@ -15,7 +15,9 @@ from retrieval.documents.document import Document, Writer, clean
 from retrieval.documents.left_out import CONTENTS
 
 _WIDEST = 160  # characters; longer lines were not broken to fit a page
-_FULL_LINE = 0.7  # of the usual width: a shorter line was ended by its writer
+FULL_LINE = 0.7
+"""Of the usual width: a shorter line was ended by its writer."""
+
 _LONGEST_TITLE = 80  # characters of a first line
 _CLOSING = ")]\"'\u201d\u2019\u00bb"  # marks that a heading may end in
 _LAST_LETTERS, _FIRST_LETTERS = re.compile(r"[^\W\d_]+$"), re.compile(r"[^\W\d_]+")
@@ -157,6 +159,6 @@ def join_lines(lines: Sequence[str], hyphens: Hyphens) -> str:
 def _goes_on(line: str, following: str, width: int) -> bool:
     if width > _WIDEST or _ITEM.match(following):
         return False
-    if len(line) >= _FULL_LINE * width:
+    if len(line) >= FULL_LINE * width:
         return True
     return following[:1].islower() and not line.endswith((".", "!", "?", ":", ";"))

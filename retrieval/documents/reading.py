@@ -41,7 +41,7 @@ from retrieval.documents.unread import advise, list_unread
 from retrieval.index.manifest import CorpusFile, hash_documents
 from retrieval.index.store import STORE_FILES, PassageStore
 
-READING = "11"
+READING = "12"
 """To be counted up when the same file comes to give other passages: then every index is read anew."""
 
 FILES = "documents.jsonl"
@@ -89,7 +89,7 @@ class DocumentCorpus:
             left_out = f" (left out: {counts})" if counts else ""
             raise DataError(
                 f"there is no document in {', '.join(map(str, paths))}{left_out}: they end in "
-                f"{', '.join(ENDINGS)}."
+                f"{', '.join(ENDINGS)}.{list_unread(self.listing.skipped)}"
             )
         for ending, file in {file.ending: file for file in reversed(self.listing.files)}.items():
             if reader := READERS.get(ending):

@@ -6,14 +6,20 @@ import re
 
 from corag.core.errors import DataError
 from retrieval.documents.document import Document, Writer
-from retrieval.documents.left_out import COMMENTS, EDGES, PICTURES
+from retrieval.documents.left_out import COMMENTS, DELETED, EDGES, EMBEDDED, HIDDEN_PARTS, PICTURES
 
 _NO_HEADINGS = (
     "headings, footnotes and lists of an .rtf are not told from paragraphs: save it as .docx for those"
 )
-# Groups beside the paragraphs, which striprtf drops; it takes bytes of a picture for its text, or fails.
-_GROUP = re.compile(r"\\(pict|footnote|shptxt|annotation|(?:head|foot)er[lrf]?)(?![a-z])")
-_SIGN = re.compile(r"\\bin(\d{1,9}) ?|\\.|[{}]", re.DOTALL)
+# Groups beside the paragraphs, which striprtf drops; it takes bytes of a picture for its text, or fails. And
+# hidden (v) and deleted text, which may end within its group.
+_GROUP = re.compile(
+    r"\\((?:v|deleted)(?!0)|pict|object|footnote|shptxt|annotation|(?:head|foot)er[lrf]?)(?![a-z])"
+)
+_SIGN = re.compile(r"\\bin(\d{1,9}) ?|\\(?:(?:v|deleted)0|plain)(?![a-z0-9])|\\.|[{}]", re.DOTALL)
+_ENDS = {"v": ("\\v0", "\\plain"), "deleted": ("\\deleted0", "\\plain")}
+_THINGS = {"pict": PICTURES, "object": EMBEDDED}
+_TEXTS = {"annotation": COMMENTS, "v": HIDDEN_PARTS, "deleted": DELETED}
 _SAME_PICTURE = "\\nonshppict{"  # for programs that cannot show the one before it
 _CODE_PAGE = re.compile(r"\\ansicpg\d+")
 
@@ -33,13 +39,12 @@ def read_rtf(data: bytes, title: str) -> Document:
     code_page = _CODE_PAGE.search(rtf)
     start = f"{{\\rtf1{code_page[0] if code_page else ''} "
     for word, content in groups:
-        if word == "pict":
-            writer.pass_over(PICTURES)
+        if word in _THINGS:
+            writer.pass_over(_THINGS[word])
         elif word in ("footnote", "shptxt"):
             _write(writer, f"{start}{_split(content)[0]}}}")
         else:
-            kind = COMMENTS if word == "annotation" else EDGES
-            writer.leave_out(kind, _to_text(f"{start}{_split(content)[0]}}}"))
+            writer.leave_out(_TEXTS.get(word, EDGES), _to_text(f"{start}{_split(content)[0]}}}"))
     writer.notes.append(_NO_HEADINGS)
     return writer.document()
 
@@ -65,7 +70,7 @@ def _split(rtf: str) -> tuple[str, list[tuple[str, str]]]:
     """Return a text without the groups beside its paragraphs; and these, by their word and content."""
     parts, end, groups = list[str](), 0, list[tuple[str, str]]()
     for opening in _GROUP.finditer(rtf):
-        if opening.start() < end or not (closing := _find_end(rtf, opening.end())):
+        if opening.start() < end or not (closing := _find_end(rtf, opening)):
             continue
         parts.append(rtf[end : opening.start()])
         end = closing
@@ -74,12 +79,12 @@ def _split(rtf: str) -> tuple[str, list[tuple[str, str]]]:
     return "".join([*parts, rtf[end:]]), groups
 
 
-def _find_end(rtf: str, position: int) -> int:
-    """Return where the group ends that a position is in, 0 if it never does."""
-    depth = 1
+def _find_end(rtf: str, opening: re.Match[str]) -> int:
+    """Return where the group ends that a word is in, or the text that it hides; 0 if it never does."""
+    depth, position = 1, opening.end()
     while sign := _SIGN.search(rtf, position):
         position = sign.end() + int(sign[1] or 0)  # bytes of a picture, braces among them
         depth += (sign[0] == "{") - (sign[0] == "}")
-        if not depth:
+        if not depth or (depth == 1 and sign[0] in _ENDS.get(opening[1], ())):
             return sign.start()
     return 0

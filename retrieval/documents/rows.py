@@ -27,12 +27,15 @@ def read_table_file(data: bytes, title: str) -> Document:
     writer.notes += [decoding.note] if decoding.note else []
     lines = clean(_WITHIN_ROWS.sub(" ", decoding.text)).splitlines(keepends=True)
     rows: list[list[str]] = []
-    for number, row in split_rows(iter(lines), _delimiter(lines)):
+    delimiter = _delimiter(lines)
+    found = [*split_rows(iter(lines), delimiter)]
+    ends = [number - 1 for number, _ in found[1:]] + [len(lines)]
+    for (number, row), end in zip(found, ends, strict=False):
         if isinstance(row, Note):
             writer.notes.append(row.text)
-        elif isinstance(row, str):
-            writer.notes.append(f"line {number} is left out: {row.rstrip('.')}")
-            rows.append([])
+        elif isinstance(row, str):  # one mark that never ends would take all that follows with it
+            writer.notes.append(f"line {number} is read with its marks: {row.rstrip('.')}")
+            rows += [line.rstrip("\n").split(delimiter) for line in lines[number - 1 : end]]
         else:
             rows.append(row)
     write_rows(writer, rows, "row {}".format, header_by_words=True)

@@ -13,29 +13,22 @@ from lxml import etree
 
 from corag.core.errors import DataError, reason
 from retrieval.documents.archive import Archive
-from retrieval.documents.document import Document, Writer, describe_unread, stated_title
+from retrieval.documents.document import Document, Writer, describe_unread, picture_description, stated_title
 from retrieval.documents.left_out import (
     CHARTS,
     COMMENTS,
     DIAGRAMS,
     EDGES,
     EMBEDDED,
+    HIDDEN_PARTS,
     HIDDEN_SLIDES,
     PICTURES,
 )
 
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
-_SLIDES = "ppt/_rels/presentation.xml.rels"  # names the slides
 _PARTS = re.compile(r"ppt/(slides|notesSlides|slideLayouts)/[^/]+\.xml$")
 _ROOTS = {"slides": "sld", "notesSlides": "notes", "slideLayouts": "sldLayout"}
 _COMMENTS = re.compile(r"ppt/comments/[^/]+\.xml$")
-_RELATIONS = re.compile(r"ppt/slides/_rels/[^/]+\.rels$")  # name the layout and the notes of a slide
-_OFFICE = "http://schemas.openxmlformats.org"
-_ONLY_LAYOUT = (
-    f'<Relationships xmlns="{_OFFICE}/package/2006/relationships"><Relationship Id="rId1" '
-    f'Type="{_OFFICE}/officeDocument/2006/relationships/slideLayout" Target="../slideLayouts/{{0}}"/>'
-    "</Relationships>"
-)
 _EMPTY = (  # such a part without shapes
     '<p:{0} xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"><p:cSld><p:spTree><p:nvGrpSpPr/>'
     "<p:grpSpPr/></p:spTree></p:cSld></p:{0}>"
@@ -62,14 +55,14 @@ def read_presentation(data: bytes, title: str) -> Document:
         if problem := problems.get(slide.part.partname[1:]):
             unread[location] = problem
             continue
-        if problem := problems.get(_relations_of(slide.part.partname[1:])):
-            unread[f"layout and notes of {location}"] = problem
         if problem := problems.get(slide.slide_layout.part.partname[1:]):
             unread[f"layout of {location}"] = problem
         if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {location}"] = problem
         if slide.element.get("show") == "0":
-            writer.leave_out(HIDDEN_SLIDES, "\n".join(_texts(slide.shapes)))
+            parts = [slide, slide.notes_slide] if slide.has_notes_slide else [slide]
+            texts = [text for part in parts for text in part.element.xpath(".//a:t/text()")]
+            writer.leave_out(HIDDEN_SLIDES, " ".join(texts))
         else:
             _write_slide(writer, slide, location)
     for name in filter(_COMMENTS.match, archive.names):
@@ -84,69 +77,42 @@ def _open(data: bytes) -> tuple[Any, dict[str, str]]:
 
     The library gives a whole file up for one of them.
     """
-    from pptx import Presentation
-
     try:
-        presentation = Presentation(io.BytesIO(data))
-        for slide in presentation.slides:  # it opens without those that are missing, and fails here
-            _ = slide.slide_layout
-        if not _missing_parts(data):
-            return presentation, {}
-        damage = "parts are missing"
+        return _load(data), {}
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
         damage = reason(error)
     try:
         repaired_data, problems = _empty_broken_parts(data)
-        return Presentation(io.BytesIO(repaired_data)), problems
+        return _load(repaired_data), problems
     except Exception:  # noqa: BLE001 - as above
         raise DataError(f"it is damaged, or no .pptx ({damage}): open it and save it again.") from None
 
 
+def _load(data: bytes) -> Any:
+    from pptx import Presentation
+
+    presentation = Presentation(io.BytesIO(data))
+    for slide in presentation.slides:  # it opens without those that are missing, and fails here
+        _ = slide.slide_layout
+    return presentation
+
+
 def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
-    """Return a presentation whose broken and missing parts are empty, and what was wrong with each."""
+    """Return a presentation whose broken parts are empty, and what was wrong with each."""
     problems: dict[str, str] = {}
     file = io.BytesIO()
     with ZipFile(io.BytesIO(data)) as archive, ZipFile(file, "w", ZIP_DEFLATED) as copy:
-        names = [*archive.namelist(), *_missing_parts(data)]
-        layouts = sorted(name.rpartition("/")[2] for name in names if _is_layout(name))
-        for name in names:
-            kind, relations = _PARTS.match(name), _RELATIONS.match(name)
+        for name in archive.namelist():
+            kind = _PARTS.match(name)
             try:
                 content = archive.read(name)
-                if kind or relations:
+                if kind:
                     etree.fromstring(content)
             except Exception as error:  # noqa: BLE001 - as above
                 problems[name] = reason(error)
                 content = _EMPTY.format(_ROOTS[kind[1]]).encode() if kind else b""
-                if relations and layouts:
-                    content = _ONLY_LAYOUT.format(layouts[0]).encode()
             copy.writestr(name, content)
     return file.getvalue(), problems
-
-
-def _missing_parts(data: bytes) -> list[str]:
-    """Return the parts of slides that are named in a presentation but are not there."""
-    with ZipFile(io.BytesIO(data)) as archive:
-        there = set(archive.namelist())
-        paths = re.findall(rb'Target="/?(?:ppt/)?(slides/[^"]+)"', archive.read(_SLIDES))
-        slides = [f"ppt/{name.decode()}" for name in paths]
-        relations = [_relations_of(name) for name in slides]
-        notes = []
-        for name in there.intersection(relations):
-            with contextlib.suppress(Exception):  # what is damaged is found when it is repaired
-                notes += re.findall(rb'Target="(?:\.\.|/ppt)/(notesSlides/[^"]+)"', archive.read(name))
-    parts = [*slides, *relations, *(f"ppt/{name.decode()}" for name in notes)]
-    return [name for name in dict.fromkeys(parts) if name not in there]
-
-
-def _relations_of(part: str) -> str:
-    folder, _, name = part.rpartition("/")
-    return f"{folder}/_rels/{name}.rels"
-
-
-def _is_layout(name: str) -> bool:
-    kind = _PARTS.match(name)
-    return kind is not None and kind[1] == "slideLayouts"
 
 
 def _write_slide(writer: Writer, slide: Any, location: str) -> None:
@@ -157,7 +123,9 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> None:
     for shape in _in_reading_order(slide.shapes):
         if heading is not None and shape.shape_id == heading.shape_id:
             continue
-        if _is_footer(shape):
+        if shape.element.xpath("./*/p:cNvPr[@hidden='1' or @hidden='true']"):
+            writer.leave_out(HIDDEN_PARTS, " ".join(shape.element.xpath(".//a:t/text()")))
+        elif shape.is_placeholder and shape.placeholder_format.type.name in _FOOTERS:
             writer.leave_out(EDGES, shape.text_frame.text if shape.has_text_frame else "")
         elif shape.has_text_frame:
             for line in _lines(shape):
@@ -166,7 +134,9 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> None:
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
             writer.table(rows, header=int(shape.table.first_row), page=location)
         elif kind := _kind_of_drawing(shape):
-            writer.pass_over(kind)
+            text = picture_description(" ".join(shape.element.xpath("./*/p:cNvPr/@descr")))
+            writer.block(text, page=location)
+            writer.pass_over(kind, int(kind != PICTURES or not text))
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None:
         for line in frame.text.splitlines():
             writer.block(line, page=location)
@@ -174,16 +144,11 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> None:
 
 def _kind_of_drawing(shape: Any) -> str:
     """Return what a shape shows that has no text, "" for lines and the like."""
-    from pptx.shapes.graphfrm import GraphicFrame
-    from pptx.shapes.picture import Movie, Picture
-    from pptx.shapes.placeholder import PlaceholderPicture
-
-    if isinstance(shape, GraphicFrame):
-        uri = shape.element.graphic.graphicData.get("uri", "")
+    for uri in shape.element.xpath("./a:graphic/a:graphicData/@uri"):
         return next((kind for word, kind in _FRAMES.items() if uri.endswith(word)), EMBEDDED)
-    if isinstance(shape, Movie):
+    if shape.element.xpath(".//a:videoFile | .//a:audioFile | .//a:quickTimeFile"):
         return EMBEDDED
-    return PICTURES if isinstance(shape, Picture | PlaceholderPicture) else ""
+    return PICTURES if shape.element.xpath(".//a:blip") else ""
 
 
 def _in_reading_order(shapes: Iterable[Any]) -> Iterator[Any]:
@@ -205,11 +170,3 @@ def _lines(shape: Any) -> Iterator[str]:
     for paragraph in shape.text_frame.paragraphs:
         if text := " ".join(paragraph.text.split()):
             yield f"- {text}" if paragraph.level else text
-
-
-def _texts(shapes: Iterable[Any]) -> Iterator[str]:
-    return (shape.text_frame.text for shape in _in_reading_order(shapes) if shape.has_text_frame)
-
-
-def _is_footer(shape: Any) -> bool:
-    return shape.is_placeholder and shape.placeholder_format.type.name in _FOOTERS

@@ -20,7 +20,7 @@ _ADVICE = {
         ("save the mails as .eml", ".msg .mbox .pst .ost"),
         ("write its records as JSON lines (.jsonl)", ".json .ndjson .xml .yaml .yml .db .sqlite .sqlite3"),
         ("a table of records: name it by itself", ".parquet .arrow .feather"),
-        ("unpack it, and name what is in it", ".zip .tar .7z .rar .tgz"),
+        ("unpack it, and name what is in it", ".zip .tar .7z .rar .tgz .gz .bz2 .xz .zst"),
         (_CODE, ".py .js .ts .java .c .h .cpp .rs .go .rb .sh .sql .css .log .ini .cfg .toml .bib"),
         (_NO_TEXT, ".mp3 .wav .m4a .ogg .mp4 .mov .avi .mkv .exe .dll .so .bin .ttf .woff .woff2"),
     )

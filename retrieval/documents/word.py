@@ -11,10 +11,10 @@ from itertools import takewhile
 from typing import Any
 
 from retrieval.documents.document import Document, Writer, stated_title
-from retrieval.documents.left_out import COMMENTS, CONTENTS, DELETED, EDGES
+from retrieval.documents.left_out import COMMENTS, CONTENTS, DELETED, EDGES, EMBEDDED
 from retrieval.documents.word_lines import LineReader
 from retrieval.documents.word_numbering import to_number, value
-from retrieval.documents.word_package import Package, R, W, all_text, in_order
+from retrieval.documents.word_package import Package, W, all_text, in_order
 from retrieval.documents.word_styles import TITLE
 
 _WIDEST_SPAN = 63  # columns, as in Word
@@ -55,11 +55,7 @@ class _Reader:
             all_text(part) for kind in ("header", "footer") for part in self._package.related_roots(kind)
         ]
         for text in dict.fromkeys(edges):
-            if writer.count_words():
-                writer.leave_out(EDGES, text)
-            else:
-                writer.block(text)
-                writer.notes.append("its only text stands in its page headers: read")
+            writer.leave_out(EDGES, text)
         for part in self._package.related_roots("comments"):
             writer.leave_out(COMMENTS, all_text(part))
         writer.notes += dict.fromkeys(self._package.notes)
@@ -73,7 +69,7 @@ class _Reader:
             elif element.tag == f"{W}tbl":
                 self._write_table(element)
             elif element.tag == f"{W}altChunk":
-                self._write_chunk(element)
+                self.writer.pass_over(EMBEDDED)  # a document of another kind, which Word would open here
             elif _is_contents_control(element):
                 self.writer.leave_out(CONTENTS, all_text(element))
             else:
@@ -118,17 +114,6 @@ class _Reader:
         waiting, self._waiting = self._waiting, []
         if waiting:
             self._write_notes(waiting)
-
-    def _write_chunk(self, element: Any) -> None:
-        """Write a document of another kind that Word would open within this one."""
-        name = self._package.target(element.get(f"{R}id", ""))
-        if re.search(r"\.x?html?$", name, re.IGNORECASE):
-            from retrieval.documents.markup import read_html
-
-            for block in read_html(self._package.read_bytes(name), "").blocks:
-                self.writer.block(block.text, whole=block.whole)
-        elif name:
-            self.writer.notes.append(f"a document within it is left out ({name.rsplit('/', 1)[-1]})")
 
     # Tables
 

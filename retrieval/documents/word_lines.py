@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from retrieval.documents.document import Writer
+from retrieval.documents.document import Writer, picture_description
 from retrieval.documents.formulas import word_formula_text
 from retrieval.documents.left_out import (
     CHART_WORDS,
@@ -25,8 +25,6 @@ from retrieval.documents.word_symbols import symbol
 
 _CONTENTS_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 _TO_CONTENTS = re.compile(r"\s*PAGEREF\s+_Toc", re.IGNORECASE)
-_MACHINE_NAME = re.compile(r"\W*(?:description automatically generated|automatically generated)\W*", re.I)
-_FEWEST_ALT_WORDS = 3  # of a picture's description; shorter ones are names
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _COMPATIBLE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -184,6 +182,7 @@ class LineReader:
             elif tag in (f"{W}footnoteReference", f"{W}endnoteReference"):
                 self._refer(element, line, tag.removeprefix(W).removesuffix("Reference"))
             elif tag == f"{W}fldChar":
+                self._add(line, _form_value(element.find(f"{W}ffData")))
                 self._field(element.get(f"{W}fldCharType", ""))
             elif tag == f"{W}instrText":
                 if self.fields and not self.fields[-1].result:
@@ -236,17 +235,12 @@ class LineReader:
         """Add the text boxes, the description and the diagram's words of a drawing."""
         boxes = [box for box in drawing.iter(f"{W}txbxContent") if _outermost(box, drawing)]
         line.boxes += boxes
-        descriptions = [
-            text
-            for picture in drawing.iter(_PICTURE)
-            if len((text := _MACHINE_NAME.sub("", picture.get("descr", "")).strip()).split())
-            >= _FEWEST_ALT_WORDS
-        ]
-        for text in descriptions:
+        descriptions = [picture_description(picture.get("descr", "")) for picture in drawing.iter(_PICTURE)]
+        for text in filter(None, descriptions):
             line.add(f" {text} ")
         if drawing.tag == f"{W}object":
             self._writer.pass_over(EMBEDDED)
-        elif not descriptions:
+        elif not any(descriptions):
             self._writer.pass_over(PICTURES, sum(1 for _ in drawing.iter(f"{_DRAWING}blip", _IMAGE_DATA)))
         for pointer in drawing.iter(f"{_DIAGRAM}relIds"):
             part = self._package.read(self._package.target(pointer.get(f"{R}dm", "")))
@@ -257,6 +251,17 @@ class LineReader:
             part = self._package.read(self._package.target(pointer.get(f"{R}id", "")))
             words = () if part is None else part.iter(f"{_DRAWING}t", f"{_CHART}v")
             self._writer.leave_out(CHART_WORDS, " ".join(word.text or "" for word in words))
+
+
+def _form_value(form: Any) -> str:
+    """Return what is chosen in a form field of the old kind, whose value stands in no run."""
+    for choice in () if form is None else form.iter(f"{W}ddList", f"{W}checkBox"):
+        if choice.tag == f"{W}checkBox":
+            return "☒" if is_on(choice, "checked", otherwise=is_on(choice, "default")) else "☐"
+        entries = choice.findall(f"{W}listEntry")
+        chosen = to_number(value(choice, "result"), 0)
+        return str(entries[chosen].get(f"{W}val", "")) if chosen < len(entries) else ""
+    return ""
 
 
 def _plain(text: str, font: str) -> str:

@@ -18,6 +18,7 @@ from retrieval.documents.left_out import (
     COMMENTS,
     DRAWN_WORDS,
     EMBEDDED,
+    HIDDEN_PARTS,
     HIDDEN_SHEETS,
     MERGED,
     PICTURES,
@@ -28,6 +29,16 @@ _MOST_ROWS = 1 << 20  # of a sheet, as in Excel: a row of a higher number is mad
 # Of a number's format: text in it, and signs that stand for themselves.
 _NO_CODES = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^]]*\]')
 _MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]{1,3}\d{1,7}:[A-Z]{1,3}\d{1,7})"')
+# A cell whose formula has no value: pandas stores none. An empty text is one, as of =IF(A1="", "", A1).
+_BARE_FORMULA = re.compile(
+    rb'<(?:\w+:)?c\b(?![^>]*\bt="str")[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</(?:\w+:)?f>)'
+    rb"\s*(?:<(?:\w+:)?v\s*(?:/>|>\s*</(?:\w+:)?v>)\s*)?</(?:\w+:)?c>"
+)
+_HIDDEN = rb'\b(?=[^>]*\bhidden="(?:1|true)")'
+_HIDDEN_ROW = re.compile(rb"<(?:\w+:)?row" + _HIDDEN + rb'[^>]*?\sr="(\d{1,7})"')
+_HIDDEN_COLUMNS = re.compile(
+    rb"<(?:\w+:)?col" + _HIDDEN + rb'(?=[^>]*\smin="(\d{1,5})")[^>]*?\smax="(\d{1,5})"'
+)
 _MOST_MERGED = 1 << 22  # rows and columns of merged ranges in all
 _UNREAD = re.compile(r"xl/(media|charts(?=/chart)|embeddings|comments|drawings)/?[^/]*$")
 _THINGS = {"media": PICTURES, "charts": CHARTS, "embeddings": EMBEDDED}
@@ -38,15 +49,15 @@ _TEXT = re.compile(rb"<(?:\w+:)?t(?:\s[^>]*)?>([^<]*)<")
 def read_workbook(data: bytes, title: str) -> Document:
     """Read an .xlsx: each row is a block that names the columns, at the place "sheet NAME, row N".
 
-    Hidden sheets, comments and drawings are left out and counted; of a formula the stored value is read.
-    Merged cells count in each of their rows, and name all of their columns in a header. Sheets that cannot be
-    read are named in a note, as is the row after which one breaks off. Raises :class:`DataError` for what is
-    no workbook.
+    Hidden sheets, rows and columns, comments and drawings are left out and counted; of a formula the stored
+    value is read. Merged cells count in each of their rows, and name all of their columns in a header. Sheets
+    that cannot be read are named in a note, as is the row after which one breaks off. Raises
+    :class:`DataError` for what is no workbook.
     """
     archive = Archive(data, ".xlsx")
     archive.check()
     try:
-        book, unread = _open(data, values=True)
+        book, unread = _open(data)
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes of the library
         raise DataError(f"it is damaged, or no .xlsx ({reason(error)}): open it and save it again.") from None
     writer, several = Writer(title), len(book.worksheets) + len(unread) > 1
@@ -59,12 +70,15 @@ def read_workbook(data: bytes, title: str) -> Document:
             continue
         if several:
             writer.heading(2, sheet.title)
-        spread = _spread_merged(rows, _merged_ranges(archive, sheet), writer)
+        xml = _read_part(archive, sheet._worksheet_path)
+        spread = _spread_merged(rows, _merged_ranges(xml), writer)
+        _leave_out_hidden(rows, xml, writer)
         place = f"sheet {sheet.title}, row {{}}".format
         write_rows(writer, rows, place, header_by_words=is_bold, spread=spread)
     _count_unread(archive, writer)
     writer.notes += describe_unread(unread)
-    if count := _count_bare_formulas(data, archive):
+    sheets = [part for part in archive.names if part.startswith("xl/worksheets/")]
+    if count := sum(len(_BARE_FORMULA.findall(_read_part(archive, part))) for part in sheets):
         writer.pass_over(BARE_FORMULAS, count)
         writer.notes.append(
             f"{count:,} formula(s) have no stored value and are not read: open it in Excel or LibreOffice, "
@@ -73,15 +87,12 @@ def read_workbook(data: bytes, title: str) -> Document:
     return writer.document()
 
 
-def _open(data: bytes, *, values: bool) -> tuple[Any, dict[str, str]]:
-    """Return a workbook without its chart sheets, and why sheets cannot be opened; the library would give up.
-
-    ``values``: those stored of formulas, not the formulas.
-    """
+def _open(data: bytes) -> tuple[Any, dict[str, str]]:
+    """Return a workbook without its chart sheets, and why others cannot be opened: the library gives up."""
     from openpyxl.reader.excel import ExcelReader  # slow to import
     from openpyxl.worksheet._read_only import ReadOnlyWorksheet
 
-    reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=values)
+    reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
     unread: dict[str, str] = {}
 
     def open_sheets() -> None:
@@ -124,15 +135,18 @@ def _read_sheet(sheet: Any) -> tuple[list[list[str]], bool, str]:
     return rows, bool(is_bold), ""
 
 
-def _merged_ranges(archive: Archive, sheet: Any) -> list[tuple[int, int, int, int]]:
+def _read_part(archive: Archive, name: str) -> bytes:
+    """Return a part's XML, none if it is damaged: a note says already where the sheet breaks off."""
+    with suppress(KeyError, DataError, *DAMAGE):
+        return archive.read(name)
+    return b""
+
+
+def _merged_ranges(xml: bytes) -> list[tuple[int, int, int, int]]:
     """Return the left, top, right and bottom of a sheet's merged ranges, which openpyxl does not stream."""
     from openpyxl.utils.cell import range_boundaries
 
-    with suppress(KeyError, DataError, *DAMAGE):  # a note says already where the sheet breaks off
-        return [
-            range_boundaries(cells.decode()) for cells in _MERGED.findall(archive.read(sheet._worksheet_path))
-        ]
-    return []
+    return [range_boundaries(cells.decode()) for cells in _MERGED.findall(xml)]
 
 
 def _spread_merged(
@@ -162,15 +176,30 @@ def _spread_merged(
     return {number: names for number, names in wide.items() if len({*filter(None, names)}) > 1}
 
 
+def _leave_out_hidden(rows: list[list[str]], xml: bytes, writer: Writer) -> None:
+    """Empty the cells of hidden rows and columns, and count their words."""
+    hidden_rows = {int(number) for number in _HIDDEN_ROW.findall(xml)}
+    width = max(map(len, rows), default=0)
+    hidden_columns = {
+        column
+        for first, last in _HIDDEN_COLUMNS.findall(xml)
+        for column in range(int(first) - 1, min(int(last), width))
+    }
+    for number, row in enumerate(rows, 1) if hidden_rows or hidden_columns else ():
+        for column, cell in enumerate(row):
+            if number in hidden_rows or column in hidden_columns:
+                writer.leave_out(HIDDEN_PARTS, cell)
+                row[column] = ""
+
+
 def _count_unread(archive: Archive, writer: Writer) -> None:
     """Count pictures, charts, comments and words in drawings, which lie beside the sheets."""
     for part in filter(None, map(_UNREAD.match, archive.names)):
         if kind := _THINGS.get(part[1]):
             writer.pass_over(kind)
         else:
-            with suppress(DataError, *DAMAGE):
-                words = b" ".join(_TEXT.findall(archive.read(part[0])))
-                writer.leave_out(_TEXTS[part[1]], words.decode("utf-8", "replace"))
+            words = b" ".join(_TEXT.findall(_read_part(archive, part[0])))
+            writer.leave_out(_TEXTS[part[1]], words.decode("utf-8", "replace"))
 
 
 def _show(value: Any, number_format: str) -> str:
@@ -193,33 +222,3 @@ def _show(value: Any, number_format: str) -> str:
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return value.date().isoformat()
     return str(value)
-
-
-def _count_bare_formulas(data: bytes, archive: Archive) -> int:
-    """Return how many cells have a formula whose value no program has stored, as pandas writes them."""
-    if not any(_has_formulas(archive, name) for name in archive.names if name.startswith("xl/worksheets/")):
-        return 0
-    count = 0
-    values, formulas = (_open(data, values=values)[0].worksheets for values in (True, False))
-    for with_values, with_formulas in zip(values, formulas, strict=True):
-        with suppress(Exception):  # a note tells already where a sheet breaks off
-            for row, formula_row in zip(with_values.iter_rows(), with_formulas.iter_rows(), strict=False):
-                count += sum(map(_is_bare, row, formula_row))
-    return count
-
-
-def _has_formulas(archive: Archive, sheet: str) -> bool:
-    try:
-        xml = archive.read(sheet)
-    except DAMAGE:
-        return True  # as far as can be seen
-    return b"<f>" in xml or b"<f " in xml
-
-
-def _is_bare(cell: Any, formula: Any) -> bool:
-    return (
-        cell.value is None
-        and cell.data_type != "str"  # stored, and an empty text, as of =IF(A1="", "", A1)
-        and isinstance(formula.value, str)
-        and formula.value.startswith("=")
-    )

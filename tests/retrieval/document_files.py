@@ -33,7 +33,7 @@ def shown(text: str) -> str:
 def drawn_pdf(pages: Sequence[str], title: str = "", font: str = "") -> bytes:
     """Return a PDF whose pages are drawn by these operators, written by hand: header, objects, their offsets.
 
-    Each page begins in Helvetica (/F1) of 11 points. ``font``: what else its description says.
+    Each page begins in Helvetica (/F1) of 11 points; /F2 is bold. ``font``: what else its description says.
     """
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
@@ -44,7 +44,8 @@ def drawn_pdf(pages: Sequence[str], title: str = "", font: str = "") -> bytes:
     ]
     for number, operators in enumerate(pages):
         drawn = f"BT /F1 11 Tf {operators} ET"
-        resources = "/Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 595 842]"
+        bold = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
+        resources = f"/Resources << /Font << /F1 3 0 R /F2 {bold} >> >> /MediaBox [0 0 595 842]"
         objects.append(f"<< /Type /Page /Parent 2 0 R {resources} /Contents {6 + 2 * number} 0 R >>")
         objects.append(f"<< /Length {len(drawn.encode('cp1252'))} >>\nstream\n{drawn}\nendstream")
     file, offsets = io.BytesIO(), []

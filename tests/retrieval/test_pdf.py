@@ -1,10 +1,13 @@
 """PDFs as programs write them: words without blanks, superscripts, outlines, contents, forms."""
 
+import io
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pypdf import PdfWriter
+from pypdf.generic import ArrayObject, BooleanObject, DictionaryObject, NameObject
 
 from corag.core.errors import DataError
 from corag.core.types import Passage
@@ -101,6 +104,18 @@ def test_without_an_outline_larger_lines_are_headings() -> None:
     assert document.title == "Atlas of towns"
     headings = [*dict.fromkeys(block.headings for block in document.blocks)]
     assert headings == [(), ("1 Alby",), ("2 Bren, a town by the sea",)]
+
+
+def test_without_an_outline_bold_lines_are_headings() -> None:
+    def drawn(*lines: tuple[str, str]) -> str:
+        return "20 TL 72 770 Td " + " ".join(f"/{font} 11 Tf {shown(line)} Tj T*" for font, line in lines)
+
+    text = [("F1", line) for line in lines(0, 5)]
+    pages = [drawn(("F2", "Alby"), *text, ("F2", "Bren"), ("F2", "by the sea"), *text)]
+    document = read_pdf(drawn_pdf(pages), "t")
+    assert [*dict.fromkeys(block.headings for block in document.blocks)] == [("Alby",), ("Bren by the sea",)]
+    all_bold = read_pdf(drawn_pdf([pages[0].replace("/F1", "/F2")]), "t")
+    assert {block.headings for block in all_bold.blocks} == {()}, "bold tells nothing there"
 
 
 def test_of_a_books_outline_a_page_has_the_headings_that_are_printed_there() -> None:
@@ -204,6 +219,18 @@ def test_what_has_no_text_is_counted() -> None:
     assert document.left_out == {"comments": 3, "stamps, drawn marks and the like": 1, "pictures": 1}
 
 
+def test_attachments_and_forms_that_other_programs_draw_are_counted() -> None:
+    writer, file = PdfWriter(clone_from=io.BytesIO(pdf_bytes([["Please wait."]]))), io.BytesIO()
+    writer.add_attachment("figures.csv", b"Alby,3")
+    writer.root_object[NameObject("/AcroForm")] = DictionaryObject(
+        {NameObject("/Fields"): ArrayObject(), NameObject("/XFA"): ArrayObject()}
+    )
+    writer.root_object[NameObject("/NeedsRendering")] = BooleanObject(True)
+    writer.write(file)
+    document = read_pdf(file.getvalue(), "t")
+    assert document.left_out == {"attachments": 1, "forms that Adobe's programs alone draw (XFA)": 1}
+
+
 # What is left out
 
 
@@ -242,6 +269,25 @@ def test_a_line_that_stands_as_often_within_pages_is_no_running_line(tmp_path: P
     pages = [["Alby", *lines(number * 6, 3), "So be it.", "Bren", "So be it."] for number in range(4)]
     _, report = read(tmp_path / "a.pdf", pdf_bytes(pages))
     assert report.left_out == {"page headers and footers": 8}, "Alby and Bren"
+
+
+def test_paragraphs_that_stand_on_several_pages_are_no_running_lines() -> None:
+    terms = ["All goods are sold as seen, and the guild of Alby takes none of them", "back from its buyers."]
+    thanks = ["Whoever pays within a week gets a tenth of the price back, as long as", "there is salt."]
+    own = [f"{line[:-1]} and takes their rope in return for it." for line in lines(0, 18)]
+    pages = [
+        ["The guild of Alby", *terms, *own[3 * number : 3 * number + 3], *thanks, f"Page {number + 1}"]
+        for number in range(6)
+    ]
+    document = read_pdf(pdf_bytes(pages), "t")
+    assert document.left_out == {"page headers and footers": 6 * 4 + 6 * 2}
+    text = " ".join(block.text for block in document.blocks)
+    assert text.count("back from its buyers.") == text.count("as there is salt.") == 6
+
+
+def test_a_line_at_other_heights_of_each_page_is_no_running_line() -> None:
+    pages = [[*lines(5 * number, 3 + number), "Ask the guild."] for number in range(4)]
+    assert not read_pdf(pdf_bytes(pages), "t").left_out
 
 
 DRAWN = [*lines(0, 5), *CONTENTS, "Index", "salt, 2", "ink, 1, 3", "The Atlas", "* * *", "2", "ii", "Towns"]
