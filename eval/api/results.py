@@ -26,7 +26,7 @@ from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, repeats_of
 from eval.report.page import write_report
-from eval.sweeps.figure import draw_figure
+from eval.sweeps.plots import draw_figure
 from eval.tables.means import Over
 from eval.tables.results import TableView, score_view, table_of_runs
 from eval.tables.runs import Run, write_run_answers
@@ -143,11 +143,11 @@ async def report(
         runs: run folders by name or in a list, or what ``run`` or ``sweep`` returned.
         out: the file; one of that name is replaced.
         index: what :func:`run` was given as its index, for the passages' texts. An object of your own knows
-            those that it has returned since it was opened: without any the page has no texts, which is told.
+            those that it has returned since it was opened.
         baseline: the run, by its name, that the page opens with as the one to test against; "" for the first.
 
     Raises:
-        ConfigError: for runs of different questions, or an index that has none of their passages.
+        ConfigError: for runs of different questions.
     """
     folders = folders_by_name(runs, "report")
     questions = runs.questions if isinstance(runs, FinishedRuns) else None
@@ -156,9 +156,9 @@ async def report(
         await write(file)
     elif isinstance(index, RetrieverConfig):
         async with lend_index(index) as retriever:
-            await write(file, retriever, names=index.index)
+            await write(file, retriever)
     else:
-        await write(file, index.engine, names=index.options.index)
+        await write(file, index.engine)
     return file
 
 

@@ -26,7 +26,7 @@ from eval.experiment.questions import FurtherQuestions
 from eval.experiment.workers.choice import without_workers
 from eval.sweeps.cells import Changes, read_cells
 from eval.sweeps.findings import Findings
-from eval.sweeps.printing import print_findings, print_spending
+from eval.sweeps.printing import print_findings
 from eval.sweeps.record import Sweep, read_sweep, sweep_table, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, apply_questions
 from eval.tables.printing import render_text
@@ -71,8 +71,7 @@ class SweepResults(FinishedRuns):
 
     def __str__(self) -> str:
         findings = render_text(lambda console: print_findings(console, self.record))
-        spending = render_text(lambda console: print_spending(console, self.record.cells))
-        return f"{self.table()}\n{findings}\n{spending}\nPicture: {self.picture or 'none'}."
+        return f"{self.table()}\n{findings}\nPicture: {self.picture or 'none'}."
 
     def __repr__(self) -> str:
         return f"<SweepResults of {len(self.runs)} cells: print them, or call .table(), .to_pandas()>"
@@ -132,14 +131,14 @@ async def sweep(
         config = with_keywords(config, {"dev": _dev_questions(dev, dev_index, Path(out))})
     changes = {name: _changes(config, each, index) for name, each in cells.items()}
     blocks = [grid] if isinstance(grid, Mapping) else grid
-    parsed_cells = read_cells(config, changes, to_json_types(blocks), over=config.over)
+    parsed_cells = read_cells(config, changes, to_json_types(blocks))
     for cell in parsed_cells:
         if cell.needs_index and not cell.has_index:
             raise ConfigError(NO_INDEX.format(f"the cell '{cell.name}'"))
     test_cells, dev_cells = apply_questions(config, parsed_cells)
     await answer_cells([*test_cells, *dev_cells], Openers(lend_model, lend_index))
     # Off the loop: the curve's intervals and the pictures take seconds, in which others go on.
-    record = await asyncio.to_thread(read_sweep, test_cells, dev_cells, config.reporting)
+    record = await asyncio.to_thread(read_sweep, test_cells, dev_cells, config)
     _, files = await asyncio.to_thread(write_sweep, config.folder, record)
     return SweepResults(
         {each.name: each.cell.folder for each in record.test_cells},

@@ -1,9 +1,8 @@
-"""TREC's files: judgements of passages (qrels), which BEIR has with a header, and runs (rankings)."""
+"""TREC's judgements of passages (qrels), which BEIR has with a header."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from corag.core.errors import DataError
@@ -12,9 +11,6 @@ from corag.data.text import read_lines
 
 Judgements = Mapping[str, Mapping[str, int]]
 """Grades by question and passage: above 0 is relevant."""
-
-JUDGED_DATASET = "beir"
-"""The dataset whose question files are files of judgements."""
 
 _MAX_GRADE = 1000  # grade: trec_eval keeps a count for each up to it
 _HEADERS = ("score", "rel", "relevance", "label", "judgment", "judgement")
@@ -71,60 +67,3 @@ def read_judgements(path: str | Path) -> dict[str, dict[str, int]]:
 
 def _refuse(where: str, reason: str) -> None:
     raise DataError(f"{where}: {reason}. Mend the line or take it out.")
-
-
-def read_trec_run(path: str | Path, queries: Collection[str]) -> tuple[dict[str, list[str]], str, int]:
-    """Read a TREC run (``query Q0 passage rank score tag``), as Pyserini and others write it.
-
-    Args:
-        path: the file.
-        queries: those to keep.
-
-    Returns:
-        The passages of each query that is kept, best first; the tag of the first line; how many queries of
-        the file are not kept. As trec_eval does, passages are ordered by score and those of one score by
-        their ids, the greatest first, whatever the column of ranks says.
-
-    Raises:
-        DataError: for the first line that is none, and a passage that a query has twice.
-    """
-    scores: dict[str, dict[str, float]] = {}
-    tag, others = "", set()
-    with open_bytes(path) as stream:
-        for number, line in enumerate(read_lines(stream, path), 1):
-            cells = line.split()
-            if not cells:
-                continue
-            where = f"{path}, line {number}"
-            if len(cells) != 6 or (score := _number(cells[4])) is None:
-                raise DataError(
-                    f"{where}: expected a line of a TREC run, 'query Q0 passage rank score tag' without "
-                    f"white space in any of them, but found {line.strip()!r:.80}. Mend the line."
-                )
-            query, passage, tag = cells[0], cells[2], tag or cells[5]
-            if query not in queries:
-                others.add(query)
-                continue
-            passages = scores.setdefault(query, {})
-            if passage in passages:
-                raise DataError(
-                    f"{where}: the query '{query}' has the passage '{passage}' twice: take one of the lines "
-                    "out."
-                )
-            passages[passage] = score
-    if not tag:
-        raise DataError(f"'{path}' has no lines: expected those of a TREC run.")
-    rankings = {
-        query: sorted(passages, key=lambda name: (passages[name], name.encode()), reverse=True)
-        for query, passages in scores.items()
-    }
-    return rankings, tag, len(others)
-
-
-def _number(text: str) -> float | None:
-    """Return a number that is written in a text; None if it is none, or none that can be ordered."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return None if math.isnan(value) else value

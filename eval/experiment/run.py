@@ -185,7 +185,8 @@ async def answer_with(
         config.keep_prompts,
         config.leave_out_self,
     )
-    notes = {**executor.manifest_entry(), **question_notes(questions)}
+    # A folder cannot say a name of several words.
+    notes = {**executor.manifest_entry(), **question_notes(questions), "name": cell if " " in cell else ""}
     with (
         open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run,
         sending_spans(config.trace, config.model, executor.model.fingerprint, config.retriever) as send,

@@ -30,8 +30,6 @@ _SHAPES = (
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 24, 28, 46
 _TOPS = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-_LINE = 13  # pixels between two names
-_LETTER = 7  # pixels of a name's letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def draw_chart(table: ResultsTable, measure: str, methods: Sequence[str]) -> Mar
     ]
     title = f"{measure_title(measure, table.recall_at)} in percent"
     marks = [_point(point, axes) for point in points]
-    parts = [*axes.draw(), *_curves(points), *marks, *_names(points), element("text", title, x=0, y=12)]
+    parts = [*axes.draw(), *_curves(points), *marks, element("text", title, x=0, y=12)]
     label = f"{title} against tokens per question; the table above has the figures"
     return element("svg", *parts, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
 
@@ -135,20 +133,3 @@ def _point(point: _Point, axes: _Axes) -> Markup:
     mark = element("use", href=f"#marker-{point.run}", x=point.x - 8, y=point.y - 8, width=16, height=16)
     told = element("title", f"{point.name}: {percent(score)}, {point.tokens:,.0f} tokens")
     return element("g", told, bar, mark, class_=f"run-colour-{point.run % COLOURS}")
-
-
-def _names(points: Sequence[_Point]) -> Iterator[Markup]:
-    """Yield names beside the points, each below what it would cover."""
-    taken = [(point.x - 7, point.x + 7, point.y + 4) for point in points]
-    for point in sorted(points, key=lambda each: each.y):
-        length = _LETTER * len(point.name)
-        left = point.x + 10 if point.x + 10 + length < _WIDTH else max(0.0, point.x - 10 - length)
-        base = point.y - 6
-        while any(abs(base - y) < _LINE and left < end and start < left + length for start, end, y in taken):
-            base += _LINE
-        taken.append((left, left + length, base))
-        # Left of its point a name ends beside it, however wide its letters are.
-        if left < point.x:
-            yield element("text", point.name, class_="point-name end", x=left + length, y=base)
-        else:
-            yield element("text", point.name, class_="point-name", x=left, y=base)

@@ -6,25 +6,22 @@ All figures are in the page itself and need no script; the questions and their c
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
-from rich.console import Console
 
-from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
-from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.types import Question
 from eval.datasets.corpora import index_aliases
 from eval.report.markup import Markup, joined
-from eval.report.packing import Chunks, block, pack, pack_chunks
 from eval.report.sections import sections, title_of
 from eval.report.traces import Passages, gold, trace
 from eval.scoring.gold import FoundGold, find_gold
@@ -36,32 +33,27 @@ ASSETS = Path(__file__).parent / "assets"
 STYLES = ("report.css", "explorer.css")
 # One script in the page, in this order: a file uses what those before it define.
 SCRIPTS = ("elements.js", "data.js", "trace.js", "questions.js")
-TEXTS_PER_BLOCK = 200  # passages: unpacked in a few milliseconds, and many enough to compress well
+# Unpacked in a few milliseconds, and many enough to compress well.
+QUESTIONS_PER_BLOCK, TEXTS_PER_BLOCK = 20, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report but for the texts of passages, which :func:`text_blocks` adds.
+    """A report.
 
     Attributes:
         runs: what it is about.
         sections: what needs no script.
         passages: the passages that its traces name.
         blocks: the script elements of what is unpacked later.
+        text_count: how many of the passages have their texts among these; None before :func:`add_texts`.
     """
 
     runs: ScoredRuns
     sections: Markup
     passages: Passages
     blocks: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class TextBlocks:
-    """The texts of a report's passages as script elements; ``count`` of them were in the index."""
-
-    blocks: Sequence[str] = ()
-    count: int = 0
+    text_count: int | None = None
 
 
 def make_report(scored_runs: ScoredRuns, baseline: str = "") -> Report:
@@ -69,60 +61,28 @@ def make_report(scored_runs: ScoredRuns, baseline: str = "") -> Report:
     results = table_of_scored(
         scored_runs, over=find_repeats({run.name: run.manifest.settings for run in scored_runs.runs})
     )
-    runs, questions = scored_runs.runs, scored_runs.questions
-    passages = Passages()
+    runs, questions, passages = scored_runs.runs, scored_runs.questions, Passages()
     found = [_found_gold(run, scored_runs.recall_at) for run in runs]
-    traces = [_traces(run, questions, passages, each) for run, each in zip(runs, found, strict=True)]
-    places = {
-        each.id: [name for by_id in found if each.id in by_id for name in by_id[each.id].places]
-        for each in questions
-    }
-    gold_chunks = pack_chunks((gold(each, places[each.id], passages) for each in questions), passages)
-    index = _index(questions, runs, traces) | {"gold": gold_chunks.starts}
-    blocks = [block("index", pack(orjson.dumps(index))), *gold_chunks.blocks("gold")]
-    for number, chunks in enumerate(traces):
-        blocks += chunks.blocks(f"run-{number}")
+    blocks = [block("index", _index(questions, runs, found, passages))]
+    for number, (run, by_id) in enumerate(zip(runs, found, strict=True)):
+        for start in range(0, len(questions), QUESTIONS_PER_BLOCK):
+            part = questions[start : start + QUESTIONS_PER_BLOCK]
+            traces = [_trace(run, each.id, passages, by_id.get(each.id)) for each in part]
+            blocks.append(block(f"run-{number}-{start // QUESTIONS_PER_BLOCK}", traces))
+    blocks.append(block("passages", passages.titles))
     shown = sections(results, scored_runs, baseline or runs[0].name)
     return Report(scored_runs, shown, passages, blocks)
 
 
-async def fetch_texts(report: Report, retriever: Retriever | None, names: Sequence[str] = ()) -> TextBlocks:
-    """Fetch the passages' texts from an index, if there is one; ``names``: of what it searches.
-
-    One of the user's own knows the passages that it has returned since it was opened. If none are among them,
-    the page goes without texts, and a line says so. Raises :class:`ConfigError` if any other has none.
-    """
-    if retriever is None:
-        return TextBlocks()
-    texts = await text_blocks(report, retriever)
-    ids, user_indexes = report.passages.ids, list(filter(is_user_object, names))
-    if texts.count or not ids:
-        return texts
-    if not user_indexes:
-        raise ConfigError(
-            f"the index has none of the {len(ids):,} passages that these runs name, such as '{ids[0]}': give "
-            "the 'retriever' options that the runs were made with."
-        )
-    note = (
-        f"corag: the report has no texts of passages: {', '.join(user_indexes)} looks none up by id, and has "
-        "returned none of these since it was opened. Give what open_index returned and run searched."
-    )
-    Console(stderr=True, highlight=False).print(note, soft_wrap=True, markup=False)
-    return TextBlocks()
-
-
-async def text_blocks(report: Report, retriever: Retriever) -> TextBlocks:
-    """Fetch title and text of every passage that a report names, as far as the index has them."""
-    ids = report.passages.ids
-    blocks = []
-    count = 0
-    for number, start in enumerate(range(0, len(ids), TEXTS_PER_BLOCK)):
+async def add_texts(report: Report, retriever: Retriever) -> Report:
+    """Add title and text of every passage that a report names, as far as an index has them."""
+    ids, blocks, count = [name for name, _ in report.passages.titles], [], 0
+    for start in range(0, len(ids), TEXTS_PER_BLOCK):
         part = ids[start : start + TEXTS_PER_BLOCK]
-        passages = {passage.id: passage for passage in await retriever.passages(part)}
-        count += len(passages)
-        texts = [[passages[name].title, passages[name].text] if name in passages else None for name in part]
-        blocks.append(block(f"texts-{number}", pack(orjson.dumps(texts))))
-    return TextBlocks(blocks, count)
+        known = {each.id: (each.title, each.text) for each in await retriever.passages(part)}
+        blocks.append(block(f"texts-{start // TEXTS_PER_BLOCK}", [known.get(name) for name in part]))
+        count += len(known)
+    return replace(report, blocks=[*report.blocks, *blocks], text_count=count)
 
 
 async def write_report(
@@ -132,24 +92,23 @@ async def write_report(
     scorer: str = "auto",
     recall_at: int = 0,
     baseline: str = "",
-    names: Sequence[str] = (),
     questions: Sequence[Question] | None = None,
-) -> tuple[Report, TextBlocks]:
+) -> Report:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
     ``baseline``: the run whose tests are unfolded, as :func:`find_baseline` reads it; "" for the first.
-    ``names``: of what the index searches. ``questions``: those to keep to. Return what is on it. Raises
-    :class:`ConfigError` as :func:`find_baseline`, :func:`score_view` and :func:`fetch_texts` do.
+    ``questions``: those to keep to. Return what is on it. Raises :class:`ConfigError` as
+    :func:`find_baseline` and :func:`score_view` do.
     """
     base_run = find_baseline(runs, baseline)
     report = make_report(score_view(runs, TableView(scorer, recall_at), questions), base_run)
-    texts = await fetch_texts(report, index, names)
-    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    write_atomically(out, html_page(report, texts, date))
-    return report, texts
+    if index is not None:
+        report = await add_texts(report, index)
+    write_atomically(out, html_page(report, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
+    return report
 
 
-def html_page(report: Report, texts: TextBlocks, date: str) -> str:
+def html_page(report: Report, date: str) -> str:
     """Return the whole page. ``date``: when it was made, as the page writes it."""
     # The policy names the two hashes: even if a text broke out of its element, a browser would not run it.
     style = "\n".join(map(_file, STYLES))
@@ -157,7 +116,8 @@ def html_page(report: Report, texts: TextBlocks, date: str) -> str:
     facts = {
         "runs": [run.name for run in report.runs.runs],
         "recall_at": report.runs.recall_at,
-        "texts_per_block": TEXTS_PER_BLOCK if texts.count else 0,
+        "questions_per_block": QUESTIONS_PER_BLOCK,
+        "texts_per_block": TEXTS_PER_BLOCK if report.text_count else 0,
     }
     values = {
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}",
@@ -168,20 +128,24 @@ def html_page(report: Report, texts: TextBlocks, date: str) -> str:
         # In JSON "<" only occurs in texts, where it may be written so: no text can end the element.
         "report": orjson.dumps(facts).decode().replace("<", "\\u003c"),
         "script": script,
-        "blocks": "".join([*report.blocks, *texts.blocks]),
+        "blocks": "".join(report.blocks),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda field: values[field[1]], _file("template.html"))
 
 
-def _traces(
-    run: Run, questions: Sequence[Question], passages: Passages, found: Mapping[str, FoundGold]
-) -> Chunks:
-    """Pack the traces of a run. Of a question that it was not asked the trace is empty."""
-    refusal = run.manifest.options.get("refusal", "")
-    rows = (run.rows.get(question.id) for question in questions)
-    return pack_chunks(
-        (trace(row, passages, refusal, found.get(row.question.id)) if row else {} for row in rows), passages
-    )
+def block(name: str, value: Any) -> str:
+    """Return the script element that holds a value; browsers do not run its type.
+
+    Equal values give equal ones, since no time is written (``mtime=0``).
+    """
+    packed = base64.b64encode(gzip.compress(orjson.dumps(value), compresslevel=6, mtime=0)).decode("ascii")
+    return f'<script type="application/octet-stream" id="{name}">{packed}</script>\n'
+
+
+def _trace(run: Run, question: str, passages: Passages, found: FoundGold | None) -> dict[str, Any]:
+    """Return the trace of a question; {} where a service was not asked it."""
+    row = run.rows.get(question)
+    return trace(row, passages, run.manifest.options.get("refusal", ""), found) if row else {}
 
 
 def _found_gold(run: Run, recall_at: int) -> dict[str, FoundGold]:
@@ -192,18 +156,25 @@ def _found_gold(run: Run, recall_at: int) -> dict[str, FoundGold]:
     return {name: each for name, each in found.items() if each}
 
 
-def _index(questions: Sequence[Question], runs: Sequence[Run], traces: Sequence[Chunks]) -> dict[str, Any]:
+def _index(
+    questions: Sequence[Question],
+    runs: Sequence[Run],
+    found: Sequence[Mapping[str, FoundGold]],
+    passages: Passages,
+) -> dict[str, Any]:
     """Return what the list of questions needs: searching and sorting look at every question."""
+    places = {
+        each.id: [name for by_id in found if each.id in by_id for name in by_id[each.id].places]
+        for each in questions
+    }
     return {
         "ids": [question.id for question in questions],
         "texts": [question.text for question in questions],
         "answers": [question.answers for question in questions],
         "kinds": [question.kind for question in questions],
         "hops": [question.hops for question in questions],
-        "runs": [
-            {"rows": _rows(run, questions), "starts": chunks.starts}
-            for run, chunks in zip(runs, traces, strict=True)
-        ],
+        "gold": [gold(question, places[question.id], passages) for question in questions],
+        "rows": [_rows(run, questions) for run in runs],
     }
 
 

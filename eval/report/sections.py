@@ -9,16 +9,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from corag.core.types import Question
 from eval.report.chart import draw_chart, marker, symbols
 from eval.report.markup import Markup, element, folded, joined, table
-from eval.scoring.rows import measure_title
-from eval.statistics.intervals import bootstrap_mean
-from eval.tables.columns import percent
 from eval.tables.printing import (
     comparison_cells,
     comparison_notes,
@@ -32,7 +28,6 @@ from eval.tables.runs import Run, ScoredRuns
 _MEASURES = ("em", "f1")
 _CHART_NOTE = element("p", "Bars: 95% intervals. A line joins the runs of one method.", class_="note")
 _NAMED_RUNS = 3  # in the title
-_OPEN_ROWS = 24  # a longer table is folded
 
 
 def sections(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> Markup:
@@ -44,8 +39,8 @@ def sections(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> M
         for measure in _MEASURES
         if (chart := draw_chart(results, measure, methods))
     ]
-    scaling = [element("div", *charts, class_="charts"), _CHART_NOTE] if charts else []
-    groups = [*_groups(runs, "hops", lambda each: each.hops), *_groups(runs, "type", lambda each: each.kind)]
+    legend = element("p", *(_run_name(number, run.name) for number, run in enumerate(runs)), class_="legend")
+    scaling = [element("div", *charts, class_="charts"), legend, _CHART_NOTE] if charts else []
     headlines = [
         element("p", each, class_="lead" if each == results.verdict else "caution")
         for each in results.headlines
@@ -56,8 +51,7 @@ def sections(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> M
             element("section", element("h1", title_of(runs), id="title"), *headlines, class_="intro"),
             _section("results", "Results", *_results(results, scored_runs, baseline)),
             _section("scaling", "Accuracy against tokens", *scaling),
-            _section("groups", "Breakdown", *groups),
-            _section("settings", "Conditions", *_conditions(runs)),
+            _section("settings", "Conditions", _conditions(runs)),
         ]
     )
 
@@ -83,7 +77,7 @@ def _run_name(run: int, name: str) -> Markup:
 def _results(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> Iterator[Markup]:
     columns = (main_columns(results) | further_columns(results)).values()
     heads = ["run", *(heading for heading, _ in columns)]
-    names = [results.conditions.untrained_runs.mark_name(each.method) for each in results.summaries]
+    names = [results.conditions.mark_name(each.method) for each in results.summaries]
     rows = [
         [_run_name(run, name), *(values[run].replace(" [", "\n[") for _, values in columns)]
         for run, name in enumerate(names)
@@ -100,40 +94,14 @@ def _results(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> I
         yield folded(f"Tests against {run}", cells, *notes, open=run == shown, name="baseline")
 
 
-def _groups(runs: Sequence[Run], what: str, key: Callable[[Question], Any]) -> Iterator[Markup]:
-    """Yield a table for each measure of how the runs did on the questions of each kind, if there are several.
-
-    A kind is "" or 0 where the dataset does not say.
-    """
-    scored = [
-        [(key(row.question), scores) for row, scores in run.scored_rows if scores.is_scored] for run in runs
-    ]
-    kinds = sorted({kind for each in scored for kind, _ in each})
-    if len(kinds) < 2 and not any(kinds):
-        return
-    heads = ["", "n", *(_run_name(number, run.name) for number, run in enumerate(runs))]
-    for measure in _MEASURES:
-        rows = []
-        for kind in kinds:
-            parts = [[getattr(scores, measure) for of, scores in each if of == kind] for each in scored]
-            means = list(map(bootstrap_mean, parts))
-            n = max(mean.n for mean in means if mean)
-            rows.append([str(kind or "not stated"), f"{n:,}", *map(percent, means)])
-        title = f"{measure_title(measure, 0)} by {what}"
-        yield folded(title, table(heads, rows, class_="figures"), open=len(rows) <= _OPEN_ROWS)
-
-
-def _conditions(runs: Sequence[Run]) -> Iterator[Markup]:
-    """Yield what the runs differ in, and what is the same for all."""
+def _conditions(runs: Sequence[Run]) -> Markup:
+    """Return all settings, those in which the runs differ first."""
     settings = {run.name: dict(_flat(_facts(run))) for run in runs}
     names = dict.fromkeys(name for each in settings.values() for name in each)
-    lines = {name: [each.get(name, "\u2013") for each in settings.values()] for name in names}
+    lines = [[name, *(each.get(name, "\u2013") for each in settings.values())] for name in names]
     heads = ["", *(_run_name(number, run.name) for number, run in enumerate(runs))]
-    differing = [[name, *values] for name, values in lines.items() if len(set(values)) > 1]
-    if differing:
-        yield folded("What differs between runs", table(heads, differing), open=len(differing) <= _OPEN_ROWS)
-    shared = [[name, values[0]] for name, values in lines.items() if len(set(values)) == 1]
-    yield folded("The same for all runs" if len(runs) > 1 else "All settings", table(["", ""], shared))
+    lines.sort(key=lambda line: len(set(line[1:])) == 1)
+    return folded("Settings, those that differ first", table(heads, lines))
 
 
 def _facts(run: Run) -> dict[str, Any]:

@@ -29,31 +29,17 @@ class Passages:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._titles: dict[str, str] = {}
-        self._new: dict[str, None] = {}  # those that were numbered since the last call of take_named
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids in the order of their numbers."""
-        return list(self._numbers)
+        self.titles: list[tuple[str, str]] = []
+        """Id and title of each, in the order of their numbers."""
 
     def number(self, identifier: str, title: str = "") -> int:
         """Return a passage's number."""
-        if title:
-            self._titles[identifier] = title
-        self._new[identifier] = None
-        return self._numbers.setdefault(identifier, len(self._numbers))
-
-    def title(self, identifier: str) -> str:
-        """Return a passage's title, "" where none is known."""
-        return self._titles.get(identifier, "")
-
-    def take_named(self) -> list[tuple[int, str, str]]:
-        """Return (number, id, title) of all that :meth:`number` was given since the last call."""
-        new, self._new = self._new, {}
-        return [
-            (self._numbers[identifier], identifier, self._titles.get(identifier, "")) for identifier in new
-        ]
+        number = self._numbers.setdefault(identifier, len(self._numbers))
+        if number == len(self.titles):
+            self.titles.append((identifier, title))
+        elif title:
+            self.titles[number] = identifier, title
+        return number
 
 
 def trace(row: SavedRow, passages: Passages, refusal: str, found: FoundGold | None = None) -> dict[str, Any]:
@@ -108,7 +94,7 @@ def _gold(row: SavedRow, found: FoundGold, steps: Sequence[Step], passages: Pass
     names = dict.fromkeys([*row.passage_ids, *row.further.get("context_ids", ()), *hits])
     gold = [name for name in names if found.is_gold(name)]
     for name in gold if row.question.pages else ():  # a page has no title of its own in a run
-        passages.number(page_id(name), passages.title(name))
+        passages.number(page_id(name), passages.titles[passages.number(name)][1])
     return {
         "gold": [passages.number(name) for name in gold],
         "places": [[passages.number(name), place] for name, place in found.places.items()],

@@ -21,7 +21,6 @@ from eval.statistics.intervals import Interval
 
 Floats = NDArray[np.float64]
 
-BINS = 10  # of equal width, as in most papers that report calibration
 RESAMPLES = 2000
 _TOO_FEW = 0.05  # a figure that so many resamples do not have gets no interval
 
@@ -108,63 +107,17 @@ def vote_shares(answers: Sequence[str]) -> list[float]:
     return [counts[answer] / len(answers) for answer in answers]
 
 
-def auc(scores: Floats, right: NDArray[np.bool_], weights: Floats | None = None) -> float:
+def auc(scores: Floats, right: NDArray[np.bool_]) -> float:
     """Return how often a right candidate has a higher score than a wrong one, a tie counting half.
 
-    The area under the ROC curve, over all pairs. ``weights``: how often each candidate counts. NaN without a
-    right one or without a wrong one.
+    The area under the ROC curve, over all pairs. NaN without a right one or without a wrong one.
     """
-    weights = np.ones(len(scores)) if weights is None else weights
     _, level = np.unique(np.nan_to_num(scores, nan=-np.inf), return_inverse=True)
-    good = np.bincount(level, weights * right)
-    bad = np.bincount(level, weights * ~right)
+    good = np.bincount(level, right)
+    bad = np.bincount(level, ~right)
     pairs = good.sum() * bad.sum()
     below = np.cumsum(bad) - bad
     return float((good * (below + bad / 2)).sum() / pairs) if pairs else math.nan
-
-
-def calibration_error(
-    chances: Floats, right: NDArray[np.bool_], weights: Floats | None = None, bins: int = BINS
-) -> float:
-    """Return the expected calibration error (Naeini et al. 2015; Guo et al. 2017).
-
-    How far the mean chance of a bin is from its share of right ones, averaged over the candidates. Bins are
-    of equal width on [0, 1], each with its upper end. NaN without any.
-    """
-    weights = np.ones(len(chances)) if weights is None else weights
-    if not weights.sum():
-        return math.nan
-    bin_numbers = np.clip(np.ceil(chances * bins).astype(int) - 1, 0, bins - 1)
-    gaps = np.bincount(bin_numbers, weights * (chances - right), minlength=bins)
-    return float(np.abs(gaps).sum() / weights.sum())
-
-
-def calibrate(scores: Floats, right: NDArray[np.bool_], halves: NDArray[np.bool_]) -> Floats:
-    """Turn scores into chances of being right: each half's by isotonic regression on the other half.
-
-    So no chance was fitted to the answer that it is judged by. Between the scores that the other half has,
-    chances are interpolated, beyond them they go on level. Candidates without a score get the share of right
-    ones among such, or 0. ``halves``: which half each is in; a question's candidates are in one.
-    """
-    chances = np.zeros(len(scores))
-    for half in (False, True):
-        in_half, in_other = halves == half, halves != half
-        with_score = in_other & ~np.isnan(scores)
-        if with_score.any():
-            x_values, levels = _isotonic(scores[with_score], right[with_score])
-            chances[in_half] = np.interp(scores[in_half], x_values, levels)
-        unknown = in_other & np.isnan(scores)
-        chances[in_half & np.isnan(scores)] = right[unknown].mean() if unknown.any() else 0.0
-    return chances
-
-
-def _isotonic(scores: Floats, right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    from scipy.optimize import isotonic_regression  # slow to import
-
-    x_values, level = np.unique(scores, return_inverse=True)
-    count = np.bincount(level)
-    share = np.bincount(level, right) / count
-    return x_values, np.asarray(isotonic_regression(share, weights=count).x, dtype=np.float64)
 
 
 def resample(

@@ -146,17 +146,6 @@ def best_under(budget: float, cells: Sequence[CellScores]) -> CellScores | None:
     return max(affordable, key=lambda cell: (cell.mean_score, -cell.mean_tokens), default=None)
 
 
-def informative_budgets(budgets: Sequence[int], cells: Sequence[CellScores]) -> list[int]:
-    """Return the budgets, rising, that may change the choice.
-
-    Those that some cell can be afforded with, up to the first that affords all.
-    """
-    costs = [cell.mean_tokens for cell in cells]
-    rising = sorted(set(budgets))
-    enough = next((budget for budget in rising if budget >= max(costs)), math.inf)
-    return [budget for budget in rising if min(costs) <= budget <= enough]
-
-
 def fit_curve(
     cells: Sequence[CellScores], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Fit:

@@ -12,7 +12,7 @@ import yaml
 
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
-from corag.core.option_names import options_of, resolve_alias, sections_of
+from corag.core.option_names import sections_of
 from corag.core.options import change_options, flatten, full_names
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.seeds import stable_hash
@@ -22,12 +22,11 @@ from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import METHODS, methods_of
 from eval.experiment.run import RunConfig, repeats_of, run_path
-from eval.sweeps.over import Repetition, combine, parse_short
 
 # Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
 # other questions or another scorer, cells could not be compared.
 SHARED_OPTIONS = {each.name for each in fields(QuestionFile)} | {
-    "scorer", "recall_at", "out", "cells", "grid", "over", "dev", "metric", "budgets", "resamples",
+    "scorer", "recall_at", "out", "cells", "grid", "dev", "metric", "budgets", "resamples",
     "max_failed", "workers", "answers_to",
 }  # fmt: skip
 # Sections of what is opened: a plot's group tells of them, not the label of a point.
@@ -99,20 +98,15 @@ def read_cells(
     cells: str | Mapping[str, Changes],
     grid: str | Sequence[Mapping[str, Any]],
     kind: Kind = "cell",
-    over: str = "",
 ) -> list[Cell]:
     """Return the cells, without questions, in the order in which they are written, those of the grid last.
 
     ``cells``: a YAML file, or YAML in braces, of names and the options that each changes. ``grid``: a YAML
     file, or YAML in brackets or braces, of blocks of options, a cell for each combination of their values; a
     cell equal to an earlier one is left out. Either may be given as objects too. ``kind``: what messages call
-    them. ``over``: options with values, for each of which there is every cell, or without any the base alone.
-    Raises :class:`ConfigError` naming the cell and the option that is wrong.
+    them. Raises :class:`ConfigError` naming the cell and the option that is wrong.
     """
     drafts = [*_listed_cells(cells, kind), *_grid_cells(grid, base.method[0])]
-    if over:
-        method = short_name(base.method[0])
-        drafts = _repeat(drafts or [_Draft("the sweep", method, method, {}, False, kind)], over, base)
     if not drafts:
         raise ConfigError(
             "no cells were given: write them in the configuration, under cells or grid, or name a file with "
@@ -196,65 +190,6 @@ def _without_adapter(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, A
     stated_values = full_names(base.extend(changes), changes.items())
     is_other = stated_values.get("model.name", base.model.name) != base.model.name
     return ({"model.adapter": ""} if is_other else {}) | dict(changes)
-
-
-def _repeat(drafts: Sequence[_Draft], over: str, base: RunConfig) -> list[_Draft]:
-    """Return every cell once for each combination of some options' values, named after it.
-
-    An option's bare name is that of each cell's own method. Raises :class:`ConfigError` for a cell that
-    changes such an option itself.
-    """
-    config = type(base)
-    short = parse_short(over)
-    source, data = ("'over'", short) if short else _load(over, "over")
-    source = source if source.startswith("'") else "'over'"
-    sections = {prefix for prefix, _ in sections_of(config)}
-    results = []
-    for each in drafts:
-        if not isinstance(each.changes, Mapping):
-            raise ConfigError(f"{each.title} has all its options, so over can change none: leave it out.")
-        method = str(each.changes.get("method", base.method[0]))
-        for repetition in (_of_method(one, method) for one in combine(source, data, sections, short_value)):
-            cell_options = {
-                resolve_alias(option, config) for option, _ in flatten(each.changes.items(), sections)
-            }
-            if twice := sorted(
-                cell_options & {resolve_alias(option, config) for option in repetition.changes}
-            ):
-                raise ConfigError(
-                    f"{each.title} changes {twice[0]}, but over repeats each cell for values of it: leave it "
-                    "out of one of the two."
-                )
-            changes = dict(each.changes) | dict(repetition.changes)
-            results.append(_repeat_draft(each, repetition, changes))
-    return results
-
-
-def _of_method(repetition: Repetition, method: str) -> Repetition:
-    """Return it with the options of a method by their full names."""
-    config, section = RunConfig.extend({"method": method}), short_name(method)
-    known_options = dict(options_of(config))
-    names = {option: resolve_alias(f"{section}.{option}", config) for option in repetition.changes}
-    method_options = {
-        option
-        for option, name in names.items()
-        if resolve_alias(option, config) not in known_options and name in known_options
-    }
-    return repetition._replace(
-        changes={
-            names[option] if option in method_options else option: v
-            for option, v in repetition.changes.items()
-        }
-    )
-
-
-def _repeat_draft(draft: _Draft, repetition: Repetition, changes: Mapping[str, Any]) -> _Draft:
-    is_of_backends = all(option.split(".")[0] in OPENED_SECTIONS for option in repetition.changes)
-    return draft._replace(
-        name=f"{draft.name} {repetition.name}",
-        label=draft.label if is_of_backends else f"{draft.label} {repetition.name}",
-        changes=changes,
-    )
 
 
 def _listed_cells(cells: str | Mapping[str, Changes], kind: Kind) -> Iterator[_Draft]:

@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.runs.folder import read_rows
-from corag.core.runs.manifest import Manifest
-from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import SavedRow
-from corag.core.types import MEASURING, CandidateAnswer, Question
-from eval.datasets.corpora import index_aliases
-from eval.experiment.gold import name_gold
-from eval.scoring.rows import MEASURES, score_row, score_rows
-from eval.scoring.scorers import Scorer, choose_scorer
+from eval.scoring.rows import MEASURES, score_row
+from eval.scoring.scorers import choose_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
-from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, informative_budgets, pareto_set
+from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value, varying
-from eval.tables.candidates import candidate_set, oracle_values, subset_sizes
 from eval.tables.columns import Summary, summarise
-from eval.tables.ledger import Spending, spending_by_role
 from eval.tables.means import find_points
+from eval.tables.runs import Run, ScoredRuns, read_runs, score_runs
 
 # Without answer_recall, which needs the passages' texts.
-METRICS = {"f1": MEASURES["f1"]} | {
-    name: title for name, title in MEASURES.items() if name != "answer_recall"
-}
+METRICS = {name: title for name, title in MEASURES.items() if name != "answer_recall"}
 """Titles of what cells can be compared by, as far as their questions and scorer have it."""
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """How a sweep is reported, see the options of 'corag sweep'.
-
-    Raises :class:`ConfigError` for numbers that cannot be.
-    """
-
-    metric: str
-    budgets: Sequence[int]
-    resamples: int
-
-    def __post_init__(self) -> None:
-        if self.metric not in METRICS:
-            raise ConfigError(f"metric must be one of {', '.join(METRICS)}, but is '{self.metric}'.")
-        if self.resamples < 1 or min(self.budgets, default=1) < 1:
-            raise ConfigError(
-                f"resamples and budgets must be numbers from 1 on, but they are {self.resamples} and "
-                f"{self.budgets}."
-            )
 
 
 @dataclass(frozen=True)
@@ -60,33 +30,30 @@ class FinishedCell:
 
     Attributes:
         cell: its settings and questions.
-        manifest: of its run.
+        run: its run, scored.
         options: those that tell it from the others.
         summary: its line of the table.
         scores: tokens and score of its questions, one by one.
-        spending: all its tokens, by where they came from.
-        searches: how many it made.
-        remembered_searches: those that an equal one had made before.
-        oracle: what the best of k candidates would score in the sweep's metric, by k; {} for cells that do
-            not keep several, and for a metric that answers by themselves do not have.
-        pass_at: the same in EM, pass@k.
     """
 
     cell: Cell
-    manifest: Manifest
+    run: Run
     options: dict[str, Any]
     summary: Summary
     scores: CellScores
-    spending: Spending
-    searches: int
-    remembered_searches: int
-    oracle: Mapping[int, Interval] = field(default_factory=dict)
-    pass_at: Mapping[int, Interval] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The cell's name."""
         return self.cell.name
+
+
+@dataclass(frozen=True)
+class FinishedCells:
+    """Finished cells on the same questions, and what a table is made of."""
+
+    cells: Sequence[FinishedCell]
+    scored_runs: ScoredRuns
 
 
 @dataclass(frozen=True)
@@ -102,22 +69,38 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class MethodCurve:
+    """The curve of a method's cells: through their Pareto set, or all of them where that does not tell one.
+
+    ``through``: "frontier" or "all". ``fit``: None if neither tells one, for the ``reason``. ``start`` and
+    ``end``: the tokens of the first and the last of its points.
+    """
+
+    through: str
+    fit: Fit | None
+    reason: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
 class Findings:
     """What the cells say together.
 
-    ``fits``: of each method with several cells, by :func:`curve_name`, the curve through "all" of its cells
-    and through its own "pareto" set; a sentence where there is none. ``failed_cells``: cells in which every
-    question failed; they have no part in the rest.
+    ``curves``: of each method with several cells, by :func:`curve_name`. ``failed_cells``: cells in which
+    every question failed; they have no part in the rest.
     """
 
     pareto: list[str]
-    fits: dict[str, dict[str, Fit | str]]
+    curves: dict[str, MethodCurve]
     choices: list[Choice]
     failed_cells: list[str]
 
 
 def check_metric(cells: Sequence[Cell], metric: str) -> None:
     """Raise :class:`ConfigError` if a question of a cell cannot have the metric, before it is answered."""
+    if metric not in METRICS:
+        raise ConfigError(f"metric must be one of {', '.join(METRICS)}, but is '{metric}'.")
     for cell in cells:
         scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
         for question in cell.questions:
@@ -131,87 +114,34 @@ def check_metric(cells: Sequence[Cell], metric: str) -> None:
                 )
 
 
-def score_cells(cells: Sequence[Cell], metric: str) -> list[FinishedCell]:
-    """Read the cells' runs back from disk and score them."""
-    differing = varying(cells)
-    return [_score_cell(cell, differing[cell.name], metric) for cell in cells]
+def score_cells(cells: Sequence[Cell], metric: str) -> FinishedCells:
+    """Read the cells' runs back from disk and score them by the gold answers that their file holds now.
 
-
-def _score_cell(cell: Cell, options: dict[str, Any], metric: str) -> FinishedCell:
-    """Score one run by the gold answers that its question file holds now."""
-    scorer = choose_scorer(cell.config.scorer, cell.config.dataset)
-    by_id, manifest = read_rows(cell.folder), Manifest.read(cell.folder)
-    questions = _with_indexed_gold(cell.questions, by_id, metric, manifest.last.index)
-    rows = [replace(by_id[question.id], question=question) for question in questions]
-    scored_rows = score_rows(
-        rows,
-        scorer,
-        cell.config.recall_at,
-        searches=cell.searches,
-        aliases=index_aliases(manifest.last.index),
-    )
-    tokens = [row.total_usage.total for row in rows]
-    scores = [each.scores.measures[metric] for each in scored_rows]
-    options_made_with = settings_of(cell.options)
-    kind = cell.config.find_method(cell.method).candidates
-    candidates = [kind.load(row, options_made_with) for row in rows]
-    exchangeable = kind.exchangeable(options_made_with)
-    return FinishedCell(
-        cell,
-        manifest,
-        options,
-        summarise(cell.name, scored_rows, cell.config.recall_at),
-        CellScores(cell.name, np.asarray(tokens, dtype=np.float64), np.asarray(scores, dtype=np.float64)),
-        sum((each for row in rows for each in _spending(row)), Spending()),
-        sum(row.searches for row in rows),
-        sum(row.remembered_searches for row in rows),
-        _oracle(rows, candidates, scorer, metric, exchangeable=exchangeable),
-        _oracle(rows, candidates, scorer, "em", exchangeable=exchangeable),
-    )
-
-
-def _with_indexed_gold(
-    questions: Sequence[Question], rows: Mapping[str, SavedRow], metric: str, folders: Sequence[str]
-) -> list[Question]:
-    """Return questions with gold passages as the index calls them that their rows were answered with.
-
-    A question has none if the index lacks one of them. Where cells are compared by recall it keeps all, since
-    every cell must have every question.
+    Scores are of the questions that have the metric in every cell: by recall, those whose gold passages each
+    index has. Raises :class:`DataError` if there are none.
     """
-    results = [replace(each, supporting=rows[each.id].question.supporting) for each in questions]
-    if metric != "recall":
-        return results
-    without_gold = [each for each, result in zip(questions, results, strict=True) if not result.supporting]
-    by_id = {each.id: each for each in name_gold(without_gold, folders)}
-    return [by_id.get(each.id, each) for each in results]
-
-
-def _spending(row: SavedRow) -> list[Spending]:
-    """Return what answering cost, by role; what was only measured is no part of it."""
-    by_role = spending_by_role(row.steps, row.usage)
-    return [each for role, each in by_role.items() if role != MEASURING]
-
-
-def _oracle(
-    rows: Sequence[SavedRow],
-    candidates: Sequence[Sequence[CandidateAnswer]],
-    scorer: Scorer,
-    metric: str,
-    *,
-    exchangeable: bool,
-) -> Mapping[int, Interval]:
-    """Return what the best of k candidates would score; {} if no question has several."""
-    if metric not in ("em", "f1") or max(map(len, candidates), default=0) < 2:
-        return {}
-    sets = [
-        candidate_set(row, row.question, answers, scorer, "em" if metric == "em" else "f1")
-        for row, answers in zip(rows, candidates, strict=True)
-    ]
-    return oracle_values(sets, subset_sizes(sets, exchangeable=exchangeable))
+    config, questions = cells[0].config, cells[0].questions
+    runs = [run.on(questions) for run in read_runs({cell.name: cell.folder for cell in cells})]
+    scored_runs = score_runs(runs, config.scorer, config.recall_at, stored_gold=False)
+    measured = [set(run.measures.get(metric, ())) for run in scored_runs.runs]
+    ids = [each.id for each in questions if all(each.id in run for run in measured)]
+    if not ids:
+        raise DataError(f"no question has {METRICS[metric]} in every cell: choose another 'metric'.")
+    differing, finished = varying(cells), []
+    for cell, run in zip(cells, scored_runs.runs, strict=True):
+        tokens = [run.rows[name].total_usage.total for name in ids]
+        values = [run.measures[metric][name] for name in ids]
+        scores = CellScores(cell.name, np.array(tokens, dtype=float), np.array(values, dtype=float))
+        summary = summarise(cell.name, run.scored_rows, scored_runs.recall_at)
+        finished.append(FinishedCell(cell, run, differing[cell.name], summary, scores))
+    return FinishedCells(finished, scored_runs)
 
 
 def weigh_cells(
-    test_cells: Sequence[FinishedCell], dev_cells: Sequence[FinishedCell], options: Reporting
+    test_cells: Sequence[FinishedCell],
+    dev_cells: Sequence[FinishedCell],
+    budgets: Sequence[int],
+    resamples: int,
 ) -> Findings:
     """Return the Pareto set, the curves, and the best cell under each budget.
 
@@ -228,18 +158,11 @@ def weigh_cells(
     by_curve: dict[str, list[FinishedCell]] = {}
     for each in weighed:
         by_curve.setdefault(curve_name(each), []).append(each)
-    curves = {name: mean_scores(cells) for name, cells in by_curve.items()}
+    points = {name: mean_scores(cells) for name, cells in by_curve.items()}
     return Findings(
         [each.name for each in frontier(scores)],
-        {
-            name: {
-                through: _fit_or_reason(points, options.resamples)
-                for through, points in (("pareto", frontier(cells)), ("all", cells))
-            }
-            for name, cells in curves.items()
-            if len(cells) > 1
-        },
-        choose_cells(scores, dev_scores or scores, options.budgets) if scores else [],
+        {name: fit_cells(cells, resamples) for name, cells in points.items() if len(cells) > 1},
+        choose_cells(scores, dev_scores or scores, budgets),
         list(dict.fromkeys(failed_cells)),
     )
 
@@ -256,7 +179,7 @@ def mean_scores(cells: Sequence[FinishedCell]) -> list[CellScores]:
             np.mean([scores[each].tokens for each in members], axis=0),
             np.mean([scores[each].scores for each in members], axis=0),
         )
-        for name, members in find_points({each.name: each.manifest.settings for each in cells}).items()
+        for name, members in find_points({each.name: each.run.manifest.settings for each in cells}).items()
     ]
 
 
@@ -276,26 +199,35 @@ def frontier(scores: Sequence[CellScores]) -> list[CellScores]:
     return [scores[place] for place in places]
 
 
+def fit_cells(cells: Sequence[CellScores], resamples: int) -> MethodCurve:
+    """Return the curve of a method's cells."""
+    reason = ""
+    for through, points in (("frontier", frontier(cells)), ("all", cells)):
+        costs = [each.mean_tokens for each in points]
+        try:
+            fit = fit_curve(points, resamples=resamples)
+        except DataError as error:
+            reason = str(error)
+            continue
+        if not fit.at_limit:
+            return MethodCurve(through, fit, "", min(costs), max(costs))
+        reason = f"b is at its {fit.at_limit} limit, so these {fit.points} points do not tell a curve."
+    return MethodCurve("all", None, reason, min(costs), max(costs))
+
+
 def choose_cells(
     test_cells: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
 ) -> list[Choice]:
     """Choose the best cell under each budget by ``chosen_on``; report it on ``test_cells``.
 
-    Budgets that change nothing, since another one leads to the same cells, have none.
+    A budget has none if no cell is that cheap, or if the same cell is the best as under the one before.
     """
     by_name = {each.name: each for each in test_cells}
-    choices = []
-    for budget in informative_budgets(budgets, chosen_on):
+    choices: list[Choice] = []
+    for budget in sorted(set(budgets)):
         best = best_under(budget, chosen_on)
         interval = bootstrap_mean(by_name[best.name].scores.tolist()) if best else None
-        if best and interval:
+        if best and interval and (not choices or choices[-1].cell != best.name):
             tokens = by_name[best.name].mean_tokens
             choices.append(Choice(budget, best.name, best.mean_tokens, best.mean_score, tokens, interval))
     return choices
-
-
-def _fit_or_reason(scores: Sequence[CellScores], resamples: int) -> Fit | str:
-    try:
-        return fit_curve(scores, resamples=resamples)
-    except DataError as error:
-        return str(error)

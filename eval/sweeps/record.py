@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
-from corag.core.seeds import stable_hash
-from corag.core.types import Question
 from eval.scoring.rows import MEASURES
-from eval.scoring.scorers import choose_scorer, scorer_title
 from eval.sweeps.cells import Cell
-from eval.sweeps.findings import METRICS, Findings, FinishedCell, Reporting, score_cells, weigh_cells
+from eval.sweeps.findings import (
+    METRICS,
+    Findings,
+    FinishedCell,
+    FinishedCells,
+    MethodCurve,
+    score_cells,
+    weigh_cells,
+)
 from eval.sweeps.plots import plot
-from eval.tables.candidates import sizes_record
+from eval.sweeps.sweep import SWEEP_FILE, SweepConfig, questions_digest
 from eval.tables.columns import COLUMNS
 from eval.tables.conditions import Conditions, describe_conditions
-from eval.tables.ledger import Spending
 from eval.tables.means import find_repeats
-from eval.tables.results import ResultsTable, make_table, table_of_new_runs
+from eval.tables.records import records_csv
+from eval.tables.results import ResultsTable, table_of_scored
 from eval.tables.runs import write_run_answers
 
 # Figures of a cell that have no interval, as sweep.csv names them.
@@ -35,26 +37,38 @@ _PLAIN_FIELDS = [name for column in COLUMNS if column.name not in MEASURES for n
 class Sweep:
     """A finished sweep: its cells on the questions of the report and the dev questions, and what they say."""
 
-    test_cells: Sequence[FinishedCell]
-    dev_cells: Sequence[FinishedCell]
+    test: FinishedCells
+    dev: FinishedCells | None
     findings: Findings
-    options: Reporting
+    metric: str
 
     @property
     def measure(self) -> str:
         """What the cells are compared by, as a reader calls it."""
-        return METRICS[self.options.metric]
+        return METRICS[self.metric]
+
+    @property
+    def test_cells(self) -> Sequence[FinishedCell]:
+        """The cells on the questions of the report."""
+        return self.test.cells
 
     @property
     def cells(self) -> list[FinishedCell]:
         """The cells on either questions."""
-        return [*self.test_cells, *self.dev_cells]
+        return [*self.test.cells, *(self.dev.cells if self.dev else ())]
+
+    @property
+    def chosen_on(self) -> str:
+        """The file of the questions that the best cells were chosen on."""
+        return self.dev.cells[0].cell.config.questions if self.dev else "the same questions: optimistic"
 
 
-def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], options: Reporting) -> Sweep:
+def read_sweep(tests: Sequence[Cell], devs: Sequence[Cell], config: SweepConfig) -> Sweep:
     """Read the runs of answered cells back from disk and weigh them against each other."""
-    test_cells, dev_cells = score_cells(tests, options.metric), score_cells(devs, options.metric)
-    return Sweep(test_cells, dev_cells, weigh_cells(test_cells, dev_cells, options), options)
+    test = score_cells(tests, config.metric)
+    dev = score_cells(devs, config.metric) if devs else None
+    findings = weigh_cells(test.cells, dev.cells if dev else (), config.budgets, config.resamples)
+    return Sweep(test, dev, findings, config.metric)
 
 
 def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
@@ -64,115 +78,54 @@ def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
     """
     config, questions = sweep.test_cells[0].cell.config, sweep.test_cells[0].cell.questions
     record = sweep_record(sweep)
-    files = [out / "sweep.csv", out / "sweep.json"]
+    files = [out / "sweep.csv", out / SWEEP_FILE]
     write_atomically(files[1], json.dumps(record, indent=1) + "\n")
-    write_atomically(files[0], render_csv(sweep))
+    write_atomically(files[0], records_csv(sweep_lines(sweep)))
     if config.answers_to:
-        write_run_answers(
-            {each.name: each.cell.folder for each in sweep.test_cells}, config.answers_to, questions
-        )
+        folders = {each.name: each.cell.folder for each in sweep.test_cells}
+        write_run_answers(folders, config.answers_to, questions)
         files.append(Path(config.answers_to))
     title = f"{Path(config.questions).name}, n = {len(questions)}"
     pictures = [out / "sweep.png", out / "sweep.svg"]
-    has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.options.metric, title)
+    has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.metric, title)
     return record, files + (pictures if has_pictures else [])
-
-
-def refuse_other_questions(out: Path, questions: Sequence[Question]) -> None:
-    """Raise :class:`ConfigError` where a sweep of other questions, or of more, has left its figures.
-
-    More questions that begin with those of before may go on with them.
-    """
-    file = out / "sweep.json"
-    if not file.is_file():
-        return
-    before = json.loads(file.read_bytes())["questions"]
-    if _digest(questions[: before["n"]]) != before.get("digest"):
-        raise ConfigError(
-            f"'{out}' holds a finished sweep of {before['n']:,} questions of {before['file']}, whose figures "
-            f"those of these {len(questions):,} would replace: give another 'out', or the options of before "
-            "('limit', 'skip', 'strict')."
-        )
-
-
-def _digest(questions: Sequence[Question]) -> str:
-    return stable_hash("\n".join(question.id for question in questions))
-
-
-@dataclass(frozen=True)
-class ReadingNotes:
-    """What a reader must know beside the figures of some cells.
-
-    ``scorer``: how they are scored; ``conditions``: what they were made with.
-    """
-
-    scorer: str
-    conditions: Conditions
-
-
-def reading_notes(cells: Sequence[FinishedCell]) -> ReadingNotes:
-    """Return how the cells are scored, by the gold answers of now, and what their manifests say."""
-    config = cells[0].cell.config
-    scorer = choose_scorer(config.scorer, config.dataset)
-    title = scorer_title(scorer, cells[0].cell.questions, config.aliases)
-    return ReadingNotes(title, describe_conditions({each.name: each.manifest for each in cells}))
 
 
 def sweep_table(sweep: Sweep) -> ResultsTable:
     """Return the table of the cells on the questions of the report."""
-    cells = sweep.test_cells
-    config = cells[0].cell.config
-    folders, scorer = (
-        {each.name: each.cell.folder for each in cells},
-        choose_scorer(config.scorer, config.dataset),
-    )
-    table = make_table(
-        [each.summary for each in cells],
-        folders,
-        {each.name: each.manifest for each in cells},
-        scorer,
-        reading_notes(cells).scorer,
-    )
-    if not find_repeats({each.name: each.manifest.settings for each in cells}):
-        return table
-    with_means = table_of_new_runs(folders, cells[0].cell.questions, scorer, config.recall_at, "seeds")
-    return replace(
-        table, over="seeds", means=with_means.means, groups=with_means.groups, notes=with_means.notes
-    )
+    over = find_repeats({each.name: each.run.manifest.settings for each in sweep.test_cells})
+    return table_of_scored(sweep.test.scored_runs, over=over)
+
+
+def _conditions(cells: FinishedCells) -> Conditions:
+    return describe_conditions({each.name: each.run.manifest for each in cells.cells})
 
 
 def sweep_record(sweep: Sweep) -> dict[str, Any]:
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
-    test_cells, dev_cells, findings = sweep.test_cells, sweep.dev_cells, sweep.findings
-    config = test_cells[0].cell.config
-    notes, dev_notes = reading_notes(test_cells), reading_notes(dev_cells) if dev_cells else None
-    record = {
+    findings, first = sweep.findings, sweep.test_cells[0].cell
+    record: dict[str, Any] = {
         "questions": {
-            "file": config.questions,
-            "dataset": config.dataset,
-            "n": len(test_cells[0].cell.questions),
-            "digest": _digest(test_cells[0].cell.questions),
+            "file": first.config.questions,
+            "dataset": first.config.dataset,
+            "n": len(first.questions),
+            "digest": questions_digest(first.questions),
         },
-        "metric": sweep.options.metric,
-        "scorer_title": notes.scorer,
-        "conditions": notes.conditions.common_lines,
+        "metric": sweep.metric,
+        "scorer_title": sweep.test.scored_runs.scoring,
+        "conditions": _conditions(sweep.test).common_lines,
     }
-    if dev_notes:
-        record |= {"dev_scorer_title": dev_notes.scorer, "dev_conditions": dev_notes.conditions.common_lines}
-    curves = {
-        name: {
-            through: {"refused": fit} if isinstance(fit, str) else asdict(fit)
-            for through, fit in fits.items()
+    if sweep.dev:
+        record |= {
+            "dev_scorer_title": sweep.dev.scored_runs.scoring,
+            "dev_conditions": _conditions(sweep.dev).common_lines,
         }
-        for name, fits in findings.fits.items()
-    }
-    chosen_on = dev_cells[0].cell.config.questions if dev_cells else "the same questions: optimistic"
     return record | {
         "cells": {
-            each.name: cell_record(each, notes) | {"pareto": each.name in findings.pareto}
-            for each in test_cells
+            name: each | {"pareto": name in findings.pareto}
+            for name, each in _cell_records(sweep.test).items()
         },
-        "dev_cells": {each.name: cell_record(each, dev_notes) for each in dev_cells if dev_notes},
+        "dev_cells": _cell_records(sweep.dev) if sweep.dev else {},
         "pareto": findings.pareto,
         "failed": findings.failed_cells,
         "fit": {
@@ -180,93 +133,64 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
             "x": "tokens per question",
             "y": f"{sweep.measure} in percent",
             "log": "natural",
-            "curves": curves,
+            "curves": {name: _curve_record(each) for name, each in findings.curves.items()},
         },
         "best_under_budget": {
-            "chosen_on": chosen_on,
+            "chosen_on": sweep.chosen_on,
             "choices": [asdict(choice) for choice in findings.choices],
         },
-        "shared_work": spending_record(sweep.cells),
-        "scorer": choose_scorer(config.scorer, config.dataset).name,
+        "scorer": sweep.test.scored_runs.scorer.name,
     }
 
 
-def cell_record(each: FinishedCell, notes: ReadingNotes) -> dict[str, Any]:
-    """Write a cell as a JSON object: its figures, and the options and conditions that tell it from others."""
-    settings = {"method": each.cell.method, "options": each.options, "folder": str(each.cell.folder)}
-    settings["conditions"] = notes.conditions.lines_by_run[each.name]
-    figures = each.summary.to_json() | {"remembered_tokens": each.spending.remembered_tokens}
-    if each.pass_at:
-        figures |= {"pass_at": sizes_record(each.pass_at), "oracle": sizes_record(each.oracle)}
-    return figures | settings
+def _curve_record(curve: MethodCurve) -> dict[str, Any]:
+    return {"through": curve.through, **asdict(curve.fit)} if curve.fit else {"refused": curve.reason}
 
 
-def spending_record(cells: Sequence[FinishedCell]) -> dict[str, int | None]:
-    """Write what all cells together cost, and how much of it they shared."""
-    total = sum((each.spending for each in cells), Spending())
-    return {
-        "tokens": total.usage.total,
-        "remembered_tokens": total.remembered_tokens,
-        "prefix_cache_tokens": total.in_cache,
-        "computed_tokens": total.usage.computed,
-        "searches": sum(each.searches for each in cells),
-        "remembered_searches": sum(each.remembered_searches for each in cells),
-    }
+def _cell_records(cells: FinishedCells) -> dict[str, Any]:
+    """Write cells as JSON objects: figures, and the options and conditions that tell each from others."""
+    lines = _conditions(cells).lines_by_run
+    records = {}
+    for each in cells.cells:
+        records[each.name] = each.summary.to_json() | {
+            "method": each.cell.method,
+            "options": each.options,
+            "folder": str(each.cell.folder),
+            "conditions": lines[each.name],
+        }
+    return records
 
 
-def render_csv(sweep: Sweep) -> str:
-    """Write a line per cell, then one per cell on the dev questions.
+def sweep_lines(sweep: Sweep) -> list[dict[str, Any]]:
+    """Return the lines of sweep.csv: one per cell, then one per cell on the dev questions.
 
-    Options that differ are columns, scores fractions. "oracle" is what the best of all candidates would score
-    in the metric. The last two columns say how the line is scored, and all that must be known beside it.
+    Options that differ are columns, scores fractions. The last two columns say how the line is scored, and
+    all that must be known beside it.
     """
-    options = list(
-        dict.fromkeys(name for each in sweep.test_cells for name in each.options if name != "method")
-    )
-    measures = list(dict.fromkeys(name for each in sweep.cells for name in each.summary.measures))
-    scores = [f"{name}{end}" for name in measures for end in ("", "_low", "_high")]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    sizes = sorted({k for each in sweep.cells for k in each.pass_at})
-    passes = [f"pass@{k}" for k in sizes]
-    heads = [
-        "questions",
-        "cell",
-        "method",
-        *options,
-        "metric",
-        "pareto",
-        *scores,
-        *_PLAIN_FIELDS,
-        *passes,
-        "oracle",
-    ]
-    writer.writerow([*heads, "folder", "scorer", "conditions"])
-    for questions, cells in (("test", sweep.test_cells), ("dev", sweep.dev_cells)):
-        if not cells:
-            continue
-        notes = reading_notes(cells)
-        for each in cells:
-            values = [each.options.get(option, "") for option in options]
-            pareto = int(each.name in sweep.findings.pareto) if questions == "test" else ""
-            line = [questions, each.name, each.cell.method, *values, sweep.options.metric, pareto]
-            conditions = " ".join([*notes.conditions.common_lines, notes.conditions.lines_by_run[each.name]])
-            figures = [*_figures(each, measures), *_oracles(each, sizes)]
-            writer.writerow([*line, *figures, each.cell.folder, notes.scorer, conditions])
-    return text.getvalue()
+    dev = _lines(sweep, sweep.dev, "dev") if sweep.dev else ()
+    return [*_lines(sweep, sweep.test, "test"), *dev]
 
 
-def _oracles(each: FinishedCell, sizes: Sequence[int]) -> Iterator[Any]:
-    """Yield a cell's pass@k, blank where it has not so many candidates, then its oracle's score."""
-    for k in sizes:
-        yield round(each.pass_at[k].mean, 4) if k in each.pass_at else ""
-    yield round(each.oracle[max(each.oracle)].mean, 4) if each.oracle else ""
-
-
-def _figures(each: FinishedCell, measures: Sequence[str]) -> Iterator[Any]:
-    """Yield a cell's measures, each with its interval, then its other figures."""
-    record = each.summary.to_json()
-    for name in measures:
-        yield record.get(name)
-        yield from record.get(f"{name}_interval") or (None, None)
-    yield from (record[name] for name in _PLAIN_FIELDS)
+def _lines(sweep: Sweep, cells: FinishedCells, questions: str) -> Iterator[dict[str, Any]]:
+    options = dict.fromkeys(name for each in sweep.test_cells for name in each.options if name != "method")
+    measures = dict.fromkeys(name for each in sweep.cells for name in each.summary.measures)
+    conditions = _conditions(cells)
+    for each in cells.cells:
+        record = each.summary.to_json()
+        scores: dict[str, Any] = {}
+        for name in measures:
+            low, high = record.get(f"{name}_interval") or (None, None)
+            scores |= {name: record.get(name), f"{name}_low": low, f"{name}_high": high}
+        yield {
+            "questions": questions,
+            "cell": each.name,
+            "method": each.cell.method,
+            **{name: each.options.get(name) for name in options},
+            "metric": sweep.metric,
+            "pareto": int(each.name in sweep.findings.pareto) if cells is sweep.test else None,
+            **scores,
+            **{name: record[name] for name in _PLAIN_FIELDS},
+            "folder": each.cell.folder,
+            "scorer": cells.scored_runs.scoring,
+            "conditions": " ".join([*conditions.common_lines, conditions.lines_by_run[each.name]]),
+        }

@@ -5,11 +5,15 @@ Cells of one model share its engine, prefix cache and request cache. A finished 
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, NameOrPath
@@ -18,6 +22,7 @@ from corag.core.runner import RunTurn
 from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.manifest import MANIFEST
 from corag.core.runs.provenance import PROVENANCE, Provenance, settings_of
+from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.datasets.same import in_common
@@ -40,13 +45,13 @@ from eval.experiment.workers.cluster import connect
 from eval.experiment.workers.config import WorkersConfig
 from eval.experiment.workers.search_servers import SearchServers
 from eval.sweeps.cells import Cell, common_provenance, read_cells
-from eval.sweeps.findings import Reporting, check_metric
-from eval.sweeps.record import refuse_other_questions
+from eval.sweeps.findings import check_metric
 from retrieval.config import RetrieverConfig
 
 # Replies of a kind that an engine of a sweep remembers: 0.7 GB if all are met. Best of 8 with 6 hops samples
 # 48 per question, and later cells ask for the very same: what is forgotten is computed again.
 REPLIES_KEPT = 500_000
+SWEEP_FILE = "sweep.json"
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,6 @@ class SweepConfig(RunConfig):
     """blocks of options, each with a value or a list of values, combined into cells; or a YAML file of
     them."""
 
-    over: NameOrPath = ""
-    """repeat every cell over these values, with one engine after the other for models: 'model=NAME,NAME', or
-    options with lists of values as YAML or a file of it. The adapter is used with the sweep's own model only.
-    Without cells the method alone is repeated."""
-
     dev: FurtherQuestions = field(default_factory=FurtherQuestions)
     """further questions, answered by the same cells, on which the best cell under each budget is chosen."""
 
@@ -77,22 +77,18 @@ class SweepConfig(RunConfig):
     """metric that cells are compared by: "f1", "em", "recall", or a measure of the scorer, such as KILT's
     "kilt_em"."""
 
-    budgets: list[int] = field(default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000])
+    budgets: list[Annotated[int, Ge(1)]] = field(
+        default_factory=lambda: [4000, 8000, 16_000, 32_000, 64_000, 128_000]
+    )
     """token budgets per question for each of which the best cell is named."""
 
-    resamples: int = 1000
+    resamples: Annotated[int, Ge(1)] = 1000
     """bootstrap resamples for the intervals of the fitted curve."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.reporting  # refuses what cannot be
         if self.shard:
             raise ConfigError("a sweep is not sharded: shard its cells with corag run.")
-
-    @property
-    def reporting(self) -> Reporting:
-        """How the sweep is reported."""
-        return Reporting(self.metric, self.budgets, self.resamples)
 
     @property
     def folder(self) -> Path:
@@ -109,7 +105,7 @@ def plan_cells(config: SweepConfig) -> tuple[list[Cell], list[Cell]]:
 
     Raises :class:`ConfigError` for cells, questions or a metric that cannot be, before anything is opened.
     """
-    return apply_questions(config, read_cells(config, config.cells, config.grid, over=config.over))
+    return apply_questions(config, read_cells(config, config.cells, config.grid))
 
 
 def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -119,11 +115,33 @@ def apply_questions(config: SweepConfig, cells: Sequence[Cell]) -> tuple[list[Ce
     """
     questions, out = _scorable(config), str(config.folder)
     if not config.overwrite:
-        refuse_other_questions(config.folder, questions)
+        _refuse_other_questions(config.folder, questions)
     test_cells = [replace(cell, config=replace(cell.config, out=out), questions=questions) for cell in cells]
     dev_cells = apply_dev_questions(config, test_cells)
     check_metric([*test_cells, *dev_cells], config.metric)
     return test_cells, dev_cells
+
+
+def _refuse_other_questions(out: Path, questions: Sequence[Question]) -> None:
+    """Raise :class:`ConfigError` where a sweep of other questions, or of more, has left its figures.
+
+    More questions that begin with those of before may go on with them.
+    """
+    file = out / SWEEP_FILE
+    if not file.is_file():
+        return
+    before = json.loads(file.read_bytes())["questions"]
+    if questions_digest(questions[: before["n"]]) != before.get("digest"):
+        raise ConfigError(
+            f"'{out}' holds a finished sweep of {before['n']:,} questions of {before['file']}, whose figures "
+            f"those of these {len(questions):,} would replace: give another 'out', or the options of before "
+            "('limit', 'skip', 'strict')."
+        )
+
+
+def questions_digest(questions: Sequence[Question]) -> str:
+    """Return what tells some questions in their order from others."""
+    return stable_hash("\n".join(question.id for question in questions))
 
 
 def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list[Cell]:

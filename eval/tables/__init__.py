@@ -3,8 +3,8 @@
 ``runs`` checks that folders can stand in one table, and reads and scores each once; ``columns`` declares the
 figures of a run and makes its line, ``results`` the whole table, ``disagreements`` lists the questions that
 only one of two runs got right, ``ledger`` adds up tokens and seconds. ``candidates`` are what a method chose
-among, ``rankers`` how well scores choose, ``ceiling`` both of a run. ``conditions`` is what a reader must
-know beside the figures. Nothing here prints but ``printing``, which reads nothing from disk.
+among, ``ceiling`` how well scores choose. ``conditions`` are what the runs were made with, ``cautions`` what
+makes them hard to compare. Nothing here prints but ``printing``, which reads nothing from disk.
 """
 
 from corag.core.lazy import lazy_exports
@@ -15,7 +15,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "eval.tables.columns": "Column Summary summarise",
         "eval.tables.ledger": "Ledger read_ledger",
-        "eval.tables.results": "ResultsTable TableView table_of_new_runs table_of_runs",
+        "eval.tables.results": "ResultsTable TableView table_of_runs",
         "eval.tables.runs": "Run read_runs",
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from corag.core.errors import ConfigError
 from corag.core.method import Candidates
@@ -19,11 +19,10 @@ from corag.core.types import CandidateAnswer, Question
 from eval.experiment.registry import METHODS
 from eval.scoring.scorers import Scorer
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
-from eval.statistics.ranking import pass_at, selection_value, vote_shares, vote_value
+from eval.statistics.ranking import selection_value, vote_shares, vote_value
 
 VOTE = "vote"
 Metric = Literal["em", "f1"]
-METRICS: tuple[Metric, ...] = get_args(Metric)
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,6 @@ def subset_sizes(sets: Sequence[CandidateSet], *, exchangeable: bool) -> list[in
     if not exchangeable:
         return [most]
     return [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
-
-
-def oracle_values(sets: Sequence[CandidateSet], sizes: Sequence[int]) -> dict[int, Interval]:
-    """Return what the best of k candidates is worth, for each k of ``sizes`` (:func:`subset_sizes`)."""
-    return {k: mean_value([pass_at(each.values, k) for each in sets]) for k in sizes}
 
 
 def mean_value(values: Sequence[float]) -> Interval:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
+
+import numpy as np
 
 from corag.core.runs.failures import Failures
 from corag.core.runs.rows import SavedRow
 from eval.scoring.rows import FURTHER_MEASURES, MEASURES, ScoredRow, measure_title
-from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
-from eval.tables.ledger import Waiting
-
-Value = TypeVar("Value")
+from eval.statistics.intervals import Interval, Spread, bootstrap_mean, interval_record
 
 
 @dataclass(frozen=True)
-class Column(Generic[Value]):
+class Column:
     """One figure of a run and all that is done with it.
 
     Attributes:
@@ -35,18 +34,26 @@ class Column(Generic[Value]):
 
     name: str
     heading: str
-    value: Callable[[Sequence[ScoredRow]], Value]
-    render: Callable[[Value], str]
+    value: Callable[[Sequence[ScoredRow]], Any]
+    render: Callable[[Any], str]
     fields: Sequence[str]
-    to_json: Callable[[Value], Sequence[Any]]
+    to_json: Callable[[Any], Sequence[Any]]
     estimable: bool = False
 
-    def record(self, value: Value) -> dict[str, Any]:
+    def record(self, value: Any) -> dict[str, Any]:
         """Return the fields that the column fills in JSON."""
         return dict(zip(self.fields, self.to_json(value), strict=True))
 
+    def cell(self, summary: Summary) -> str:
+        """Return the figure of a run as a cell of a table."""
+        return "~" * (self.estimable and summary.has_estimates) + self.render(summary.values[self.name])
 
-def _measure(name: str) -> Column[Interval | None]:
+    def title(self, recall_at: int) -> str:
+        """Return the heading, with the depth of recall."""
+        return measure_title(self.name, recall_at) if self.name in MEASURES else self.heading
+
+
+def _measure(name: str) -> Column:
     """Return the column of a measure's mean, over the questions that have it."""
 
     def mean(rows: Sequence[ScoredRow]) -> Interval | None:
@@ -63,31 +70,28 @@ def _measure(name: str) -> Column[Interval | None]:
     )
 
 
-def _count(name: str, count: Callable[[Sequence[ScoredRow]], int]) -> Column[int]:
+def _count(name: str, count: Callable[[Sequence[ScoredRow]], int]) -> Column:
     return Column(name, name, count, str, (name,), lambda value: [value])
 
 
-def _mean(name: str, value: Callable[[ScoredRow], int]) -> Column[float]:
-    """Return the column of a mean that needs no interval, such as that of a cost."""
+def _mean(
+    name: str,
+    value: Callable[[ScoredRow], int | None],
+    *,
+    heading: str = "",
+    field: str = "",
+    form: str = ".1f",
+    estimable: bool = False,
+) -> Column:
+    """Return the column of a mean over the questions that have a value, without an interval, as of a cost."""
     return Column(
         name,
-        name,
-        lambda rows: _average([value(each) for each in rows]),
-        lambda mean: f"{mean:.1f}",
-        (name,),
+        heading or name,
+        lambda rows: _average([count for each in rows if (count := value(each)) is not None]),
+        lambda mean: format(mean, form),
+        (field or name,),
         lambda mean: [round(mean, 2)],
-    )
-
-
-def _tokens(name: str, heading: str, field: str, value: Callable[[ScoredRow], int]) -> Column[float]:
-    return Column(
-        name,
-        heading,
-        lambda rows: _average([value(each) for each in rows]),
-        lambda mean: f"{mean:,.0f}",
-        (field,),
-        lambda mean: [round(mean, 2)],
-        estimable=True,
+        estimable,
     )
 
 
@@ -95,49 +99,54 @@ def _average(values: Sequence[int]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _average_steps(rows: Sequence[ScoredRow]) -> float:
-    return _average([each.row.answer.steps for each in rows if each.row.answer])
-
-
 def _median_and_p95(rows: Sequence[ScoredRow]) -> tuple[float, float] | None:
     # A row of 0 seconds was not timed, such as one that was made by hand.
     seconds = [each.row.seconds for each in rows if each.row.seconds]
-    if not seconds:
-        return None
-    waiting = Waiting.of(len(seconds), seconds)
-    return waiting.p50, waiting.p95
+    return (float(np.percentile(seconds, 50)), float(np.percentile(seconds, 95))) if seconds else None
 
 
-def percent(interval: Interval | None) -> str:
-    """Write an interval in percent.
+def in_percent(value: Interval | Spread) -> tuple[str, str]:
+    """Write a mean in percent, and its deviation over runs and interval, as far as it has them.
 
-    >>> percent(Interval(0.25, 0.2, 0.3, 100))
-    '25.0 [20.0, 30.0]'
+    >>> in_percent(Spread(0.25, 0.01, 3, 0.2, 0.3)), in_percent(Interval(0.25, None, None, 1))
+    (('25.0', '± 1.0 [20.0, 30.0]'), ('25.0', ''))
     """
-    if interval is None:
-        return "-"
-    if interval.low is None or interval.high is None:
-        return f"{100 * interval.mean:.1f}"
-    return f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+    deviation = value.deviation if isinstance(value, Spread) else None
+    parts = [] if deviation is None else [f"± {100 * deviation:.1f}"]
+    if value.low is not None and value.high is not None:
+        parts.append(f"[{100 * value.low:.1f}, {100 * value.high:.1f}]")
+    return f"{100 * value.mean:.1f}", " ".join(parts)
 
 
-COLUMNS: tuple[Column[Any], ...] = (
+def percent(value: Interval | Spread | None) -> str:
+    """Write the same as one text.
+
+    >>> percent(Interval(0.25, 0.2, 0.3, 100)), percent(None)
+    ('25.0 [20.0, 30.0]', '-')
+    """
+    return "-" if value is None else " ".join(in_percent(value)).rstrip()
+
+
+COLUMNS: tuple[Column, ...] = (
     _count("n", len),
     _count("failed", lambda rows: sum(each.row.answer is None for each in rows)),
     _measure("em"),
     _measure("f1"),
     _measure("recall"),
     # Prompt plus generated, cached or not: what papers count (CoRAG, section 4.2).
-    _tokens("tokens", "tokens", "tokens_per_question", lambda each: each.row.total_usage.total),
+    _mean(
+        "tokens", lambda each: each.row.total_usage.total,
+        field="tokens_per_question", form=",.0f", estimable=True,
+    ),
     # What the engine really worked through.
-    _tokens("computed_tokens", "computed", "computed_tokens", lambda each: each.row.total_usage.computed),
+    _mean(
+        "computed_tokens", lambda each: each.row.total_usage.computed,
+        heading="computed", form=",.0f", estimable=True,
+    ),
     _mean("calls", lambda each: each.row.total_usage.calls),
     _mean("searches", lambda each: each.row.searches),
     # Over the answered questions only: a failed one has no number of steps.
-    Column(
-        "steps", "steps", _average_steps, lambda mean: f"{mean:.1f}", ("steps",),
-        lambda mean: [round(mean, 2)],
-    ),
+    _mean("steps", lambda each: each.row.answer.steps if each.row.answer else None),
     # Of a question's wall time, failed ones included, while others were in flight.
     Column(
         "seconds", "s p50/p95", _median_and_p95,
@@ -148,10 +157,11 @@ COLUMNS: tuple[Column[Any], ...] = (
 )  # fmt: skip
 """What a table has for every run, from left to right, after its name."""
 
-FURTHER_COLUMNS: tuple[Column[Any], ...] = tuple(map(_measure, FURTHER_MEASURES))
+FURTHER_COLUMNS: tuple[Column, ...] = tuple(map(_measure, FURTHER_MEASURES))
 """Columns of measures that only some scorers, datasets or options have: a table of their own below."""
 
-_NAMES = frozenset(column.name for column in (*COLUMNS, *FURTHER_COLUMNS))
+_BY_NAME = {column.name: column for column in (*COLUMNS, *FURTHER_COLUMNS)}
+_NO_MEASURES = {column.name for column in COLUMNS} - MEASURES.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +208,10 @@ class Summary:
         return int(self.values["failed"])
 
     @property
-    def em(self) -> Interval | None:
-        """Exact match; None if no question has gold answers."""
-        return self.measures["em"]
-
-    @property
-    def f1(self) -> Interval | None:
-        """F1 of the answers' tokens, likewise."""
-        return self.measures["f1"]
-
-    @property
     def recall(self) -> Interval | None:
         """Recall of the gold passages, over the questions that have any."""
-        return self.measures["recall"]
+        recall: Interval | None = self.values["recall"]
+        return recall
 
     @property
     def tokens(self) -> float:
@@ -218,26 +219,9 @@ class Summary:
         return float(self.values["tokens"])
 
     @property
-    def searches(self) -> float:
-        """Searches per question."""
-        return float(self.values["searches"])
-
-    @property
     def measures(self) -> dict[str, Interval | None]:
-        """The means of all measures by name."""
-        return {name: self.values[name] for name in (*MEASURES, *self.rankings) if name in self.values}
-
-    @property
-    def further(self) -> dict[str, Interval]:
-        """The means of the further measures that the run has."""
-        return {
-            name: self.values[name] for name in (*FURTHER_MEASURES, *self.rankings) if name in self.values
-        }
-
-    @property
-    def rankings(self) -> list[str]:
-        """The names of the measures of rankings that the run has."""
-        return [name for name in self.values if name not in _NAMES]
+        """The means of all measures by name; None where no question has it."""
+        return {name: value for name, value in self.values.items() if name not in _NO_MEASURES}
 
     @property
     def failures(self) -> Failures:
@@ -257,25 +241,22 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object: fractions, intervals as [low, high]."""
         record: dict[str, Any] = {"method": self.method, "recall_at": self.recall_at}
-        for column in (*COLUMNS, *FURTHER_COLUMNS, *map(_measure, self.rankings)):
-            if column.name in self.values:
-                record |= column.record(self.values[column.name])
+        for name, value in self.values.items():
+            record |= (_BY_NAME.get(name) or _measure(name)).record(value)
         record |= {
             "unscored": self.unscored_count,
             "first_error": self.first_error,
             "reasons": dict(self.reasons),
         }
-        if self.has_estimates:
-            record["estimated"] = True
-        if self.unasked_count:
-            record["unasked"] = self.unasked_count
-        if self.computed_answers:
-            record |= {"computed_answers": self.computed_answers, "computed_right": self.computed_right}
-        if self.thoughts_cut:
-            record["thoughts_cut"] = self.thoughts_cut
-        if self.measured_on_fewer:
-            record["measured_on_fewer"] = self.measured_on_fewer
-        return record
+        rare = {
+            "estimated": self.has_estimates,
+            "unasked": self.unasked_count,
+            "computed_answers": self.computed_answers,
+            "computed_right": self.computed_right,
+            "thoughts_cut": self.thoughts_cut,
+            "measured_on_fewer": self.measured_on_fewer,
+        }
+        return record | {name: value for name, value in rare.items() if value}
 
 
 def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summary:
@@ -287,8 +268,8 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         recall_at: what recall was scored at.
     """
     values = {column.name: column.value(rows) for column in COLUMNS}
-    measures = dict.fromkeys(name for each in rows for name in each.scores.further)
-    columns = [*FURTHER_COLUMNS, *(_measure(measure) for measure in measures if measure not in _NAMES)]
+    rankings = dict.fromkeys(name for each in rows for name in each.scores.further if name not in _BY_NAME)
+    columns = [*FURTHER_COLUMNS, *map(_measure, rankings)]
     further = {column.name: column.value(rows) for column in columns}
     failed_rows = [each.row for each in rows if each.row.answer is None]
     computed_scores = [each.scores.em for each in rows if each.row.further.get("comparison")]
@@ -312,20 +293,3 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
 
 def _is_unasked(row: SavedRow) -> bool:
     return row.answer is not None and row.answer.stopped == "budget" and not row.total_usage.calls
-
-
-def cells(summary: Summary) -> tuple[str, ...]:
-    """Return a summary as the cells of a table: the run's name, then those of :data:`COLUMNS`.
-
-    EM, F1 and recall are in percent with 95% intervals; the last is empty where nothing is known.
-    """
-    tilde = "~" * summary.has_estimates
-    return (
-        summary.method,
-        *(tilde * column.estimable + column.render(summary.values[column.name]) for column in COLUMNS),
-    )
-
-
-def column_title(column: Column[Any], recall_at: int) -> str:
-    """Return what a table calls a column, with the depth of recall."""
-    return measure_title(column.name, recall_at) if column.name in MEASURES else column.heading

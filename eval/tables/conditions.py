@@ -11,33 +11,37 @@ from typing import Any
 
 from corag.core.runs.manifest import Manifest
 from eval.datasets.corpora import PAGED_FORMATS, PAGES, index_manifest
-from eval.scoring.rows import FURTHER_MEASURES
-from eval.tables.adapters import UntrainedRuns, find_untrained
-from eval.tables.cautions import confounding_note, variation_note
-from eval.tables.columns import Summary
+from eval.tables.cautions import MARK, confounding_note, find_untrained, training_note, variation_note
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """The sentences that hold for all runs, and by run what tells it from others, its prompts always.
 
-    ``untrained_runs``: the runs that were asked with other prompts than their model was trained for.
-    ``confounding``: what else than the method may make a difference between them; "" for nothing.
+    ``untrained``: the runs that were asked with other prompts than their model was trained for, each with
+    the methods that it was trained for; ``training_note``: a sentence about these, "" for none.
+    ``confounding``: what else than the method may make a difference between runs; "" for nothing.
     ``variation``: which of them would differ if they were made again; "" for none.
     """
 
     common_lines: Sequence[str]
     lines_by_run: Mapping[str, str]
-    untrained_runs: UntrainedRuns = field(default_factory=UntrainedRuns)
+    untrained: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    training_note: str = ""
     confounding: str = ""
     variation: str = ""
 
+    def mark_name(self, name: str) -> str:
+        """Return a run's name, with a mark if its model was trained for other prompts."""
+        return f"{name} {MARK}" if name in self.untrained else name
+
     def to_json(self) -> dict[str, Any]:
         """Return them as a JSON object."""
-        return {
-            "shared": list(self.common_lines),
-            "own": dict(self.lines_by_run),
-        } | self.untrained_runs.to_json()
+        record: dict[str, Any] = {"shared": list(self.common_lines), "own": dict(self.lines_by_run)}
+        if self.untrained:
+            trained_for = {name: list(methods) for name, methods in self.untrained.items()}
+            record |= {"trained_for_others": trained_for, "training_note": self.training_note}
+        return record
 
 
 def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
@@ -46,7 +50,7 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
         "Questions": {name: _questions(each) for name, each in manifests.items()},
         "Model": {name: _model(manifest) for name, manifest in manifests.items()},
         "Retriever": {
-            name: f"{each.settings.get('trec') or each.last.searched_sources} ({each.retriever})"
+            name: f"{each.last.searched_sources} ({each.retriever})"
             for name, each in manifests.items()
             if each.searches
         },
@@ -68,11 +72,12 @@ def describe_conditions(manifests: Mapping[str, Manifest]) -> Conditions:
     for name, manifest in manifests.items():
         if manifest.prompts:  # a method of the user's own has none that are known
             run_lines[name].append(f"prompts: {', '.join(dict.fromkeys(manifest.prompts))}")
-    lines_by_run = {name: "; ".join(sentences) for name, sentences in run_lines.items()}
+    untrained = find_untrained(manifests)
     return Conditions(
         common_lines,
-        lines_by_run,
-        find_untrained(manifests),
+        {name: "; ".join(sentences) for name, sentences in run_lines.items()},
+        untrained,
+        training_note(untrained, manifests),
         confounding_note(manifests),
         variation_note(manifests),
     )
@@ -109,58 +114,5 @@ def _questions(manifest: Manifest) -> str:
 
 
 def _model(manifest: Manifest) -> str:
-    if "trec" in manifest.settings:
-        return "none"
     adapter = f" with adapter {manifest.last.adapter}" if manifest.last.adapter else ""
     return f"{manifest.last.model}{adapter} ({manifest.model})"
-
-
-def remarks(summary: Summary) -> list[str]:
-    """Return what must be known of a run's figures: what is not scored, failed, or was never asked."""
-    sentences = []
-    if summary.unscored_count:
-        scored_count = summary.n - summary.unscored_count
-        sentences.append(
-            f"{summary.unscored_count:,} of {summary.n:,} questions have no gold answers: "
-            + (
-                f"EM and F1 are of the other {scored_count:,}."
-                if scored_count
-                else "nothing to score EM and F1 by."
-            )
-        )
-    for measure, n in summary.measured_on_fewer.items():
-        title = FURTHER_MEASURES.get(measure, measure)
-        sentences.append(f"{title} is of {n} of {summary.n} questions, which can be measured by it.")
-    answered_count = summary.n - summary.failure_count
-    if (
-        summary.recall is not None
-        and answered_count
-        and (often := summary.searches * summary.n / answered_count) < 1
-    ):
-        # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
-        times = f"only {often:.2f} times a question" if often else "not once"
-        sentences.append(f"it searched {times}: the model did not do what the method asks of it.")
-    if summary.has_estimates:
-        sentences.append(
-            "~ before its tokens: not all were counted, so they are estimated, one for four bytes of text ("
-            + "'model.tokenizer' counts a server's, count_tokens those of an own model)."
-        )
-    if summary.computed_answers:
-        sentences.append(
-            f"rules computed {summary.computed_answers:,} of {summary.n:,} answers (compare rules); "
-            f"{summary.computed_right:,} of these are right (EM)."
-        )
-    if summary.thoughts_cut:
-        sentences.append(
-            f"{summary.thoughts_cut:,} of the model's thoughts reached the end of their budget, and were "
-            "ended there: 'model.max_thinking_tokens' gives more, model.thinking=off none."
-        )
-    if summary.unasked_count:
-        sentences.append(
-            f"the budget allowed no call of the model for {summary.unasked_count:,} of {summary.n:,} "
-            "questions: " + "give more tokens with 'budget'."
-        )
-    if summary.failure_count:
-        reasons = (f"  {line}" for line in summary.failures.commonest())
-        sentences.append("\n".join([f"{summary.failure_count} failed:", *reasons]))
-    return sentences

@@ -12,14 +12,6 @@ from eval.tables.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A question that one of two runs got right, and the answers of both."""
-
-    question: Question
-    answers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Disagreements:
     """What a run and the baseline disagree on by EM.
 
@@ -29,7 +21,7 @@ class Disagreements:
         n: how many questions both were scored on.
         lost_ids: ids of those that only the baseline got right, the furthest apart in F1 first.
         won_ids: those that only the run did.
-        examples: some of them, those that the run lost first.
+        examples: some of them with the answers of both, those that the run lost first.
     """
 
     run: str
@@ -37,7 +29,7 @@ class Disagreements:
     n: int
     lost_ids: Sequence[str]
     won_ids: Sequence[str]
-    examples: Sequence[Disagreement]
+    examples: Sequence[tuple[Question, Mapping[str, str]]]
 
     def to_json(self) -> dict[str, Sequence[str]]:
         """Return the ids of the questions as a JSON object."""
@@ -50,9 +42,7 @@ def find_disagreements(baseline: Run, run: Run, limit: int) -> Disagreements | N
         return None
     lost_ids, won_ids = disagreements(baseline.measures, run.measures)
     examples = [
-        Disagreement(
-            baseline.rows[name].question, {each.name: _answer(each.rows[name]) for each in (baseline, run)}
-        )
+        (baseline.rows[name].question, {each.name: _answer(each.rows[name]) for each in (baseline, run)})
         for name in [*lost_ids, *won_ids][:limit]
     ]
     return Disagreements(run.name, baseline.name, len(baseline.measures["em"]), lost_ids, won_ids, examples)

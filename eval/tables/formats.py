@@ -16,8 +16,8 @@ from corag.core.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import LEVEL, Against
 from eval.statistics.intervals import Interval, Spread
-from eval.tables.adapters import MARK
-from eval.tables.columns import Summary
+from eval.tables.cautions import MARK, figure_remarks, group_remarks
+from eval.tables.columns import in_percent
 from eval.tables.records import Form, check_form, to_csv
 from eval.tables.results import ResultsTable
 from eval.tables.verdicts import count_questions
@@ -64,7 +64,7 @@ def _measures(table: ResultsTable) -> list[str]:
     """Return the measures that some run has, of those that are shown."""
     return [
         name
-        for name in dict.fromkeys([*MEASURES, *(name for each in table.summaries for name in each.rankings)])
+        for name in dict.fromkeys([*MEASURES, *(name for each in table.summaries for name in each.measures)])
         if table.shows(name) and any(each.measures.get(name) for each in table.summaries)
     ]
 
@@ -79,7 +79,7 @@ def _paper(table: ResultsTable, measures: Sequence[str]) -> _Paper:
             scores = _with_tests(table, each.method, measures, scores)
         lines[each.method] = scores, f"{each.tokens:.0f}"
     for run, means in averaged.items():  # what is tested is the mean
-        scores = _with_tests(table, run, measures, [_mean(means.get(name)) for name in measures])
+        scores = _with_tests(table, run, measures, [_score(means.get(name)) for name in measures])
         lines[f"{run}, mean of {means['tokens'].n}"] = scores, f"{means['tokens'].mean:.0f}"
     tested_measures = [name for name in measures if any(one.measure == name for one in table.against)]
     titles = [measure_title(name, table.recall_at) for name in measures]
@@ -90,24 +90,14 @@ def _paper(table: ResultsTable, measures: Sequence[str]) -> _Paper:
     return _Paper(measures, titles, tested_measures, lines, sizes)
 
 
-def _mean(value: Spread | None) -> _Score:
-    if value is None:
-        return _Score()
-    deviation = "" if value.deviation is None else f"± {100 * value.deviation:.1f}"
-    bounds = (
-        "" if value.low is None or value.high is None else f"[{100 * value.low:.1f}, {100 * value.high:.1f}]"
-    )
-    return _Score(f"{100 * value.mean:.1f}", " ".join(filter(None, [deviation, bounds])))
-
-
 def _questions(counts: Iterable[int]) -> str:
     """Write how many questions some figures of the runs are of."""
     numbers = list(counts)
     return count_questions(min(numbers), max(numbers))
 
 
-def _score(value: Interval | None) -> _Score:
-    return _Score() if value is None else _Score(f"{100 * value.mean:.1f}", _interval(value))
+def _score(value: Interval | Spread | None) -> _Score:
+    return _Score() if value is None else _Score(*in_percent(value))
 
 
 def _with_tests(
@@ -134,27 +124,20 @@ def _test(test: Against | None) -> dict[str, str]:
     points, p = f"{100 * test.comparison.difference.mean:+.1f}", test.p_holm
     return {
         "difference": "0.0" if points == "-0.0" else points,
-        "between": _interval(test.comparison.difference),
+        "between": in_percent(test.comparison.difference)[1],
         "p": "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
     }
-
-
-def _interval(value: Interval | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return ""
-    return f"[{100 * value.low:.1f}, {100 * value.high:.1f}]"
 
 
 def _caption(table: ResultsTable, paper: _Paper, untrained_note: str) -> str:
     """Return the sentences below a table. ``untrained_note``: on the runs with a mark."""
     n = _questions(each.n for each in table.summaries)
-    titles, of, tokens = ", ".join(paper.titles), f", {n}", ""
-    if len(set(paper.sizes)) > 1:
-        pairs = zip(paper.titles, paper.sizes, strict=True)
-        titles, of, tokens = ", ".join(f"{title} ({size})" for title, size in pairs), "", f" ({n})"
-    elif paper.sizes and paper.sizes[0] != n:
-        of, tokens = f", {paper.sizes[0]}", f" ({n})"
-    parts = [f"{titles} in percent, 95% intervals{of}; tokens per question{tokens}."]
+    pairs = zip(paper.titles, paper.sizes, strict=True)
+    if set(paper.sizes) <= {n}:
+        parts = [f"{', '.join(paper.titles)} in percent, 95% intervals, {n}; tokens per question."]
+    else:
+        titles = ", ".join(f"{title} ({size})" for title, size in pairs)
+        parts = [f"{titles} in percent, 95% intervals; tokens per question ({n})."]
     if not paper.titles:
         parts = [f"Tokens per question, {n}."]
     marks = {each.mark for scores, _ in paper.lines.values() for each in scores}
@@ -167,27 +150,10 @@ def _caption(table: ResultsTable, paper: _Paper, untrained_note: str) -> str:
         parts.append(f"Δ: points above {table.baseline}; p: paired sign-flip tests, Holm over {tests}.")
     if table.means:
         parts.append(f"±: standard deviation (n - 1) over runs that differ in their {table.over} only.")
-    return " ".join(filter(None, [*parts, *_cautions(table.summaries), untrained_note]))
-
-
-def _cautions(summaries: Sequence[Summary]) -> Iterator[str]:
-    """Yield what a reader of the figures must not miss: what failed, was not scored, or was estimated."""
-
-    def of(counts: Mapping[str, int]) -> str:
-        return ", ".join(
-            f"{each.method} {counts[each.method]:,} of {each.n:,}"
-            for each in summaries
-            if counts[each.method]
-        )
-
-    if failures := of({each.method: each.failure_count for each in summaries}):
-        yield f"Failed questions, which count as wrong: {failures}."
-    if unscored_counts := of({each.method: each.unscored_count for each in summaries}):
-        yield f"Questions without gold answers, which are left out of EM and F1: {unscored_counts}."
-    if unasked_counts := of({each.method: each.unasked_count for each in summaries}):
-        yield f"Questions whose budget allowed no call of the model: {unasked_counts}."
-    if estimated_runs := [each.method for each in summaries if each.has_estimates]:
-        yield f"Tokens that were estimated, not counted: those of {', '.join(estimated_runs)}."
+    # What a reader of the figures must not miss.
+    for remark, names in group_remarks(table.summaries, figure_remarks).items():
+        parts.append(f"{names}: {remark.splitlines()[0]}")
+    return " ".join(filter(None, [*parts, untrained_note]))
 
 
 def _notes(table: ResultsTable) -> Iterator[str]:
@@ -197,7 +163,7 @@ def _notes(table: ResultsTable) -> Iterator[str]:
     yield from (
         f"{name}: {conditions}" for name in table.runs if (conditions := table.conditions.lines_by_run[name])
     )
-    yield from (each for each in table.sentences if each != table.conditions.untrained_runs.note)
+    yield from (each for each in table.sentences if each != table.conditions.training_note)
 
 
 def to_markdown(table: ResultsTable) -> str:
@@ -206,13 +172,13 @@ def to_markdown(table: ResultsTable) -> str:
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("markdown", table.disagreements)
-    paper, untrained_runs = _paper(table, _measures(table)), table.conditions.untrained_runs
+    paper = _paper(table, _measures(table))
     heads = ["method"]
     for name, title in zip(paper.measures, paper.titles, strict=True):
         heads += [title, *([f"Δ {title}", "p"] if name in paper.tested_measures else [])]
     lines = [[*heads, "tokens"], [":--", *["--:"] * len(heads)]]
     for run, (scores, tokens) in paper.lines.items():
-        line = [_markdown(untrained_runs.mark_name(run))]
+        line = [_markdown(table.conditions.mark_name(run))]
         for name, score in zip(paper.measures, scores, strict=True):
             mean = f"**{score.mean}**" if score.mark == "best" else score.mean + "≈" * (score.mark == "even")
             line.append(" ".join(filter(None, [mean, score.interval])))
@@ -221,7 +187,7 @@ def to_markdown(table: ResultsTable) -> str:
                 line += [between, score.p.replace("<", "&lt;")]
         lines.append([*line, f"{int(tokens):,}"])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    caption = _caption(table, paper, untrained_runs.note)
+    caption = _caption(table, paper, table.conditions.training_note)
     verdict = [table.verdict] if table.verdict else []
     notes = "\n".join(f"- {_markdown(each)}" for each in _notes(table))
     return "\n\n".join([text, *map(_markdown, [caption, *verdict]), notes]) + "\n"
@@ -244,25 +210,25 @@ def to_latex(table: ResultsTable) -> str:
     Raises :class:`ConfigError` for a table that lists disagreements.
     """
     check_form("latex", table.disagreements)
-    measures, untrained_runs = _measures(table), table.conditions.untrained_runs
+    measures, untrained = _measures(table), table.conditions.untrained
     answers = [name for name in measures if name in ("em", "f1")]
     paper = _paper(table, measures if table.measures or not answers else answers)
     spec, heads, rules, below = _latex_head(paper)
     lines = []
     for run, (scores, tokens) in paper.lines.items():
-        cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained_runs.runs)]
+        cells = [_tex(run) + r"$^{\dagger}$" * (run in untrained)]
         for name, score in zip(paper.measures, scores, strict=True):
             cells += _latex_cells(
                 score, is_tested=name in paper.tested_measures, is_only=len(paper.measures) == 1
             )
         # Without the {} a name in brackets, or a star, would be an argument of \midrule or \\ before it.
         lines.append(f"    {{}}{' & '.join([*cells, tokens])} \\\\")
-    note = f"{MARK}: its model was not trained for its prompts." if untrained_runs.runs else ""
+    note = f"{MARK}: its model was not trained for its prompts." if untrained else ""
     caption = _tex(_caption(table, paper, note)).replace("Bold:", r"\textbf{Bold}:", 1)
     left_out = [measure_title(name, table.recall_at) for name in measures if name not in paper.measures]
     # Across both columns of a page that has two; where it has one, the star changes nothing.
     environment = "table*" if paper.tested_measures or len(paper.measures) > 2 else "table"
-    comments = [table.verdict, table.conditions.untrained_runs.note, *_notes(table)]
+    comments = [table.verdict, table.conditions.training_note, *_notes(table)]
     head = [
         r"% In the preamble: \usepackage{booktabs,siunitx}",
         *(

@@ -175,17 +175,20 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What a line of a run says about tokens and seconds. ``requests``: None if the line kept no steps."""
+    """What a line of a run says about tokens and seconds.
 
+    ``calls``: the seconds of each call by stage. ``requests``: those to the engine; None if the line kept no
+    steps. ``end``: of its last call, or of the question.
+    """
+
+    question: str
     is_failure: bool
     seconds: float
     remembered_searches: int
-    roles: dict[str, Spending]
-    calls: dict[str, int]
-    waiting_seconds: dict[str, float]
-    start: float
+    roles: Mapping[str, Spending]
+    calls: Mapping[str, Sequence[float]]
     end: float
-    requests: tuple[Span, ...] | None
+    requests: Sequence[Span] | None
 
 
 def read_ledger(folder: Path) -> Ledger:
@@ -199,33 +202,29 @@ def read_ledger(folder: Path) -> Ledger:
 
 def add_up(attempts: Iterable[SavedRow]) -> Ledger:
     """Return the ledger of a run's lines, at least one, in the order in which they were written."""
-    lines: dict[str, _Line] = {}
+    counting: dict[str, _Line] = {}
     starts: defaultdict[float, list[_Line]] = defaultdict(list)
-    retry_count, retried_usage = 0, TokenUsage()
     for row in attempts:
-        line = _line(row)
-        starts[line.start].append(line)
-        # Tokens are those of the line that counts, the last of its question. Those of the others were spent
-        # all the same: they are told apart.
-        if earlier := lines.get(row.question.id):
-            retry_count += 1
-            retried_usage += sum(earlier.roles.values(), Spending()).usage
-        lines[row.question.id] = line
-    last_lines = list(lines.values())
+        line = counting[row.question.id] = _line(row)
+        starts[row.opened].append(line)
+    # Tokens are those of the line that counts, the last of its question. Those of the others were spent all
+    # the same: they are told apart.
+    lines = list(counting.values())
+    retried = [each for group in starts.values() for each in group if each is not counting[each.question]]
     roles: defaultdict[str, Spending] = defaultdict(Spending)
-    for line in last_lines:
+    for line in lines:
         for role, spending in line.roles.items():
             roles[role] += spending
     return Ledger(
-        questions=len(last_lines),
-        failure_count=sum(line.is_failure for line in last_lines),
+        questions=len(lines),
+        failure_count=sum(line.is_failure for line in lines),
         roles=dict(roles),
-        stages={stage: _waiting(stage, last_lines) for stage in STAGES},
-        remembered_searches=sum(line.remembered_searches for line in last_lines),
-        question_seconds=Waiting.of(len(last_lines), [line.seconds for line in last_lines]),
-        starts=tuple(_start(start, group) for start, group in sorted(starts.items())),
-        retry_count=retry_count,
-        retried_usage=retried_usage,
+        stages={stage: _waiting(stage, lines) for stage in STAGES},
+        remembered_searches=sum(line.remembered_searches for line in lines),
+        question_seconds=Waiting.of(len(lines), [line.seconds for line in lines]),
+        starts=tuple(_start(opened, group) for opened, group in sorted(starts.items())),
+        retry_count=len(retried),
+        retried_usage=sum((each.usage for line in retried for each in line.roles.values()), TokenUsage()),
     )
 
 
@@ -279,46 +278,36 @@ def union_length(spans: Iterable[Span]) -> float:
 
 
 def _line(row: SavedRow) -> _Line:
-    steps = row.steps
-    calls, waiting_seconds = dict.fromkeys(STAGES, 0), dict.fromkeys(STAGES, 0.0)
-    requests, end = [], row.begun + row.seconds
-    for step in steps:
-        calls[step.kind] += 1
-        waiting_seconds[step.kind] += step.seconds
-        span = row.begun + step.started, row.begun + step.started + step.seconds
-        end = max(end, span[1])
-        if not isinstance(step, SearchStep):
-            requests.append(span)
+    spans = [
+        (step, (row.begun + step.started, row.begun + step.started + step.seconds)) for step in row.steps
+    ]
+    requests = [span for step, span in spans if not isinstance(step, SearchStep)]
     return _Line(
-        is_failure=row.answer is None,
-        seconds=row.seconds,
-        remembered_searches=row.remembered_searches,
-        roles=spending_by_role(steps, row.usage),
-        calls=calls,
-        waiting_seconds=waiting_seconds,
-        start=row.opened,
-        end=end,
+        row.question.id,
+        row.answer is None,
+        row.seconds,
+        row.remembered_searches,
+        spending_by_role(row.steps, row.usage),
+        {stage: [step.seconds for step in row.steps if step.kind == stage] for stage in STAGES},
+        max([row.begun + row.seconds, *(end for _, (_, end) in spans)]),
         # Tokens without steps: the run kept none. Neither: the question failed before its first call.
-        requests=None if row.usage and not steps else tuple(requests),
+        None if row.usage and not row.steps else requests,
     )
 
 
 def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
     if any(line.requests is None for line in lines):
         return None
-    return Waiting.of(
-        sum(line.calls[stage] for line in lines), [line.waiting_seconds[stage] for line in lines]
-    )
+    calls = [line.calls[stage] for line in lines]
+    return Waiting.of(sum(map(len, calls)), list(map(sum, calls)))
 
 
-def _start(start: float, lines: Sequence[_Line]) -> StartTimes:
+def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
     requests = [span for line in lines for span in line.requests or ()]  # overlaps count once in ``busy``
-    end = max(line.end for line in lines)
-    has_steps = all(line.requests is not None for line in lines)
     return StartTimes(
-        opened=start,
+        opened=opened,
         questions=len(lines),
-        wall=end - start,
-        busy=union_length(requests) if has_steps else None,
+        wall=max(line.end for line in lines) - opened,
+        busy=None if any(line.requests is None for line in lines) else union_length(requests),
         requested=sum(end - begin for begin, end in requests),
     )

@@ -14,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from corag.core.text import printable
-from eval.scoring.rows import FURTHER_MEASURES, MEASURES, measure_title
+from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import Against
-from eval.statistics.intervals import INTERVALS, Spread
-from eval.tables.columns import COLUMNS, cells, column_title, percent
+from eval.statistics.intervals import INTERVALS
+from eval.tables.columns import COLUMNS, percent
 from eval.tables.disagreements import Disagreements
-from eval.tables.means import Means, Over
 from eval.tables.results import ResultsTable
 
 MAX_WIDTH = 100  # columns of a question that is listed: its text, and a model's replies, may be of any length
@@ -80,11 +79,11 @@ def one_line(text: str, columns: int) -> str:
     return line.plain
 
 
-def figures_table(*labels: str, right: Sequence[str]) -> Table:
-    """Return a table whose last columns hold figures: flush right, never wrapped."""
+def figures_table(*labels: str, right: Sequence[str], min_width: int | None = None) -> Table:
+    """Return a table whose last columns hold figures: flush right, never wrapped. Labels are folded."""
     table = Table()
     for label in labels:
-        table.add_column(label, overflow="fold")
+        table.add_column(label, overflow="fold", min_width=min_width)
     for heading in right:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
@@ -103,16 +102,12 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     for pair in table.disagreements:
         print_disagreements(console, pair)
     if table.means:
-        means = {
-            run: {name: value for name, value in mean.items() if name == "tokens" or table.shows(name)}
-            for run, mean in table.means.items()
-        }
-        print_means(console, means, table.over, table.recall_at)
+        print_means(console, table)
 
 
 def print_summaries(table: ResultsTable, console: Console) -> None:
     """Print a line per run: on a narrow terminal with intervals below their means, and fewer columns."""
-    names = [table.conditions.untrained_runs.mark_name(each.method) for each in table.summaries]
+    names = [table.conditions.mark_name(each.method) for each in table.summaries]
     left_out = _print_fitting(console, names, main_columns(table))
     if left_out:
         console.print(f"Left out for want of room: {', '.join(left_out)} (CSV has them: to=csv, to_csv).")
@@ -122,21 +117,21 @@ def print_summaries(table: ResultsTable, console: Console) -> None:
 
 def main_columns(table: ResultsTable) -> dict[str, tuple[str, list[str]]]:
     """Return the heading and each run's figure, in words, of the columns of :data:`COLUMNS` by name."""
-    lines = [cells(summary)[1:] for summary in table.summaries]
     return {
-        column.name: (column_title(column, table.recall_at), list(values))
-        for column, values in zip(COLUMNS, zip(*lines, strict=True), strict=True)
+        column.name: (column.title(table.recall_at), [column.cell(each) for each in table.summaries])
+        for column in COLUMNS
         if column.name not in MEASURES or (_is_scored(table) and table.shows(column.name))
     }
 
 
 def further_columns(table: ResultsTable) -> dict[str, tuple[str, list[str]]]:
     """Return those of the further measures that some run has, likewise."""
-    measures = dict.fromkeys(name for summary in table.summaries for name in summary.further)
+    main = {column.name for column in COLUMNS}
+    measures = dict.fromkeys(name for each in table.summaries for name in each.measures if name not in main)
     return {
         name: (
-            FURTHER_MEASURES.get(name, name),
-            [percent(summary.further.get(name)) for summary in table.summaries],
+            MEASURES.get(name, name),
+            [percent(each.measures.get(name)) for each in table.summaries],
         )
         for name in filter(table.shows, measures)
     }
@@ -177,11 +172,9 @@ def _print_fitting(
 
 
 def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
-    table = Table()
-    # A long name is folded, so that there is room for the figures, of which none may be cut.
-    table.add_column("method", overflow="fold", min_width=min(_NAME_WIDTH, max(map(len, names))))
-    for heading, _ in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    # Names are folded, so that there is room for the figures, of which none may be cut.
+    width = min(_NAME_WIDTH, max(map(len, names)))
+    table = figures_table("method", right=[heading for heading, _ in columns], min_width=width)
     for name, *figures in zip(names, *(values for _, values in columns), strict=True):
         table.add_row(name, *figures)
     return table
@@ -261,38 +254,29 @@ def print_disagreements(console: Console, pair: Disagreements) -> None:
         soft_wrap=True,
     )
     width = max(map(len, ("gold", pair.baseline, pair.run)))
-    for each in pair.examples:
-        question = each.question
+    for question, answers in pair.examples:
         lines = [one_line(f"{question.id}: {question.text}", MAX_WIDTH)]
-        for name, text in {"gold": "; ".join(question.answers), **each.answers}.items():
+        for name, text in {"gold": "; ".join(question.answers), **answers}.items():
             lines.append(f"  {name:<{width}}  {one_line(text, max(40, MAX_WIDTH - width - 4))}")
         for line in lines:
             console.print(line, soft_wrap=True)
 
 
-def print_means(console: Console, means: Means, over: Over, recall_at: int) -> None:
+def print_means(console: Console, table: ResultsTable) -> None:
     """Print mean and deviation of every group of runs."""
-    names = list(dict.fromkeys(name for mean in means.values() for name in mean))
-    table = figures_table("method", right=["runs", *(measure_title(name, recall_at) for name in names)])
-    for name, mean in means.items():
-        figures = [_mean_and_deviation(mean.get(measure), measure) for measure in names]
-        table.add_row(name, str(mean["tokens"].n), *figures)
-    console.print(table)
+    measures = dict.fromkeys(name for mean in table.means.values() for name in mean)
+    shown = [name for name in measures if name != "tokens" and table.shows(name)]
+    titles = [measure_title(name, table.recall_at) for name in shown]
+    figures = figures_table("method", right=["runs", *titles, "tokens"])
+    for name, mean in table.means.items():
+        tokens = mean["tokens"]
+        deviation = "" if tokens.deviation is None else f" ± {tokens.deviation:,.0f}"
+        cells = [percent(mean.get(measure)) for measure in shown]
+        figures.add_row(name, str(tokens.n), *cells, f"{tokens.mean:,.0f}{deviation}")
+    console.print(figures)
     console.print(
-        f"Mean ± standard deviation (n - 1) over runs that differ in their {over} only, each group called by "
-        "its first run, and 95% bootstrap intervals over both questions and runs. Tests compare these means.",
+        f"Mean ± standard deviation (n - 1) over runs that differ in their {table.over} only, each group "
+        "called by its first run, and 95% bootstrap intervals over both questions and runs. Tests compare "
+        "these means.",
         soft_wrap=True,
     )
-
-
-def _mean_and_deviation(value: Spread | None, measure: str) -> str:
-    if value is None:
-        return "-"
-    scale, digits = (1, 0) if measure == "tokens" else (100, 1)
-    deviation = "" if value.deviation is None else f" ± {scale * value.deviation:,.{digits}f}"
-    bounds = (
-        ""
-        if value.low is None or value.high is None
-        else f" [{scale * value.low:.1f}, {scale * value.high:.1f}]"
-    )
-    return f"{scale * value.mean:,.{digits}f}{deviation}{bounds}"

@@ -52,7 +52,7 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
         record |= {"estimated": summary.has_estimates, "unasked": summary.unasked_count}
         for name, interval in filter(lambda each: table.shows(each[0]), summary.measures.items()):
             record[f"{name}_n"] = interval.n if interval else 0
-        if trained_for := table.conditions.untrained_runs.runs.get(summary.method):
+        if trained_for := table.conditions.untrained.get(summary.method):
             record["trained_for_others"] = ", ".join(trained_for)
         if table.baseline:
             record["baseline"] = table.baseline

@@ -13,11 +13,11 @@ from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.failures import Failures
-from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
+from eval.datasets.trec import Judgements, read_judgements
 from eval.scoring.rankings import EXAMPLES, find_ranking_measures
 from eval.scoring.rows import Measures, measure_title
-from eval.scoring.scorers import Scorer, scorer_title, script_note
+from eval.scoring.scorers import Scorer
 from eval.statistics.comparisons import (
     Against,
     Leading,
@@ -25,9 +25,9 @@ from eval.statistics.comparisons import (
     against_each_other,
     find_leaders,
 )
-from eval.tables.cautions import depth_note, size_note
+from eval.tables.cautions import depth_note, figure_remarks, group_remarks, remarks, size_note
 from eval.tables.columns import Summary, summarise
-from eval.tables.conditions import Conditions, describe_conditions, pages_note, remarks
+from eval.tables.conditions import Conditions, describe_conditions, pages_note
 from eval.tables.disagreements import Disagreements, find_disagreements
 from eval.tables.means import (
     Means,
@@ -38,9 +38,7 @@ from eval.tables.means import (
     mean_over_runs,
     means_record,
 )
-from eval.tables.passage_texts import open_passage_texts
-from eval.tables.runs import NO_TEXTS, Run, ScoredRuns, read_manifests, read_runs, score_runs
-from eval.tables.trec_runs import read_paths
+from eval.tables.runs import Run, ScoredRuns, read_runs, score_runs
 from eval.tables.verdicts import verdict
 
 
@@ -97,7 +95,6 @@ class ResultsTable:
         scoring: what to call it in a sentence, with the files that it needed.
         conditions: what the runs were made with.
         leaders: the best runs by measure, and which others are significantly worse; {} if none was tested.
-        pages_note: when measures by Wikipedia page are right; "" where they need no such note.
         notes: which questions are left out, and whose gold answers count where the runs keep others.
         baseline: the run that the others were tested against, if there is one.
         against: the tests of every other run against it.
@@ -114,7 +111,6 @@ class ResultsTable:
     scoring: str
     conditions: Conditions
     leaders: Mapping[str, Leading] = field(default_factory=dict)
-    pages_note: str = ""
     notes: Sequence[str] = ()
     baseline: str = ""
     against: Sequence[Against] = ()
@@ -161,21 +157,17 @@ class ResultsTable:
         is_tested = self.leaders or self.against
         differing = self.conditions.confounding if is_tested else ""
         depth = depth_note(self.summaries) if self.shows("recall") else ""
-        return list(filter(None, [self.conditions.untrained_runs.note, differing, depth]))
+        return list(filter(None, [self.conditions.training_note, differing, depth]))
 
     @property
     def sentences(self) -> list[str]:
         """All that a reader must know beside the figures and conditions, but for the verdict."""
-        by_remark: dict[str, list[str]] = {}  # what is to be said of several runs is said once
-        for each in self.summaries:
-            for remark in remarks(each):
-                by_remark.setdefault(remark, []).append(each.method)
-        run_remarks = [f"{', '.join(names)}: {remark}" for remark, names in by_remark.items()]
-        return list(
-            filter(
-                None, [*self.cautions, self.pages_note, *self.notes, self.conditions.variation, *run_remarks]
-            )
-        )
+        of_runs = [
+            f"{names}: {remark}"
+            for each in (remarks, figure_remarks)
+            for remark, names in group_remarks(self.summaries, each).items()
+        ]
+        return [*filter(None, [*self.cautions, *self.notes, self.conditions.variation]), *of_runs]
 
     @property
     def status(self) -> int:
@@ -214,87 +206,40 @@ class ResultsTable:
         return record
 
 
-def make_table(
-    summaries: Sequence[Summary],
-    folders: Mapping[str, Path],
-    manifests: Mapping[str, Manifest],
-    scorer: Scorer,
-    scoring: str,
-) -> ResultsTable:
-    """Return the table of summaries, with what a reader must know beside them."""
-    by_page = [manifests[each.method] for each in summaries if "r_precision" in each.values]
-    return ResultsTable(
-        folders,
-        summaries,
-        scorer,
-        scoring,
-        describe_conditions(manifests),
-        pages_note=pages_note(by_page),
-    )
-
-
-def table_of_new_runs(
-    folders: Mapping[str, Path],
-    questions: Sequence[Question],
-    scorer: Scorer,
-    recall_at: int,
-    over: Over = "",
-) -> ResultsTable:
-    """Return the table of runs that were just made on these questions, by the gold answers of these.
-
-    ``over``: what the runs of one mean differ in, if there are any.
-    """
-    runs = [run.on(questions).score(scorer, recall_at) for run in read_runs(folders)]
-    scoring = scorer_title(scorer, questions, runs[0].manifest.last.aliases)
-    note = script_note(scorer, questions)
-    return table_of_scored(
-        ScoredRuns(runs, questions, scorer, scoring, recall_at, [note] if note else []), over=over
-    )
-
-
 def table_of_runs(
     folders: Mapping[str, Path], view: TableView = PLAIN_VIEW, questions: Sequence[Question] | None = None
 ) -> ResultsTable:
     """Return the table of finished runs by name, over the questions that all of them have.
 
-    ``folders``: a path that is a file is read as a TREC run. ``questions``: those to keep to, by whose gold
-    answers all is scored; without, the runs' own.
+    ``questions``: those to keep to, by whose gold answers all is scored; without, the runs' own.
 
     Raises :class:`ConfigError` if they answered different questions, or none.
     """
-    manifests = _read_manifests(folders)
-    _check_view(view)
-    group_runs({name: manifest.settings for name, manifest in manifests.items()}, view.over)  # or refuse
+    if view.disagreements and not view.baseline:
+        raise ConfigError(
+            "disagreements are those of every run with a baseline: name one with 'baseline', or leave it out."
+        )
     baseline = find_baseline(folders, view.baseline)
-    scored_runs = score_view(folders, view, questions, manifests)
+    scored_runs = score_view(folders, view, questions)
     measures = _find_measures(scored_runs, view.measures) if view.measures else ()
     table = table_of_scored(scored_runs, measures=measures, over=view.over)
     return _with_baseline(table, scored_runs, baseline, view) if baseline else table
 
 
 def score_view(
-    folders: Mapping[str, Path],
-    view: TableView,
-    questions: Sequence[Question] | None = None,
-    manifests: Mapping[str, Manifest] | None = None,
+    folders: Mapping[str, Path], view: TableView, questions: Sequence[Question] | None = None
 ) -> ScoredRuns:
     """Read runs once and score those questions that a view shows; arguments as of :func:`table_of_runs`."""
-    manifests = _read_manifests(folders) if manifests is None else manifests
-    runs, judgements = read_paths(folders, manifests, view.qrels, questions)
+    runs = read_runs(folders)
+    judgements = _read_judgements(view.qrels, runs) if view.qrels else None
     if questions is not None:
         runs = [run.on(questions) for run in runs]
-    selected_runs = [select_questions(run, view) for run in runs]
-    texts = (
-        open_passage_texts(folders, {run.name: run.manifest for run in runs})
-        if view.answer_recall
-        else NO_TEXTS
-    )
     scored_runs = score_runs(
-        selected_runs,
+        [select_questions(run, view) for run in runs],
         view.scorer,
         view.recall_at,
-        texts,
         stored_gold=questions is None,
+        answer_recall=view.answer_recall,
         measures=view.measures,
         judgements=judgements,
     )
@@ -302,35 +247,42 @@ def score_view(
     return replace(scored_runs, notes=[*scored_runs.notes, *note])
 
 
-def _read_manifests(paths: Mapping[str, Path]) -> dict[str, Manifest]:
-    """Read the manifests of those of some paths that are no files."""
-    folders = {name: path for name, path in paths.items() if not path.is_file()}
-    return read_manifests(folders) if folders else {}
+def _read_judgements(file: str, runs: Sequence[Run]) -> Judgements:
+    """Read a file of judgements. Raises :class:`ConfigError` if it judges none of the runs' questions."""
+    judgements = read_judgements(file)
+    ids = {name for run in runs for name in run.rows}
+    if ids and ids.isdisjoint(judgements):
+        raise ConfigError(
+            f"'{file}' judges none of the questions: its ids are such as '{next(iter(judgements))}', theirs "
+            f"such as '{min(ids)}'. Name the judgements of this question file."
+        )
+    return judgements
 
 
-def table_of_scored(
-    scored_runs: ScoredRuns,
-    measures: Sequence[str] = (),
-    over: Over = "",
-) -> ResultsTable:
+def table_of_scored(scored_runs: ScoredRuns, measures: Sequence[str] = (), over: Over = "") -> ResultsTable:
     """Return the table of runs that are read and scored.
 
     ``measures``: those that are shown; all without any. ``over``: what the runs of one mean differ in.
     """
-    summaries = [summarise(run.name, run.scored_rows, scored_runs.recall_at) for run in scored_runs.runs]
-    folders = {run.name: run.folder for run in scored_runs.runs}
-    manifests = {run.name: run.manifest for run in scored_runs.runs}
-    table = make_table(summaries, folders, manifests, scored_runs.scorer, scored_runs.scoring)
-    table = replace(table, notes=scored_runs.notes, measures=measures)
-    if over:
-        table = _with_means(table, scored_runs.runs, over)
-    # Holm's rule is over what a reader sees, here as in the tests against a baseline.
-    leaders = (
-        find_leaders(visible_scores(table, scored_runs), scored_runs.failed_ids)
-        if scored_runs.is_paired
-        else {}
+    runs = scored_runs.runs
+    summaries = [summarise(run.name, run.scored_rows, scored_runs.recall_at) for run in runs]
+    by_page = [
+        run.manifest for run, each in zip(runs, summaries, strict=True) if "r_precision" in each.values
+    ]
+    table = ResultsTable(
+        {run.name: run.folder for run in runs},
+        summaries,
+        scored_runs.scorer,
+        scored_runs.scoring,
+        describe_conditions({run.name: run.manifest for run in runs}),
+        notes=[*filter(None, [pages_note(by_page)]), *scored_runs.notes],
+        measures=measures,
     )
-    return replace(table, leaders=leaders)
+    if over:
+        table = _with_means(table, runs, over)
+    # Holm's rule is over what a reader sees, here as in the tests against a baseline.
+    scores = visible_scores(table, scored_runs) if scored_runs.is_paired else {}
+    return replace(table, leaders=find_leaders(scores, scored_runs.failed_ids))
 
 
 def _with_means(table: ResultsTable, runs: Sequence[Run], over: Over) -> ResultsTable:
@@ -400,38 +352,27 @@ def compare_each_other(table: ResultsTable, scored_runs: ScoredRuns) -> Mapping[
     return against_each_other(measures, scored_runs.failed_ids) if testable else {}
 
 
-def _check_view(view: TableView) -> None:
-    """Raise :class:`ConfigError` for disagreements without a baseline."""
-    if view.disagreements and not view.baseline:
-        raise ConfigError(
-            "disagreements are those of every run with a baseline: name one with 'baseline', or leave it out."
-        )
-
-
 def select_questions(run: Run, view: TableView) -> Run:
     """Return the run with its rows of the questions that are to be shown.
 
     Raises :class:`ConfigError` if there are none.
     """
-    rows = run.rows
-    kinds = {row.question.kind for row in rows.values()}
-    for kind in view.kinds:
-        if rows and kind not in kinds:
-            raise ConfigError(
-                f"no question is of the type '{kind}': {nearest(kind, [each for each in kinds if each])}"
-            )
-    selected_rows = {
+    kinds = {row.question.kind for row in run.rows.values()}
+    rows = {
         name: row
-        for name, row in rows.items()
+        for name, row in run.rows.items()
         if (not view.kinds or row.question.kind in view.kinds) and row.question.hops >= view.min_hops
     }
-    if rows and not selected_rows:
-        of_kinds = f" of type {' or '.join(view.kinds)}" if view.kinds else ""
+    for kind in view.kinds:
+        if run.rows and kind not in kinds:
+            raise ConfigError(
+                f"no question is of the type '{kind}': {nearest(kind, sorted(filter(None, kinds)))}"
+            )
+    if run.rows and not rows:
         raise ConfigError(
-            f"no question{of_kinds} has {view.min_hops} hops or more (some datasets do not tell): lower "
-            "'min_hops'."
+            f"no question has {view.min_hops} hops or more (some datasets do not tell): lower 'min_hops'."
         )
-    return replace(run, rows=selected_rows)
+    return replace(run, rows=rows)
 
 
 def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
@@ -439,16 +380,16 @@ def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
 
     Returns "" for "". Raises :class:`ConfigError` if there is no such run, more than one, or none besides it.
     """
-    if not baseline:
-        return ""
-    if len(folders) < 2:
-        raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
-    if baseline in folders:
+    if not baseline or (baseline in folders and len(folders) > 1):
         return baseline
     end = Path(baseline).parts
-    fitting = [name for name, folder in folders.items() if folder.parts[-len(end) :] == end] or [
-        name for name, folder in folders.items() if folder.name.startswith(f"{baseline}-")
+    fitting = [
+        name
+        for name, folder in folders.items()
+        if folder.parts[-len(end) :] == end or folder.name.startswith(f"{baseline}-")
     ]
+    if len(folders) < 2:
+        raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
     if not fitting:
         raise ConfigError(
             f"there is no run '{baseline}' in the table to be the baseline: {nearest(baseline, folders)}"

@@ -8,16 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, CoragError, DataError, reason
 from corag.core.hub_files import PREFIX, local_folder
 from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_user_object
 from corag.core.runs.folder import read_rows
-from corag.core.runs.manifest import CHAINS, VERDICTS, Manifest
+from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
-from corag.core.types import Question
+from corag.core.types import Passage, Question
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
 from eval.datasets.pages import judged_pages
@@ -25,15 +25,11 @@ from eval.datasets.trec import Judgements
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
+from retrieval.dense.search import PassageSource
+from retrieval.search.places import open_passages
 
 if TYPE_CHECKING:
     from ir_measures import Measure
-
-NO_TEXTS: Mapping[str, PassageTexts] = {}
-SIDE_BY_SIDE = (
-    "Each run was asked questions of its own, by a service: they stand side by side, and nothing is tested."
-)
-"""What a table says of runs that have no question in common since a service asked them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Runs(Options):
     """What a command on finished runs is given."""
 
     runs: list[NameOrPath] = field(default_factory=list)
-    """one or more run folders, or shared ones (hub:OWNER/NAME)."""
+    """one or more run folders, or shared ones (hub:OWNER/NAME); "NAME=FOLDER" says what to call a run."""
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -55,9 +51,19 @@ class Runs(Options):
         return "RUN RUN ..."
 
     def by_name(self) -> dict[str, Path]:
-        """Return the folders, each by the part of its path that tells it from the others."""
-        names = name_folders([Path(run.removeprefix(PREFIX)) for run in self.runs])
-        return dict(zip(names, map(local_folder, self.runs), strict=True))
+        """Return the folders, each by the name that was given, that its sweep gave it, or by its path."""
+        pairs = [("", run) if Path(run).exists() else run.rpartition("=")[::2] for run in self.runs]
+        folders = [local_folder(path) for _, path in pairs]
+        by_path = name_folders([Path(path.removeprefix(PREFIX)) for _, path in pairs])
+        names = [name or recorded_name(folder) for (name, _), folder in zip(pairs, folders, strict=True)]
+        names = [name or other for name, other in zip(names, by_path, strict=True)]
+        return dict(zip(names if len({*names}) == len(names) else by_path, folders, strict=True))
+
+
+def recorded_name(folder: Path) -> str:
+    """Return what a run was called by its sweep, "" if its folder is called so, or it is of no sweep."""
+    file = folder / MANIFEST
+    return str(Manifest.read(folder).last.record.get("name", "")) if file.is_file() else ""
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
@@ -88,7 +94,6 @@ class Run:
         manifest: its settings and starts.
         rows: by question id.
         scored_rows: its rows with their scores; none before :meth:`score`.
-        has_answers: whether its questions were answered; a TREC run has rankings only.
     """
 
     name: str
@@ -96,7 +101,6 @@ class Run:
     manifest: Manifest
     rows: Mapping[str, SavedRow]
     scored_rows: Sequence[ScoredRow] = ()
-    has_answers: bool = True
 
     def on(self, questions: Sequence[Question]) -> Run:
         """Return the run with its rows of these questions, in their order and with their gold answers."""
@@ -138,12 +142,7 @@ class Run:
         rows = self.rows.values()
         scored_rows = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
         values = score_rankings(rows, rankings, aliases, judgements) if rankings and searches else {}
-        return replace(self, scored_rows=[self._with_ranking(each, values) for each in scored_rows])
-
-    def _with_ranking(self, each: ScoredRow, values: Measures) -> ScoredRow:
-        further = {**each.scores.further, **values.get(each.row.question.id, {})}
-        scores = replace(each.scores, is_scored=each.scores.is_scored and self.has_answers, further=further)
-        return each._replace(scores=scores)
+        return replace(self, scored_rows=[_with_rankings(each, values) for each in scored_rows])
 
     @property
     def failed_ids(self) -> frozenset[str]:
@@ -156,28 +155,31 @@ class Run:
         return group_by_measure(self.scored_rows)
 
 
-def read_manifests(folders: Mapping[str, Path]) -> dict[str, Manifest]:
-    """Read the manifests of runs by name, and nothing else: before the rows, options are checked.
+def _with_rankings(each: ScoredRow, values: Measures) -> ScoredRow:
+    further = {**each.scores.further, **values.get(each.row.question.id, {})}
+    return each._replace(scores=replace(each.scores, further=further))
 
-    Raises :class:`ConfigError` for a folder that holds no answers, and for runs of different question files.
+
+def read_runs(folders: Mapping[str, Path]) -> list[Run]:
+    """Read runs by name.
+
+    Raises :class:`ConfigError` for a folder that holds no answers, and for runs of different question files,
+    before any row is read; :class:`DataError` for rows that cannot be read.
     """
     manifests = {name: read_answers_manifest(folder) for name, folder in folders.items()}
-    check_same_file(list(manifests.values()))
-    return manifests
-
-
-def read_runs(folders: Mapping[str, Path], manifests: Mapping[str, Manifest] | None = None) -> list[Run]:
-    """Read runs by name. ``manifests``: what :func:`read_manifests` returned, if that was done before.
-
-    Raises :class:`ConfigError` as that does, and :class:`DataError` for rows that cannot be read.
-    """
-    manifests = read_manifests(folders) if manifests is None else manifests
+    first, *others = (Provenance({"questions": manifest.questions}) for manifest in manifests.values())
+    for other in others:
+        if changes := first.differences(other):
+            raise ConfigError(
+                f"the runs answered different question files ({'; '.join(changes)}): give runs on the same "
+                "file."
+            )
     return [Run(name, folder, manifests[name], read_rows(folder)) for name, folder in folders.items()]
 
 
 def read_run(name: str, folder: Path) -> Run:
     """Read one run. Raises :class:`ConfigError` if it holds no answers."""
-    return Run(name, folder, read_answers_manifest(folder), read_rows(folder))
+    return read_runs({name: folder})[0]
 
 
 def write_run_answers(
@@ -207,17 +209,6 @@ def read_answers_manifest(run: Path) -> Manifest:
     return manifest
 
 
-def check_same_file(manifests: Sequence[Manifest]) -> None:
-    """Raise :class:`ConfigError` unless the runs of these manifests answered the same question file."""
-    first, *others = (Provenance({"questions": manifest.questions}) for manifest in manifests)
-    for other in others:
-        if changes := first.differences(other):
-            raise ConfigError(
-                f"the runs answered different question files ({'; '.join(changes)}): give runs on the same "
-                "file."
-            )
-
-
 @dataclass(frozen=True)
 class ScoredRuns:
     """Runs on the questions that all of them have, scored alike; of a service each has its own questions.
@@ -231,7 +222,6 @@ class ScoredRuns:
         notes: which questions are left out, whose gold answers count where the runs keep others, how many of
             those the scorer was not made for, and which runs never found a gold passage that nobody could
             look up.
-        left_out: how many questions some run lacks.
         is_paired: whether all runs have the same questions; without, nothing can be tested.
     """
 
@@ -241,7 +231,6 @@ class ScoredRuns:
     scoring: str
     recall_at: int
     notes: Sequence[str] = ()
-    left_out: int = 0
     is_paired: bool = True
 
     @property
@@ -259,9 +248,9 @@ def score_runs(
     runs: Sequence[Run],
     scorer: str = "auto",
     recall_at: int = 0,
-    texts: Mapping[str, PassageTexts] = NO_TEXTS,
     *,
     stored_gold: bool = True,
+    answer_recall: bool = False,
     measures: Sequence[str] = (),
     judgements: Judgements | None = None,
 ) -> ScoredRuns:
@@ -273,8 +262,8 @@ def score_runs(
         runs: the runs, at least one.
         scorer: how answers are scored; "auto" takes that of the first run's last start.
         recall_at: recall is measured over so many passages; 0 takes that of the same start.
-        texts: returns passages' texts, for some runs by name.
         stored_gold: whether gold answers are those that the runs keep, which may differ and then are noted.
+        answer_recall: whether gold answers are looked for in the passages' texts, too.
         measures: names, of which those of rankings are computed.
         judgements: take the place of the questions' gold passages.
 
@@ -285,41 +274,73 @@ def score_runs(
     # A service has a folder for each preset, asked or not, and new ones after its index has changed.
     unasked_runs = [] if is_paired else [run.name for run in runs if not run.rows]
     runs = [run for run in runs if run.name not in unasked_runs] or runs
-    questions = common_questions(runs) if is_paired else every_question(runs)
+    questions = common_questions(runs) if is_paired else _every_question(runs)
     start = runs[0].manifest.last
     rule = choose_scorer(start.scorer if scorer == "auto" else scorer, runs[0].manifest.dataset)
     depth = recall_at or start.recall_at
     rankings = find_ranking_measures(measures, depth).values()
-    selected_runs = [run.on(questions) for run in runs]
-    if judgements is not None:
-        selected_runs = [run.with_judgements(judgements) for run in selected_runs]
-    scored_runs = [run.score(rule, depth, texts.get(run.name), rankings, judgements) for run in selected_runs]
-    title = scorer_title(rule, questions, start.aliases)
-    gold = gold_note(runs) if stored_gold else ""
+    scored_runs = []
+    for run in (run.on(questions) for run in runs):
+        judged = run if judgements is None else run.with_judgements(judgements)
+        texts = passage_texts(run) if answer_recall and run.manifest.searches else None
+        scored_runs.append(judged.score(rule, depth, texts, rankings, judgements))
     notes = [
-        unfinished_note(runs, questions) if is_paired else SIDE_BY_SIDE,
-        unasked_note(unasked_runs),
-        gold,
-    ]
-    notes += [
+        _unfinished_note(runs, questions) if is_paired else _side_by_side_note(unasked_runs),
+        _gold_note(runs) if stored_gold else "",
         script_note(rule, questions),
-        *map(unfound_gold_note, scored_runs),
-        *map(lines_note, scored_runs),
+        *map(_unfound_gold_note, scored_runs),
     ]
-    notes = list(filter(None, notes))
-    left_out = len({name for run in runs for name in run.rows}) - len(questions)
-    return ScoredRuns(scored_runs, questions, rule, title, depth, notes, left_out, is_paired)
+    title = scorer_title(rule, questions, start.aliases)
+    return ScoredRuns(scored_runs, questions, rule, title, depth, list(filter(None, notes)), is_paired)
 
 
-def every_question(runs: Sequence[Run]) -> list[Question]:
+def passage_texts(run: Run) -> PassageTexts:
+    """Return a reader of the texts of the passages that a run searched in its last start.
+
+    It reads the store beside the index, which needs no search engine; of plain Lucene indexes and of
+    Pyserini's prebuilt ones, the index itself. Raises :class:`ConfigError` if no index of the run has its
+    texts here; the reader raises :class:`DataError` for an id that it lacks.
+    """
+    sources: list[PassageSource] = []
+    failures = []
+    for index in run.manifest.last.index:
+        try:
+            sources += filter(None, [open_passages(index)])
+        except CoragError as error:
+            failures.append(f" ({reason(error).rstrip('.')})")
+    if not sources:
+        raise ConfigError(
+            f"the texts of the passages of '{run.name}' are not at hand: "
+            f"{run.manifest.last.searched_sources} is neither the folder of an index made by 'corag index' "
+            f"nor a Lucene index with its texts{''.join(failures[:1])}. Leave 'answer_recall' out."
+        )
+
+    def read_texts(ids: Sequence[str]) -> list[str]:
+        passages: dict[str, Passage] = {}
+        for source in sources:
+            passages |= source.passages([name for name in ids if name not in passages])
+        if missing := [name for name in ids if name not in passages]:
+            raise DataError(
+                f"the indexes of '{run.name}' were built anew: they have no passage '{missing[0]}'."
+            )
+        return [passages[name].contents for name in ids]
+
+    return read_texts
+
+
+def _side_by_side_note(unasked_runs: Sequence[str]) -> str:
+    left_out = f" Left out, asked nothing yet: {', '.join(unasked_runs)}." if unasked_runs else ""
+    return (
+        "Each run was asked questions of its own, by a service: they stand side by side, and nothing is "
+        f"tested.{left_out}"
+    )
+
+
+def _every_question(runs: Sequence[Run]) -> list[Question]:
     """Return the questions of all runs. Raises :class:`ConfigError` if one has none."""
-    _require_rows(runs)
-    return list({name: row.question for run in runs for name, row in run.rows.items()}.values())
-
-
-def _require_rows(runs: Sequence[Run]) -> None:
     if empty := [run.name for run in runs if not run.rows]:
         raise ConfigError(f"the run '{empty[0]}' has no finished question yet: wait for it, or leave it out.")
+    return list({name: row.question for run in runs for name, row in run.rows.items()}.values())
 
 
 def common_questions(runs: Sequence[Run]) -> list[Question]:
@@ -327,64 +348,43 @@ def common_questions(runs: Sequence[Run]) -> list[Question]:
 
     Raises :class:`ConfigError` if there are none.
     """
-    _require_rows(runs)
-    first, *others = runs
-    questions = [
-        row.question for name, row in first.rows.items() if all(name in other.rows for other in others)
-    ]
-    if not questions:
+    _every_question(runs)
+    shared = set.intersection(*(set(run.rows) for run in runs))
+    if not shared:
         raise ConfigError("the runs have no question in common: answer the same questions with each.")
-    return questions
+    return [row.question for name, row in runs[0].rows.items() if name in shared]
 
 
-def unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
+def _unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
     """Return how many questions are left out since some run has not answered them; "" if none are."""
-    every = {name for run in runs for name in run.rows}
-    lacking = [
-        f"'{run.name}' lacks {len(every) - len(run.rows):,}" for run in runs if len(run.rows) < len(every)
-    ]
-    left_out = len(every) - len(questions)
-    return (
-        f"{left_out:,} of {len(every):,} questions are left out: {', '.join(lacking)} of them."
-        if left_out
-        else ""
-    )
+    count = len({name for run in runs for name in run.rows})
+    lacking = [f"'{run.name}' lacks {count - len(run.rows):,}" for run in runs if len(run.rows) < count]
+    left_out = f"{count - len(questions):,} of {count:,} questions are left out"
+    return f"{left_out}: {', '.join(lacking)} of them." if lacking else ""
 
 
-def unasked_note(names: Sequence[str]) -> str:
-    """Return that runs of a service are left out since nobody has asked them anything; "" for none."""
-    return f"Asked nothing yet, so left out: {', '.join(names)}." if names else ""
-
-
-def unfound_gold_note(run: Run) -> str:
+def _unfound_gold_note(run: Run) -> str:
     """Return that a run with a retriever of the user's own never found a gold passage; "" if it did.
 
-    Which ids such a retriever has nobody can look up, so they may be others than the question file's. So of
-    a TREC run.
+    Which ids such a retriever has nobody can look up, so they may be others than the question file's.
     """
     recall = run.measures.get("recall", {})
-    example = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
-    retriever_names = (
-        ", ".join(filter(is_user_object, run.manifest.last.index)) if run.has_answers else str(run.folder)
-    )
-    if not retriever_names or not example or not recall or any(recall.values()):
-        return ""  # it is no such retriever, nothing was collected or measured, or gold was found
+    found = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")
+    if (
+        not any(map(is_user_object, run.manifest.last.index))
+        or not found
+        or not recall
+        or any(recall.values())
+    ):
+        return ""
     gold = next((row.question.supporting[0] for row in run.rows.values() if row.question.supporting), "")
     return (
         f"'{run.name}' found no gold passage at all, such as '{gold}'; what it found has ids such as "
-        f"'{example}'. Recall compares 'supporting' with the ids, titles and files of what {retriever_names} "
-        "returns."
+        f"'{found}'. Recall compares 'supporting' with the ids, titles and files of passages."
     )
 
 
-def lines_note(run: Run) -> str:
-    """Return how many questions a TREC run has no line for; "" for none, and for other runs."""
-    missing = 0 if run.has_answers else sum(not row.passage_ids for row in run.rows.values())
-    questions = f"{missing:,} of {len(run.rows):,} questions"
-    return f"'{run.name}' has no line for {questions}: it found nothing for them." if missing else ""
-
-
-def gold_note(runs: Sequence[Run]) -> str:
+def _gold_note(runs: Sequence[Run]) -> str:
     """Return where the gold answers that runs keep differ, as after a change of --aliases; "" if nowhere."""
     first, *others = runs
     parts = []

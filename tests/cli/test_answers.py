@@ -148,7 +148,8 @@ def test_some_gold_answers_are_scored_and_failed_questions_are_there(tmp_path: P
     run = make_run(tmp_path / "run", [row(BARE, None), row(GOLD, "Orvale", ["p1"])])
     results = Results({"one_step": run})
     (summary,) = results.table().figures.summaries
-    assert summary.em is not None and (summary.em.mean, summary.em.n, summary.unscored_count) == (1.0, 1, 1)
+    em = summary.measures["em"]
+    assert em is not None and (em.mean, em.n, summary.unscored_count) == (1.0, 1, 1)
     assert write_run_answers(results.runs, tmp_path / "answers.csv") == 2
     failed, answered = records(tmp_path / "answers.csv")
     assert failed["error"] and not failed["answer"] and not answered["error"]

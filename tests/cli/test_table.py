@@ -252,7 +252,7 @@ def test_answers_are_looked_for_in_the_texts_that_lie_beside_an_index(tmp_path, 
     assert (found["answer_recall"], found["recall"]) == (1, 1), "a passage collected twice takes one place"
     stray = make_run(tmp_path / "stray", [row(QUESTIONS[0], "x", ["p99"])], retriever=retriever)
     assert main(["table", str(stray), "--answer_recall"]) == 2
-    assert "has no passage 'p99'" in capsys.readouterr().err
+    assert "they have no passage 'p99'" in capsys.readouterr().err
 
 
 def test_a_table_names_all_its_conditions(tmp_path, capsys, index):
@@ -291,7 +291,7 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
         1,
         3,
     )
-    assert "3 of 4 questions have no gold answers: EM and F1 are of the other 1" in printed
+    assert "3 of 4 questions have no gold answers, so EM and F1 leave them out" in printed
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
     printed, record = table(capsys, *twins, "--baseline", "one", "--disagreements", 3)
     assert [one["measure"] for one in record["against"]] == ["recall"], "which can still be compared"
@@ -488,13 +488,18 @@ def test_every_form_says_what_failed_and_what_was_not_scored(tmp_path):
     markdown, latex = compared.to_markdown(), compared.to_latex()
     caption = latex[latex.index("\\caption") :]
     for text in (markdown, caption):
-        assert "Failed questions, which count as wrong: weak 4 of 24." in text
+        assert "weak: 4 of 24 questions failed, which counts as wrong." in text
         assert "24 questions" in text
-    for sentence in ("weak: model: model (another)", "Scorer: ", "weak: 4 failed:", "Questions: q.jsonl"):
+    for sentence in (
+        "weak: model: model (another)",
+        "Scorer: ",
+        "weak: 4 of 24 questions failed",
+        "Questions: q.jsonl",
+    ):
         assert f"\n- {sentence}" in markdown and f"\n% {sentence}" in latex
     assert "another" not in caption
     part = Results({"weak": runs["weak"]}).table()
-    assert "left out of EM and F1: weak 3 of 24." in part.to_markdown()
+    assert "weak: 3 of 24 questions have no gold answers" in part.to_markdown()
     (line,) = csv.DictReader(io.StringIO(part.to_csv()))
     assert (line["em_n"], line["recall_n"], line["estimated"], line["unasked"]) == ("21", "24", "False", "0")
 
@@ -627,9 +632,7 @@ def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):
     assert "questions of its own, by a service: they stand side by side, and nothing is tested." in printed
     unasked = make_run(tmp_path / "unasked", [], served)
     printed, record = table(capsys, unasked, *runs)
-    assert (
-        record["runs"].keys() == {"quick", "best"} and "Asked nothing yet, so left out: unasked." in printed
-    )
+    assert record["runs"].keys() == {"quick", "best"} and "Left out, asked nothing yet: unasked." in printed
     assert main(["table", *map(str, runs), "--baseline", "quick"]) == 2
     assert "a baseline needs runs on the same questions" in capsys.readouterr().err
     plain = [make_run(tmp_path / name, [row(QUESTIONS[n], "x")]) for n, name in enumerate("ab")]

@@ -206,16 +206,17 @@ class Page:
     def block(self, name):
         return json.loads(gzip.decompress(base64.b64decode(self.elements[name])))
 
-    def item(self, name, starts, question):
-        """A question's item of a packed list, and the ids of passages by number."""
-        place = self.index["ids"].index(question)
-        piece = max(number for number, start in enumerate(starts) if start <= place)
-        data = self.block(f"{name}-{piece}")
-        return data["items"][place - starts[piece]], {number: name for number, name, _ in data["passages"]}
+    @property
+    def ids(self):
+        """The ids of passages by their numbers."""
+        return [name for name, _ in self.block("passages")]
+
+    def gold(self, question):
+        return self.index["gold"][self.index["ids"].index(question)]
 
     def trace(self, run, question):
-        number = self.run_names.index(run)
-        return self.item(f"run-{number}", self.index["runs"][number]["starts"], question)
+        place, size = self.index["ids"].index(question), self.report["questions_per_block"]
+        return self.block(f"run-{self.run_names.index(run)}-{place // size}")[place % size]
 
     @property
     def headlines(self):

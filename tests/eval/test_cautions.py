@@ -67,8 +67,8 @@ def test_what_is_to_be_said_of_several_runs_is_said_once(tmp_path: Path) -> None
     hidden = [row(each, "x", ["p0"]) for each in QUESTIONS[:3]]
     few = [row(each, None) for each in QUESTIONS[3:4]]
     runs = {name: make_run(tmp_path / name, [*hidden, *few], {"seed": n}) for n, name in enumerate("abc")}
-    failed = [each for each in table_of_runs(runs).sentences if "1 failed" in each]
-    assert len(failed) == 1 and failed[0].startswith("a, b, c: 1 failed:")
+    failed = [each for each in table_of_runs(runs).sentences if " failed, " in each]
+    assert len(failed) == 1 and failed[0].startswith("a, b, c: 1 of 4 questions failed")
 
 
 def test_a_corpus_that_was_pooled_from_questions_is_called_so(tmp_path: Path) -> None:
@@ -99,7 +99,10 @@ def test_finished_runs_are_drawn_with_their_intervals(
     if ending == "svg":
         drawn = first.decode()
         # Text of an SVG is drawn, and stands in a comment before.
-        assert all(f"<!-- {text} -->" in drawn for text in ("0", "F1 (%)", "ircot", "Pareto frontier"))
+        assert all(
+            f"<!-- {text} -->" in drawn
+            for text in ("0", "F1 (%)", "ircot", "Pareto frontier (filled points)")
+        )
         assert "<!-- one step -->" in drawn
         Results(runs).figure(file, measures=["recall"])
         assert "<!-- recall@5 (%) -->" in file.read_text()

@@ -132,17 +132,18 @@ def test_a_report_finds_the_gold_passages_that_a_table_counts(
     table = table_of_runs({"run": run, "without": without}).to_json()["runs"]
     shares = []
     for each in asked[:2]:
-        shown, ids = page.trace("run", each.id)
+        shown, ids = page.trace("run", each.id), page.ids
         shares.append(sum(place > 0 for _, place in shown["places"]) / len(shown["places"]))
         assert [ids[number] for number in shown.get("gold", [])] == ["p1"] * (each.id == "a"), (
             "the mark of chips"
         )
-        about, _ = page.item("gold", page.index["gold"], each.id)
-        assert about["supporting"] == [number for number, _ in shown["places"]], "none is missing on the card"
-    recall = [each["recall"] for each in page.index["runs"][0]["rows"]]
+        assert page.gold(each.id)["supporting"] == [number for number, _ in shown["places"]], (
+            "none is missing on the card"
+        )
+    recall = [each["recall"] for each in page.index["rows"][0]]
     assert shares == recall[:2] == [0.5, 0.0] and sum(shares) / 2 == table["run"]["recall"]
     for name, question in (("run", "c"), ("without", "a")):
-        assert "places" not in page.trace(name, question)[0], "what has no recall has missed nothing"
+        assert "places" not in page.trace(name, question), "what has no recall has missed nothing"
     assert recall[2] is None and table["without"]["recall"] is None
 
 

@@ -26,7 +26,7 @@ from eval.experiment.executor import LocalExecutor
 from eval.experiment.own_methods import load_method
 from eval.experiment.registry import bind
 from eval.experiment.run import RunConfig, answer_with
-from eval.tables.results import table_of_new_runs
+from eval.tables.results import TableView, table_of_runs
 from retrieval.config import RetrieverConfig
 from retrieval.http.server import create_app
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -114,7 +114,7 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     assert folder == again and folder.name.startswith("my_method-") and len(generator.requests) == 1
     manifest = Manifest.read(folder)
     assert manifest.options["k"] == 1 and len(manifest.prompts) == 2 and manifest.settings["code"]
-    table = table_of_new_runs({"my_method": folder}, [QUESTION], *_scoring())
+    table = table_of_runs({"my_method": folder}, TableView(), [QUESTION])
     assert table.status == 0 and table.to_json()["runs"]["my_method"]["em"] == 1.0
     assert main(["table", str(folder)]) == 0, "a process that has not loaded the method can print its table"
     assert main(["table", str(folder), "--ledger"]) == 0
@@ -122,12 +122,6 @@ async def test_a_run_of_an_own_method_resumes_and_notices_changed_code(
     file.write_text(file.read_text().replace("template, 200", "template, 100"))
     edited = configured("--method", "my_method.py:my_method", "--my_method.k", "1")
     assert await answer_with(edited, "my_method", [QUESTION], executor) != folder
-
-
-def _scoring():
-    from eval.scoring.scorers import choose_scorer
-
-    return choose_scorer("auto", "jsonl"), 5
 
 
 class Scripted(StandIn):

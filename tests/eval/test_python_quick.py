@@ -72,7 +72,7 @@ def test_results_score_by_the_gold_answers_of_now(model: Model, tmp_path: Path) 
     questions = [Question(each["id"], each["question"], ("Bob",)) for each in RECORDS]
     assert Results(made).to_pandas().em.tolist() == [1.0] * 4
     assert Results(made, questions).to_pandas().em.tolist() == [0.0] * 4
-    em = Results(made, questions).table().figures.summaries[0].em
+    em = Results(made, questions).table().figures.summaries[0].measures["em"]
     assert em is not None and em.mean == 0
 
 
@@ -197,7 +197,9 @@ def test_names_of_runs_are_shown_whole_and_no_figure_is_cut(model: Model, tmp_pa
     made = run(RECORDS, {"corag [red]": plain, long: plain}, model, out=tmp_path)
     shown = str(made.compare("corag [red]"))
     assert "│ corag [red] " in shown and "minus corag [red]" in shown and "…" not in shown.split("minus")[0]
-    assert shown.count(percent(made.table().figures.summaries[0].em)) >= 4, "EM and F1 of two runs"
+    assert shown.count(percent(made.table().figures.summaries[0].measures["em"])) >= 4, (
+        "EM and F1 of two runs"
+    )
 
 
 def test_what_is_given_in_another_form_is_said() -> None:

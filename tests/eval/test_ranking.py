@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from eval.statistics.ranking import (
     auc,
-    calibrate,
-    calibration_error,
     pass_at,
     resample,
     selection_value,
@@ -60,27 +58,6 @@ def test_auc_by_hand():
     assert auc(scores, right) == pytest.approx((3 + 2.5) / 6)
     assert auc(-scores[:4], right[:4]) == pytest.approx(1 - (2 + 1.5) / 4)
     assert math.isnan(auc(scores, np.ones(5, dtype=bool)))
-    assert auc(scores, right, np.array([1.0, 0, 0, 1, 0])) == 1, "candidates may count not at all"
-
-
-def test_the_calibration_error_by_hand():
-    chances = np.array([0.05, 0.1, 0.95, 1.0, 0.0])
-    right = np.array([False, True, True, False, False])
-    # Lowest bin: mean chance 0.05, a third right; highest: 0.975, a half right.
-    expected = 3 / 5 * abs(0.05 - 1 / 3) + 2 / 5 * abs(0.975 - 0.5)
-    assert calibration_error(chances, right) == pytest.approx(expected)
-    assert calibration_error(chances, right, np.array([0.0, 0, 1, 0, 0])) == pytest.approx(0.05)
-    assert calibration_error(np.array([1.0, 0.0]), np.array([True, False])) == 0
-
-
-def test_each_half_is_calibrated_by_the_other():
-    scores = np.array([1.0, 2, 3, 4, 1, 2, 3, 4, NONE, NONE])
-    right = np.array([False, False, True, True, False, True, False, True, True, False])
-    second = np.array([False] * 4 + [True] * 4 + [False, True])
-    chances = calibrate(scores, right, second)
-    assert chances[4:8].tolist() == [0, 0, 1, 1], "as right as the first half's were"
-    assert chances[:4].tolist() == [0, 0.5, 0.5, 1], "2 and 3 of the second half are the wrong way round"
-    assert chances[8:].tolist() == [0, 1], "what has no score, as often as such was right"
 
 
 # ---- the obvious way
@@ -133,18 +110,14 @@ def test_a_vote_is_the_mean_over_all_subsets_and_orders(data, answers, k):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from([NONE, 0.0, 1.0, 2.0]), st.booleans(), st.integers(0, 3)), min_size=1)
-)
+@given(st.lists(st.tuples(st.sampled_from([NONE, 0.0, 1.0, 2.0]), st.booleans()), min_size=1))
 def test_auc_is_the_share_of_pairs(candidates):
-    scores, right, weights = map(np.array, zip(*candidates, strict=True))
+    scores, right = map(np.array, zip(*candidates, strict=True))
     known = np.nan_to_num(scores, nan=-9)
-    good = [(s, w) for s, r, w in zip(known, right, weights, strict=True) if r]
-    bad = [(s, w) for s, r, w in zip(known, right, weights, strict=True) if not r]
-    pairs = sum(w * v for (_, w), (_, v) in itertools.product(good, bad))
-    won = sum(w * v * ((s > t) + (s == t) / 2) for (s, w), (t, v) in itertools.product(good, bad))
-    found = auc(scores.astype(float), right, weights.astype(float))
-    assert found == pytest.approx(won / pairs) if pairs else math.isnan(found)
+    pairs = list(itertools.product(known[right], known[~right]))
+    won = sum((good > bad) + (good == bad) / 2 for good, bad in pairs)
+    found = auc(scores.astype(float), right)
+    assert found == pytest.approx(won / len(pairs)) if pairs else math.isnan(found)
 
 
 # ---- what must hold

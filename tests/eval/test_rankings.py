@@ -1,6 +1,5 @@
-"""Measures of rankings beside those of answers, judgements in the place of gold passages, and TREC runs."""
+"""Measures of rankings beside those of answers, and judgements in the place of gold passages."""
 
-import gzip
 import json
 import math
 from dataclasses import replace
@@ -12,7 +11,7 @@ from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
 from corag.core.runs.manifest import Manifest, Start
 from eval.api.results import Results
-from eval.datasets.trec import read_judgements, read_trec_run
+from eval.datasets.trec import read_judgements
 from eval.exporting import ExportConfig, export_run
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.scorers import scorer
@@ -94,42 +93,10 @@ def test_tables_own_measures_are_their_own():
     assert not find_ranking_measures(["em", "EM", "recall@15", "accuracy", "R-precision", "nope"], 15)
 
 
-def ranking(file, found, depth=2, tag="bm25"):
-    """A TREC run over the questions, whose gold passages are ``found`` first, last or not."""
-    lines = []
-    for n in range(len(QUESTIONS)):
-        place = found(n)
-        for rank in range(depth):
-            passage = f"p{n}" if rank == place else f"other{rank}"
-            lines.append(f"{n} Q0 {passage} {rank + 1} {9 - rank}.5 {tag}\n")
-    file.write_text("".join(lines))
-    return file
-
-
 def table(capsys, *argv):
     assert main(["table", *map(str, argv), "--json"]) == 0
     printed = capsys.readouterr().out
     return printed, json.loads(printed.splitlines()[-1])
-
-
-def test_a_run_made_elsewhere_is_a_row_with_tests_but_without_answers(tmp_path, capsys):
-    run = run_of(tmp_path / "ours", range(12), found=lambda n: n < 20)
-    file = ranking(tmp_path / "bm25.trec", lambda n: 0 if n < 6 else 1)
-    asked = ("--measures", "em,ndcg@10,recall", "--baseline", "ours")
-    printed, record = table(capsys, run, file, *asked)
-    theirs = record["runs"]["bm25.trec"]
-    assert theirs["em"] is None and theirs["recall"] == 1
-    assert theirs["nDCG@10"] == pytest.approx((6 + 18 / math.log2(3)) / 24, abs=1e-3)
-    assert record["runs"]["ours"]["nDCG@10"] == pytest.approx(20 / 24, abs=1e-3)
-    tests = {one["measure"]: one["n"] for one in record["against"]}
-    assert tests == {"recall": 24, "nDCG@10": 24}
-    assert "model: none; retriever:" in printed and "24 questions have no gold answers" not in printed
-    assert main(["table", str(run), str(file), "--measures", "nDCG@10", "--to", "csv"]) == 0
-    heads, *lines = capsys.readouterr().out.splitlines()
-    assert "nDCG@10_low" in heads.split(",") and len(lines) == 2
-    for form in ("latex", "markdown"):
-        assert main(["table", str(run), str(file), "--measures", "nDCG@10", "--to", form]) == 0
-        assert "nDCG@10" in capsys.readouterr().out
 
 
 def test_judgements_take_the_place_of_gold_passages(tmp_path, capsys):
@@ -177,34 +144,21 @@ def test_exported_judgements_name_the_passages_that_the_index_kept(tmp_path, cap
     assert "compare ids as they stand" in capsys.readouterr().out
 
 
-def test_exports_are_read_back_to_the_same_figures(tmp_path, capsys):
+def test_exports_have_the_tables_figures_by_other_tools(tmp_path, capsys):
+    import ir_measures
+
     rows = [row(question, "x", ["y", *question.supporting, "z"]) for question in QUESTIONS]
     run = make_run(tmp_path / "ours", rows)
     trec, qrels = tmp_path / "ours.trec", tmp_path / "gold.qrels"
     assert main(["export", str(run), "--to", "trec", "--out", str(trec)]) == 0
     assert main(["export", str(run), "--to", "qrels", "--out", str(qrels)]) == 0
-    asked = ("--measures", "nDCG@10,RR,recall", "--recall_at", "5")
-    _, beside = table(capsys, run, trec, *asked)
-    _, alone = table(capsys, trec, *asked, "--qrels", qrels)
-    for name in ("nDCG@10", "RR", "recall"):
-        figures = {each["runs"]["ours.trec"][name] for each in (alone, beside)}
-        assert figures == {beside["runs"]["ours"][name]} != {0}
-
-
-def test_a_run_is_ordered_as_trec_eval_does(tmp_path):
-    file = tmp_path / "run.gz"
-    lines = ["q Q0 a 1 1.0 t", "q Q0 b 2 1.0 t", "", "q Q0 c 3 2e3 t", "other Q0 a 1 1 t"]
-    file.write_bytes(gzip.compress("\n".join(lines).encode()))
-    assert read_trec_run(file, ["q"]) == ({"q": ["c", "b", "a"]}, "t", 1)
-
-
-@pytest.mark.parametrize(
-    "line", ["1 Q0 my passage 1 2.5 t", "1 Q0 p1 1 high t", "1 Q0 p1 1 nan t", "1\tp1\t1", "0 Q0 p0 3 1 t"]
-)
-def test_a_wrong_line_of_a_run_is_told_by_its_number(tmp_path, line):
-    (tmp_path / "run").write_text(f"0 Q0 p0 1 2.5 t\n{line}\n")
-    with raises_message(DataError):
-        read_trec_run(tmp_path / "run", ["0", "1"])
+    figures = table(capsys, run, "--measures", "nDCG@10,RR")[1]["runs"]["ours"]
+    names = [ir_measures.nDCG @ 10, ir_measures.RR]
+    theirs = ir_measures.calc_aggregate(
+        names, ir_measures.read_trec_qrels(str(qrels)), ir_measures.read_trec_run(str(trec))
+    )
+    for name in names:
+        assert figures[str(name)] == pytest.approx(theirs[name], abs=1e-4) != 0
 
 
 @pytest.mark.parametrize(
@@ -221,10 +175,7 @@ def test_a_wrong_line_of_judgements_is_told_by_its_number(tmp_path, lines):
 def test_files_of_other_questions_are_sentences(tmp_path):
     run = run_of(tmp_path / "ours", range(4))
     (tmp_path / "qrels").write_text("x1 0 p1 1\n")
-    (tmp_path / "run").write_text("x1 Q0 p1 1 2.5 t\n")
     for files, view in (
-        ({"run": tmp_path / "run"}, {}),
-        ({"ours": run, "run": tmp_path / "run"}, {}),
         ({"ours": run}, {"qrels": str(tmp_path / "qrels")}),
         ({"ours": run}, {"measures": ["nope@3"]}),
     ):

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from corag.core.runs.manifest import SERVICE_SOURCE
-from eval.report.page import TextBlocks, html_page, make_report, text_blocks, write_report
+from eval.report.page import add_texts, html_page, make_report, write_report
 from eval.tables.results import PLAIN_VIEW, score_view
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
 from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
@@ -51,9 +51,8 @@ def big(browser, tmp_path_factory):
         multiply(run, COPIES)
     report = make_report(score_view({run.name: run for run in runs}, PLAIN_VIEW))
     file = folder / "report.html"
-    file.write_text(
-        html_page(report, asyncio.run(text_blocks(report, world)), "2026-01-02 03:04 UTC"), encoding="utf-8"
-    )
+    report = asyncio.run(add_texts(report, world))
+    file.write_text(html_page(report, "2026-01-02 03:04 UTC"), encoding="utf-8")
     return file
 
 
@@ -66,7 +65,7 @@ def small(browser, tmp_path_factory):
     runs = {name: write(folder / "runs", name, world, skill) for name, skill in skills.items()}
     file = folder / "report.html"
     file.write_text(
-        html_page(make_report(score_view(runs, PLAIN_VIEW)), TextBlocks(), "2026-01-02 03:04 UTC"),
+        html_page(make_report(score_view(runs, PLAIN_VIEW)), "2026-01-02 03:04 UTC"),
         encoding="utf-8",
     )
     return file
@@ -235,7 +234,7 @@ def test_one_baseline_is_unfolded_at_a_time(browser, small):
     assert browser.run(opened) == ["Tests against one_step"]
     browser.find("details[name=baseline]:nth-of-type(5) summary").click()
     assert browser.run(opened) == ["Tests against tree"]
-    for what in ("results", "scaling", "groups"):
+    for what in ("results", "scaling"):
         browser.run("document.getElementById(arguments[0]).scrollIntoView()", what)
         browser.picture(what)
     browser.run("document.documentElement.dataset.theme = 'dark'; window.scrollTo(0, 0)")
@@ -265,7 +264,7 @@ def test_a_method_without_tokens_has_its_point(browser, tmp_path):
     assert browser.run("return document.querySelectorAll('figure use').length") == 4
     drawn = "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)"
     assert browser.run(drawn, "figure .tick.middle")[0] == "0"
-    assert set(browser.run(drawn, "figure .point-name")) == {"free", "other"}
+    assert browser.run(drawn, ".legend .run-name") == ["free", "other"]
     browser.picture("no-tokens")
 
 

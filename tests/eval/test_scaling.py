@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.errors import DataError
-from eval.statistics.scaling import CellScores, Curve, best_under, fit_curve, informative_budgets, pareto_set
-from eval.sweeps.findings import Findings
-from eval.sweeps.plots import DrawnCurve, Point, draw_scaling, find_curves
-from eval.sweeps.printing import fit_line
+from eval.statistics.intervals import Interval
+from eval.statistics.scaling import CellScores, Curve, Estimate, Fit, best_under, fit_curve, pareto_set
+from eval.sweeps.findings import MethodCurve, fit_cells
+from eval.sweeps.plots import Point, draw_scaling
 from tests.messages import raises_message
 
 
@@ -117,9 +117,8 @@ def test_points_that_do_not_tell_b_say_so():
     straight = [cell(str(x), [x, x], [x / 1e5, x / 1e5]) for x in TOKENS]
     fit = fit_curve(straight, resamples=5)
     assert fit.at_limit == "upper" and fit.r_squared > 0.99
-    assert "log" not in fit_line(fit, "F1") and "do not tell" in fit_line(fit, "F1")
-    findings = Findings([], {"corag": {"pareto": fit, "all": fit}}, [], [])
-    assert find_curves([], findings, "F1") == [], "no picture shows what the text does not"
+    curve = fit_cells(straight, 5)
+    assert curve.fit is None and "do not tell a curve" in curve.reason
     level = fit_curve([cell(str(x), [x, x], [0.2, 0.4]) for x in TOKENS], resamples=5)
     assert level.a.value == pytest.approx(0, abs=1e-6) and level.r_squared is None
     assert level.curve.at(np.array([1000.0])) == pytest.approx([30.0])
@@ -157,26 +156,29 @@ def test_the_best_under_a_budget_is_the_cheapest_of_equals(budget, name):
     assert (best and best.name) == name
 
 
-def test_only_budgets_that_change_the_choice_are_looked_at():
-    assert informative_budgets([500, 4000, 1000, 4000, 64_000, 128_000], CELLS) == [1000, 4000, 64_000]
-    assert informative_budgets([500], CELLS) == []
-    assert informative_budgets([2000, 4000], CELLS) == [2000, 4000], "no budget affords all"
+def point(label, group, tokens, score, low, high, is_best):
+    return Point(label, group, tokens, Interval(score, low, high, 9), is_best)
 
 
 def test_a_plot_is_written_in_both_formats(tmp_path):
     points = [
-        Point("L=1", "corag greedy", 600.0, 20.0, 12.0, 30.0, True),
-        Point("L=<4>", "corag greedy", 4000.0, 18.0, None, None, False),
-        Point("N=8", "corag best_of_n & more", 25_000.0, 33.0, 20.0, 45.0, True),
+        point("L=1", "corag greedy", 600.0, 0.2, 0.12, 0.3, True),
+        point("L=<4>", "corag greedy", 4000.0, 0.18, None, None, False),
+        point("N=8", "corag best_of_n & more", 25_000.0, 0.33, 0.2, 0.45, True),
     ]
-    line = DrawnCurve("corag", Curve(3.5, -200.0, -2.2), 600, 25_000, "F1 = ...")
+    fit = Fit(*(Estimate(value, None, None) for value in (3.5, -200.0, -2.2)), 0.9, 4, 40)
+    curves = {
+        "corag": MethodCurve("all", fit, "", 600, 25_000),
+        "ircot": MethodCurve("all", None, "two points", 1, 2),
+    }
     files = [tmp_path / "sweep.png", tmp_path / "sweep.svg"]
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", lines=[line])
+    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", curves=curves)
     assert files[0].read_bytes().startswith(b"\x89PNG") and files[0].stat().st_size > 20_000
     assert ElementTree.fromstring(files[1].read_text()).tag.endswith("svg")
     first = files[1].read_bytes()
+    assert b"curve: corag" in first and b"ircot" not in first
     draw_scaling(points[:1], files, measure="EM", title="one cell")
-    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", lines=[line])
+    draw_scaling(points, files, measure="F1", title="test.jsonl, n = 40", curves=curves)
     assert files[1].read_bytes() == first, "the same sweep gives the same file"
 
 
@@ -185,7 +187,7 @@ def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
 
     def height(groups):
         points = [
-            Point("", f"method {i} bm25+dense", 500.0 + i, 20.0, 10.0, 30.0, i == 0) for i in range(groups)
+            point("", f"method {i} bm25+dense", 500.0 + i, 0.2, 0.1, 0.3, i == 0) for i in range(groups)
         ]
         draw_scaling(points, [tmp_path / "sweep.png"], measure="F1", title="n = 100")
         return imread(tmp_path / "sweep.png").shape[0]
@@ -196,9 +198,9 @@ def test_a_long_legend_leaves_the_axes_their_height(tmp_path):
 
 def test_what_spends_nothing_has_a_place_and_every_point_its_name(tmp_path):
     points = [
-        Point("closed", "closed", 0.0, 20.0, 12.0, 30.0, True),
-        Point("tuned", "tuned", 813.0, 48.0, 40.0, 56.0, True),
-        Point("untuned", "untuned", 1700.0, 18.0, 11.0, 25.0, False),
+        point("closed", "closed", 0.0, 0.2, 0.12, 0.3, True),
+        point("tuned", "tuned", 813.0, 0.48, 0.4, 0.56, True),
+        point("untuned", "untuned", 1700.0, 0.18, 0.11, 0.25, False),
     ]
     file = tmp_path / "sweep.svg"
     draw_scaling(points, [file], measure="F1", title="n = 40")

@@ -12,7 +12,7 @@ from corag.core.runs.manifest import Manifest
 from corag.core.tools import GenerateStep
 from corag.core.types import TokenUsage
 from eval.experiment.run import RunConfig, run_environment
-from eval.tables.adapters import find_untrained
+from eval.tables.cautions import find_untrained, training_note
 from tests.eval.report_runs import Page
 from tests.eval.runs import QUESTIONS, make_run, row, run_of
 
@@ -44,8 +44,8 @@ def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
         "base": False,
     }
     said = (
-        "† reader: the adapter 'adapters/mine' was trained for corag, not for these prompts. With a model "
-        "trained for them such a row might be higher; that was not measured."
+        "† reader: the adapter 'adapters/mine' was trained for corag, and for no other prompts, so such a "
+        "row may be far below what its method can do with a model trained for it; that was not measured."
     )
     assert said in lines
     conditions = json.loads(last)["conditions"]
@@ -61,7 +61,7 @@ def test_the_report_marks_the_row_and_says_what_each_was_trained_for(tmp_path):
     page = Page(out)
     assert [row[0] for row in page.rows("results")[1:]] == ["chains", "reader †", "base"]
     assert any(each.startswith("† reader: the adapter 'adapters/mine'") for each in page.headlines)
-    differing = {name: rest for name, *rest in page.rows("What differs between runs")}
+    differing = {name: rest for name, *rest in page.rows("Settings, those that differ first")}
     chains, reader, base = differing["start.trained_for.corag"]
     assert chains == reader != base == "–"
 
@@ -95,16 +95,18 @@ def test_without_hops_chains_ask_for_the_final_answer_alone(tmp_path):
         "one": run_of(tmp_path / "one", [], {"prompts": with_hops}, **start),
     }
     found = find_untrained({name: Manifest.read(folder) for name, folder in folders.items()})
-    assert list(found.runs) == ["one"], "what was trained without chains was not trained to ask sub-queries"
+    assert list(found) == ["one"], "what was trained without chains was not trained to ask sub-queries"
 
 
 def test_an_own_method_is_not_known_to_be_what_was_trained_for(tmp_path):
     start = {"model": MODEL, "trained_for": TRAINED}
     mine = run_of(tmp_path / "mine", [], {"method": "mine", "code": "0" * 16, "prompts": []}, **start)
     other = run_of(tmp_path / "other", [], {"method": "none", "prompts": []}, **start)
-    found = find_untrained({"mine": Manifest.read(mine), "other": Manifest.read(other)})
-    assert list(found.runs) == ["mine"], "one of ours that asks nothing was not asked otherwise either"
-    assert "was trained for corag, not known to be for the prompts of your own method." in found.note
+    manifests = {"mine": Manifest.read(mine), "other": Manifest.read(other)}
+    assert find_untrained(manifests) == {"mine": ("corag",)}, "one that asks nothing was not asked otherwise"
+    assert "was trained for corag, and for no other prompts" in training_note(
+        find_untrained(manifests), manifests
+    )
 
 
 def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
@@ -113,9 +115,7 @@ def test_a_budget_that_allowed_no_call_is_told(tmp_path, capsys):
     unasked = replace(unasked, answer=replace(unasked.answer, stopped="budget"), usage={}, steps=())
     assert main(["table", str(make_run(tmp_path / "poor", [asked, unasked])), "--json"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    said = (
-        "poor: the budget allowed no call of the model for 1 of 2 questions: give more tokens with 'budget'."
-    )
+    said = "poor: the budget allowed no call of the model for 1 of 2 questions."
     assert said in lines and json.loads(last)["runs"]["poor"]["unasked"] == 1
     assert main(["table", str(make_run(tmp_path / "rich", [asked]))]) == 0
     assert "allowed no call" not in capsys.readouterr().out

@@ -22,7 +22,7 @@ from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, NameOrPath
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.backends import open_index_or_client
-from eval.report.page import Report, TextBlocks, write_report
+from eval.report.page import Report, write_report
 from eval.tables.runs import Runs
 from retrieval.config import RetrieverConfig
 
@@ -61,7 +61,7 @@ class ReportOptions(Runs):
             )
 
 
-async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
+async def _write(config: ReportOptions) -> Report:
     has_index = config.retriever.index or config.retriever.url
     async with open_index_or_client(config.retriever) if has_index else nullcontext() as index:
         return await write_report(
@@ -71,24 +71,23 @@ async def _write(config: ReportOptions) -> tuple[Report, TextBlocks]:
             config.scorer,
             config.recall_at,
             config.baseline,
-            config.retriever.index,
         )
 
 
 def main(config: ReportOptions) -> CommandResult:
     """Write the report and say where it is."""
-    report, texts = asyncio.run(_write(config))
+    report = asyncio.run(_write(config))
     figures = {
         "questions": len(report.runs.questions),
         "runs": len(report.runs.runs),
-        "passages": len(report.passages.ids),
+        "passages": len(report.passages.titles),
     }
     size = Path(config.out).stat().st_size / 1e6
     print(
         f"{config.out}: {figures['runs']} runs on {figures['questions']:,} questions, {size:.1f} MB. Open it "
         "in a browser."
     )
-    if texts.count:
-        print(f"It has the texts of {texts.count:,} of {figures['passages']:,} passages.")
-    record = {"report": config.out, **figures, "texts": texts.count, "megabytes": round(size, 2)}
+    if report.text_count is not None:
+        print(f"It has the texts of {report.text_count:,} of {figures['passages']:,} passages.")
+    record = {"report": config.out, **figures, "texts": report.text_count or 0, "megabytes": round(size, 2)}
     return CommandResult(0, [record])

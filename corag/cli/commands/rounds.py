@@ -14,9 +14,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from corag.cli.result import CommandResult
-from eval.scoring.scorers import choose_scorer
 from eval.tables.printing import print_results
-from eval.tables.results import table_of_new_runs
+from eval.tables.results import TableView, table_of_runs
 from training.rounds import RoundsConfig, perform_rounds
 
 
@@ -32,7 +31,7 @@ def main(config: RoundsConfig) -> CommandResult:
         print(ending)
         return CommandResult(0, [record])
     test_folders = {name: root / name / "test/corag" for name in ("untuned", *names)}
-    table = table_of_new_runs(test_folders, tests, choose_scorer("auto", test.dataset), test.recall_at)
+    table = table_of_runs(test_folders, TableView(), tests)
     print_results(table)
     print(ending)
     # Each stage may have so many failed questions, as its chains may.

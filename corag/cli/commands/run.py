@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from corag.cli.plans import print_plan
 from corag.cli.result import CommandResult
 from eval.experiment.run import RunConfig, answer_dataset
-from eval.scoring.scorers import choose_scorer
 from eval.sweeps.plan import PilotOptions, plan_run
-from eval.tables.means import Over
 from eval.tables.printing import print_results
-from eval.tables.results import table_of_new_runs
+from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import write_run_answers
 
 
@@ -35,10 +33,8 @@ def main(config: RunOptions) -> CommandResult:
     if config.pilot:
         return print_plan(plan_run(config, config.pilot))
     questions = config.load()
-    scorer = choose_scorer(config.scorer, config.dataset)
     runs = asyncio.run(answer_dataset(config, questions))
-    over: Over = "seeds" if config.repeats > 1 else ""
-    table = table_of_new_runs(runs, questions, scorer, config.recall_at, over)
+    table = table_of_runs(runs, TableView(over="seeds" if config.repeats > 1 else ""), questions)
     print_results(table)
     print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
     if config.answers_to and config.shard:

@@ -4,9 +4,8 @@
     corag sweep --config mine.yaml --cells cells.yaml --questions test.jsonl --retriever.index world-bm25
 
 A cell is a name and what it changes: options of 'corag run', as "corag.max_hops: 4" or nested. A grid is a
-list of blocks of options, each with a value or a list of values; its cells are their combinations. "--over
-model=NAME,NAME" repeats all cells with each of these models, and leaves the sweep's adapter to its own. Cells
-of the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
+list of blocks of options, each with a value or a list of values; its cells are their combinations. Cells of
+the same model share one engine, its prefix cache and its request cache: where best of 4 has been, best of
 8 asks for four chains only. Each cell has a run folder of its own, so the same command again goes on where it
 was; once every question is answered it prints the report and starts no engine. Questions that failed are
 tried again, as 'corag run' tries them again, so a cell that has any opens its engine each time.
@@ -26,7 +25,7 @@ from corag.core.runs.failures import Failures
 from corag.core.runs.folder import ANOTHER_OUT
 from eval.experiment.opening import prepare_output
 from eval.sweeps.plan import PilotOptions, plan_sweep
-from eval.sweeps.printing import print_findings, print_spending
+from eval.sweeps.printing import print_findings
 from eval.sweeps.record import read_sweep, sweep_table, write_sweep
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
 from eval.tables.printing import print_results, wide_console
@@ -48,7 +47,7 @@ def main(config: SweepOptions) -> CommandResult:
         refuse_if_locked(cell.folder, advice=ANOTHER_OUT)
     prepare_output(config.folder)
     asyncio.run(answer_cells([*test_cells, *dev_cells], BACK_ENDS))
-    sweep = read_sweep(test_cells, dev_cells, config.reporting)
+    sweep = read_sweep(test_cells, dev_cells, config)
     record, files = write_sweep(config.folder, sweep)
     if missing(["matplotlib"]):
         print(
@@ -58,7 +57,6 @@ def main(config: SweepOptions) -> CommandResult:
     console = wide_console()
     print_results(sweep_table(sweep), console)
     print_findings(console, sweep)
-    print_spending(console, sweep.cells)
     console.print(f"Written: {', '.join(map(str, files))}.", soft_wrap=True)
     rest = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     figures = {"runs": record["cells"], **rest, "sweep": str(config.folder / "sweep.json")}

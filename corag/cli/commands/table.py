@@ -31,7 +31,7 @@ from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
 from eval.datasets.answers import check_answers_file
-from eval.sweeps.figure import check_figure, draw_figure
+from eval.sweeps.plots import check_figure, draw_figure
 from eval.tables.candidates import Metric
 from eval.tables.ceiling import measure_ceilings
 from eval.tables.formats import FORMS

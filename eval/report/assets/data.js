@@ -3,6 +3,7 @@
 const report = JSON.parse(at("report").textContent);
 const runs = report.runs; // their names
 let index = null; // of all questions
+let passages = []; // by number: [id, title]
 
 const percent = (fraction) => (100 * fraction).toFixed(1);
 const minus = (text) => text.replace("-", "\u2212");
@@ -27,15 +28,13 @@ async function unpack(packed) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
-// The item at a position of a list that is packed in pieces, and its piece's passages: number -> {id, title}.
-async function packedItem(name, starts, position) {
-  const piece = starts.findLastIndex((start) => start <= position);
-  const data = await block(`${name}-${piece}`);
-  data.byNumber ??= new Map(data.passages.map(([place, id, title]) => [place, {id, title}]));
-  return {item: data.items[position - starts[piece]], passages: data.byNumber};
+// What a run did about the question at a position.
+async function traceOf(run, position) {
+  const size = report.questions_per_block;
+  return (await block(`run-${run}-${Math.floor(position / size)}`))[position % size];
 }
 
-const rowOf = (run, position) => index.runs[run].rows[position]; // null: a service was not asked it
+const rowOf = (run, position) => index.rows[run][position]; // null: a service was not asked it
 
 function outcome(run, position) {
   const row = rowOf(run, position);

@@ -136,7 +136,7 @@ async function follow() {
 
 async function start() {
   try {
-    index = await block("index");
+    [index, passages] = await Promise.all([block("index"), block("passages")]);
   } catch (error) {
     at("found").textContent = `The questions cannot be shown: ${error.message}`;
     return;

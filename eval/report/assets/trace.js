@@ -12,13 +12,10 @@ async function showTrace(position, shown) {
     h("p", {}, gold.length ? ["Gold answer: ", h("b", {}, gold.join(" / "))] : "No gold answer"),
   ];
   try {
-    const [about, ...traces] = await Promise.all([
-      packedItem("gold", index.gold, position),
-      ...shown.map((run) => packedItem(`run-${run}`, index.runs[run].starts, position)),
-    ]);
+    const traces = await Promise.all(shown.map((run) => traceOf(run, position)));
     if (turn !== drawing) return; // another question was opened meanwhile
     const columns = shown.map((run, place) => drawColumn(run, position, traces[place]));
-    replace(at("trace"), head, drawGold(about, traces, shown), h("div", {class: "columns"}, columns));
+    replace(at("trace"), head, drawGold(index.gold[position], traces, shown), h("div", {class: "columns"}, columns));
   } catch (error) {
     console.error(error);
     replace(at("trace"), head, h("p", {class: "warning"}, `This question cannot be shown: ${error.message}`));
@@ -27,36 +24,36 @@ async function showTrace(position, shown) {
 
 // Gold passages, or pages, with what each run found of them; and how the dataset takes the question apart. A run
 // counts those that it has places of: another index may call them otherwise.
-function drawGold({item, passages}, traces, shown) {
-  const places = traces.map((each) => new Map(each.item.places));
-  const view = {passages, gold: new Set(item.supporting)};
+function drawGold(about, traces, shown) {
+  const places = traces.map((each) => new Map(each.places));
+  const view = {gold: new Set(about.supporting)};
   const found = (run, place) => {
     const rank = places[run].get(place);
     if (rank === undefined) return null;
-    const text = rank ? `found, ${item.by_page ? "page" : "place"} ${rank}` : "missed";
+    const text = rank ? `found, ${about.by_page ? "page" : "place"} ${rank}` : "missed";
     return h("span", {class: rank && rank <= report.recall_at ? "hit" : "miss"}, marker(shown[run]), text);
   };
-  const hasText = !item.by_page && !item.by_name;
-  const rows = (item.supporting ?? [])
+  const hasText = !about.by_page && !about.by_name;
+  const rows = (about.supporting ?? [])
     .filter((place) => places.some((each) => each.has(place)))
     .map((place) => h("li", {}, drawPassage(place, null, view, hasText), shown.map((_, run) => found(run, place))));
-  const hops = (item.decomposition ?? []).map(([question, answer]) =>
+  const hops = (about.decomposition ?? []).map(([question, answer]) =>
     h("li", {}, question, " \u2192 ", h("b", {}, answer)),
   );
   if (!rows.length && !hops.length) return null;
   return h(
     "div",
     {class: "gold-card"},
-    rows.length ? [h("h4", {}, item.by_page ? "Gold pages" : "Gold passages"), h("ul", {}, rows)] : null,
+    rows.length ? [h("h4", {}, about.by_page ? "Gold pages" : "Gold passages"), h("ul", {}, rows)] : null,
     hops.length ? [h("h4", {}, "Gold decomposition"), h("ol", {}, hops)] : null,
   );
 }
 
-function drawColumn(run, position, {item, passages}) {
+function drawColumn(run, position, item) {
   const head = h("h4", {}, runName(run), " ", pill(run, position));
   if (!rowOf(run, position))
     return h("section", {class: "column"}, head, h("p", {}, "This run was not asked this question."));
-  const view = {passages, gold: new Set(item.gold), hasGold: Boolean(item.places)};
+  const view = {gold: new Set(item.gold), hasGold: Boolean(item.places)};
   return h(
     "section",
     {class: "column", "aria-label": runs[run]},
@@ -270,14 +267,14 @@ function drawPassages(title, places, view) {
 const drawList = (hits, view) =>
   h("ol", {}, hits.map(([place, score]) => h("li", {}, drawPassage(place, score, view))));
 
-function chip(place, {passages, gold}) {
-  const {title, id} = passages.get(place) ?? {id: `passage ${place}`};
+function chip(place, {gold}) {
+  const [id, title] = passages[place];
   const star = gold.has(place) ? h("span", {"aria-label": "gold passage", role: "img"}, "\u2605 ") : null;
   return h("span", {class: star ? "chip gold" : "chip"}, star, title || id);
 }
 
 function drawPassage(place, score, view, hasText = true) {
-  const {id, title} = view.passages.get(place) ?? {};
+  const [id, title] = passages[place];
   const line = [
     chip(place, view),
     title && title !== id ? h("span", {class: "cost"}, id) : null,
