@@ -36,6 +36,9 @@ from corag.core.text import extract_answer, is_nothing
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 
+# Hits among which new ones are looked for, so that a repeated query goes on down its list.
+SEARCH_DEPTH = 10
+
 
 @dataclass(frozen=True)
 class AutoRAGConfig(MethodConfig, section="auto_rag"):
@@ -53,9 +56,6 @@ class AutoRAGConfig(MethodConfig, section="auto_rag"):
 
     documents_per_round: Annotated[int, Ge(1)] = 2
     """new documents shown per search at most (also ``top_k``)."""
-
-    search_depth: Annotated[int, Ge(1)] = 10
-    """hits among which new ones are looked for, so that a repeated query goes on down its list."""
 
     force_answer: bool = True
     """ask for the answer if no turn states one. A spent budget is always answered so."""
@@ -125,7 +125,7 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
                 #    up.
                 query = next_query or query
                 if searching:
-                    hits = await tools.search(query, k=config.search_depth, path=path)
+                    hits = await tools.search(query, k=SEARCH_DEPTH, path=path)
                     fresh = [hit.passage for hit in hits if hit.passage.id not in passage_ids]
                     new = fresh[: config.documents_per_round]
                     passage_ids += [passage.id for passage in new]

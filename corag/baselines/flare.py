@@ -30,15 +30,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from annotated_types import Ge, Le
 
 from corag.baselines.forced_answer import answer_of_chain, chain_text, cued_text
-from corag.baselines.shared import PROMPTS
-from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.baselines.shared import PROMPTS, check_few_shot
+from corag.core.errors import BudgetExhaustedError
 from corag.core.fusion import interleave
 from corag.core.method import Method
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.demonstrations import DemonstrationConfig
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
-from corag.core.prompting.template import Template, load_prompt
+from corag.core.prompting.template import Template, load_template
 from corag.core.protocols import Ability
 from corag.core.sentences import sentence_end
 from corag.core.text import stated_answer
@@ -104,9 +104,6 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
     """"auto" (``layout`` with demonstrations, else ``flare``), a shipped name, a file, or a text with
     {query}, {paragraphs} and {cot_history}."""
 
-    question_prompt: NameOrPath = "flare_question"
-    """the same with {text} and {span}."""
-
     demonstration_count: Annotated[int, Ge(0)] = 8
     max_shown_words: Annotated[int, Ge(1)] = 350
     """passages are truncated to this many words in prompts."""
@@ -118,11 +115,7 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
     }
 
     def __post_init__(self) -> None:
-        if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
-            raise ConfigError(
-                "flare's preset 'paper' is few-shot: name a file in IRCoT's format with "
-                "'flare.demonstrations', or 'default' for the shipped ones, or use the preset 'zero_shot'."
-            )
+        check_few_shot(self.SECTION, self.preset, self.demonstrations, self.prompt)
 
     def template(self) -> Template:
         """Load the prompt that asks for the next sentence."""
@@ -132,19 +125,14 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
             source, PROMPTS, needs=("query", "paragraphs", "cot_history", *self.few_shot_fields())
         )
 
-    def question_template(self) -> Template:
-        """Load the prompt that asks for an explicit query."""
-        return load_prompt(self.question_prompt, "flare_question", PROMPTS)
-
     def needs(self) -> Mapping[Ability, str]:
         """The probabilities of what it drafts say where it is unsure."""
         return {Ability.LOGPROBS: ""}
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
-        return (
-            (self.template(), self.question_template()) if self.query == "questions" else (self.template(),)
-        )
+        questions = [load_template("flare_question", PROMPTS)] if self.query == "questions" else []
+        return (self.template(), *questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +327,7 @@ async def span_questions(
     spans = unsure_spans(tokens, config.beta)
     if not spans:
         return ["".join(text for text, _ in tokens).strip()]
-    template, limit = config.question_template(), config.max_question_tokens
+    template, limit = load_template("flare_question", PROMPTS), config.max_question_tokens
     replies = []
     for number, span in enumerate(spans, 1):
         prompt = template.render({"text": so_far, "span": span})

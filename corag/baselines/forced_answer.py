@@ -4,7 +4,7 @@ It is asked for with as much of the loop's text as budget and window allow.
 
 Most papers leave such a question unanswered, which counts as wrong. A run under a token budget would then
 measure how often a loop ends in time, not what it has found; so a spent budget is always answered here.
-Auto-RAG, FLARE, IterDRAG, ReAct, Search-o1, Self-Ask and prompted Self-RAG end in these functions.
+Auto-RAG, FLARE, IterDRAG, ReAct, Search-o1, Search-R1, Self-Ask and prompted Self-RAG end in these functions.
 """
 
 from __future__ import annotations

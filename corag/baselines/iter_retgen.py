@@ -9,7 +9,6 @@ Differences, and why:
 
 - No code was released, so the wording and layout of prompts are IRCoT's (``layout`` with demonstrations,
   ``chat_cot`` without), and passages are cut to ``max_shown_words``.
-- ``stop_when_settled`` is ours, to save rounds that change nothing; off by default.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
+from corag.baselines.shared import check_few_shot
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method
 from corag.core.reader import ReaderConfig, generate_answer, reader_prompt
-from corag.core.text import extract_answer, normalize_answer
+from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 
@@ -40,9 +40,6 @@ class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
     k: Annotated[int, Ge(1)] = 5
     """passages of each round, which are all that its generation sees (also ``top_k``)."""
 
-    stop_when_settled: bool = False
-    """end as soon as two rounds in a row give the same answer; not in the paper."""
-
     reader: Literal["direct", "cot", "none"] = "cot"
     """"cot" as in the paper; "direct" makes the generations bare answers, from which searches gain little."""
 
@@ -57,12 +54,7 @@ class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
     def __post_init__(self) -> None:
         if self.reader == "none":
             raise ConfigError("iter_retgen needs a reader: set reader to 'direct' or 'cot'.")
-        if self.preset == "paper" and not self.demonstrations and self.qa_prompt == "auto":
-            raise ConfigError(
-                "iter_retgen's preset 'paper' is few-shot: name a file in IRCoT's format with "
-                "'iter_retgen.demonstrations', or 'default' for the shipped ones, or use the preset "
-                "'zero_shot'."
-            )
+        check_few_shot(self.SECTION, self.preset, self.demonstrations, self.qa_prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class Round:
 class IterRetGenAnswer(Answer):
     """ITER-RETGEN's result.
 
-    ``steps``: rounds that were finished. ``stopped``: "iterations", "settled" or "budget".
+    ``steps``: rounds that were finished. ``stopped``: "iterations" or "budget".
     """
 
     rounds: tuple[Round, ...] = ()
@@ -89,9 +81,9 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
     """Answer one question with ITER-RETGEN (paper, section 3)."""
     rounds: list[Round] = []
     passage_ids: dict[str, None] = {}
-    stop_reason = ""
+    stop_reason = "iterations"
     try:
-        while not stop_reason:
+        while len(rounds) < config.iterations:
             path = f"round {len(rounds) + 1}"
             # 1. Generation-augmented retrieval (section 3.2): y_(t-1) || q, and q alone at first.
             generation = rounds[-1].generation if rounds else ""
@@ -107,22 +99,11 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
             ids = tuple(passage.id for passage in passages)
             rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
-            stop_reason = exit_reason(rounds, config)
     except BudgetExhaustedError:
         stop_reason = "budget"
     # Each round ends in an answer, so a spent budget needs no forced one.
     answer = rounds[-1].answer if rounds else ""
     return IterRetGenAnswer(answer, tuple(passage_ids), len(rounds), stop_reason, rounds=tuple(rounds))
-
-
-def exit_reason(rounds: list[Round], config: IterRetGenConfig) -> str:
-    """Return why the loop ends after the newest round, "" if it goes on."""
-    if len(rounds) >= config.iterations:
-        return "iterations"
-    newest = [normalize_answer(round_.answer) for round_ in rounds[-2:]]
-    # Two empty answers agree on nothing.
-    answers_agree = len(newest) == 2 and newest[0] == newest[1] != ""
-    return "settled" if config.stop_when_settled and answers_agree else ""
 
 
 METHOD = Method(

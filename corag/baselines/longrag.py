@@ -27,7 +27,7 @@ from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.shorten import texts_left
-from corag.core.prompting.template import Template, load_prompt
+from corag.core.prompting.template import Template, load_template
 from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
@@ -59,25 +59,15 @@ class LongRAGConfig(MethodConfig, section="longrag"):
     max_answer_tokens: Annotated[int, Ge(1)] = 64
     """most tokens of the short answer."""
 
-    read_prompt: NameOrPath = "longrag_read"
-    """prompt of the first turn: a shipped name, a file, or a text with {passages} and {query}."""
-
-    extract_prompt: NameOrPath = "longrag_extract"
-    """prompt of the second turn: the same with {query} and {long_answer}."""
-
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {},
         "small_window": {"k": 4, "max_long_answer_tokens": 200},
     }
 
-    def prompt(self, name: Literal["read", "extract"]) -> Template:
-        """Load one of the prompts."""
-        return load_prompt(getattr(self, f"{name}_prompt"), f"longrag_{name}", PROMPTS)
-
     def templates(self) -> tuple[Template, ...]:
-        """Both prompts."""
-        return (self.prompt("read"), self.prompt("extract"))
+        """The prompts of the first and the second turn."""
+        return (load_template("longrag_read", PROMPTS), load_template("longrag_extract", PROMPTS))
 
     def files(self) -> Mapping[str, str]:
         """The file of units."""
@@ -114,7 +104,7 @@ async def longrag(question: Question, tools: Tools, config: LongRAGConfig) -> Lo
 
     # 2. The long reader (section 2.2), first turn: a long answer from the units. If they are too long,
     #    passages go, from the end of the worst unit on.
-    template = config.prompt("read")
+    template, _ = config.templates()
     prompt = template.render(
         {"query": question.text, "passages": render_passages(passages, template, goes_first="last")}
     )
@@ -167,7 +157,8 @@ def best_units(hits: Sequence[Hit], config: LongRAGConfig) -> list[Unit]:
 
 def extraction(question: Question, long_answer: str, config: LongRAGConfig) -> Prompt:
     """Ask for the short answer."""
-    return config.prompt("extract").render({"query": question.text, "long_answer": long_answer})
+    _, template = config.templates()
+    return template.render({"query": question.text, "long_answer": long_answer})
 
 
 METHOD = Method(

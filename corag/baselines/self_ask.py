@@ -25,15 +25,22 @@ from annotated_types import Ge
 from corag.baselines.forced_answer import answer_from_newest
 from corag.baselines.shared import PROMPTS, list_found_ids
 from corag.baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
-from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
-from corag.core.prompting.template import Template, load_prompt
+from corag.core.prompting.template import Template, load_template
 from corag.core.text import extract_answer, normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
+
+# What the reader is to reply if the passages do not tell; then the model answers without them.
+REFUSAL = "No relevant information found"
+
+
+def reading_template() -> Template:
+    """Load the reader's prompt."""
+    return load_template("self_ask_read", PROMPTS)
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,6 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
     max_shown_words: Annotated[int, Ge(1)] = 350
     """passages are truncated to this many words in prompts."""
 
-    refusal: str = "No relevant information found"
-    """the reader's reply if the passages do not contain the answer; then the model answers without them."""
-
     max_turn_tokens: Annotated[int, Ge(1)] = 100
     """token limit of a follow-up question, or of what the model writes instead."""
 
@@ -62,24 +66,12 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
     max_answer_tokens: Annotated[int, Ge(1)] = 64
     """token limit of the final answer, if it has to be requested."""
 
-    reading_prompt: NameOrPath = "self_ask_read"
-    """a shipped name, a file, or a text with {sub_query}, {passages} and {refusal}."""
-
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_passage_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"max_turn_tokens": 256}, "zero_shot": {}}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not normalize_answer(self.refusal):
-            raise ConfigError("self_ask needs a refusal: what the reader says when the passages do not tell.")
-
-    def reading_template(self) -> Template:
-        """Load the reader's prompt."""
-        return load_prompt(self.reading_prompt, "self_ask_read", PROMPTS)
-
     def templates(self) -> tuple[Template, ...]:
         """The transcript's prompt and the reader's."""
-        return (*super().templates(), self.reading_template())
+        return (*super().templates(), reading_template())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +147,14 @@ async def answer_follow_up(
         prompt = reading_prompt(follow_up, hits, config)
         reply = await tools.generate(prompt, role="intermediate", max_tokens=limit, path=path)
         answer = extract_answer(reply.text)
-        refusal = normalize_answer(config.refusal)
+        refusal = normalize_answer(REFUSAL)
         # A reader may refuse first and go on, or reason first and refuse in its last line.
         is_refusal = any(normalize_answer(text).startswith(refusal) for text in (reply.text, answer))
     needs_own_answer = not answer or is_refusal
     if needs_own_answer:
         prompt = self_ask_prompt(question, config, f"{FOLLOW_UP} {follow_up}\n{INTERMEDIATE}", follow_ups)
         reply = await tools.generate(prompt, role="unaided", max_tokens=limit, stop=("\n",), path=path)
-        answer = extract_answer(reply.text) or config.refusal
+        answer = extract_answer(reply.text) or REFUSAL
     is_repeat = any(normalize_answer(follow_up) == normalize_answer(each.question) for each in follow_ups)
     return FollowUp(follow_up, answer, tuple(hit.passage.id for hit in hits), needs_own_answer, is_repeat)
 
@@ -186,9 +178,9 @@ def self_ask_prompt(
 
 def reading_prompt(follow_up: str, hits: Sequence[Hit], config: SelfAskConfig) -> Prompt:
     """Ask for an intermediate answer; a prompt that is too long loses the worst passages first."""
-    template, passages = config.reading_template(), (hit.passage for hit in hits)
+    template, passages = reading_template(), (hit.passage for hit in hits)
     segments = render_passages(passages, template, config.max_shown_words, goes_first="last")
-    return template.render({"sub_query": follow_up, "passages": segments, "refusal": config.refusal})
+    return template.render({"sub_query": follow_up, "passages": segments, "refusal": REFUSAL})
 
 
 # Reading a turn

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from corag.core.errors import ConfigError
 from corag.core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"
+
+
+def check_few_shot(method: str, preset: str, demonstrations: str, prompt: str) -> None:
+    """Raise :class:`ConfigError` for a preset "paper" with neither worked examples nor the user's prompt."""
+    if preset == "paper" and not demonstrations and prompt == "auto":
+        raise ConfigError(
+            f"{method}'s preset 'paper' is few-shot: name a file of worked examples with "
+            f"'{method}.demonstrations', or 'default' for the shipped ones, or use the preset 'zero_shot'."
+        )
 
 
 def list_found_ids(tools: Tools) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
-from corag.baselines.shared import PROMPTS
-from corag.core.errors import ConfigError, DataError
+from corag.baselines.shared import PROMPTS, check_few_shot
+from corag.core.errors import DataError
 from corag.core.files import read_text
 from corag.core.method import MethodConfig
 from corag.core.option_names import NameOrPath
@@ -57,12 +57,7 @@ class TranscriptConfig(MethodConfig):
     PRESETS: ClassVar[dict[str, dict[str, Any]]]
 
     def __post_init__(self) -> None:
-        if self.preset == "paper" and not self.demonstrations and self.prompt == "auto":
-            raise ConfigError(
-                f"{self.SECTION}'s preset 'paper' is few-shot: name a file of worked examples with "
-                f"'{self.SECTION}.demonstrations', or 'default' for the shipped ones, or use the preset "
-                "'zero_shot'."
-            )
+        check_few_shot(self.SECTION, self.preset, self.demonstrations, self.prompt)
 
     def template(self) -> Template:
         """Load the transcript's prompt."""

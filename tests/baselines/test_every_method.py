@@ -34,8 +34,8 @@ MOVES = {
     "react": "Thought: I look.\nAction: search[Tarn Hollow]",
     "auto_rag": "Query: Tarn Hollow",
     "search_o1": "I wonder. <|begin_search_query|>Tarn Hollow<|end_search_query|>",
+    "search_r1": "<think>I wonder.</think> <search>Tarn Hollow</search>",
     "iterdrag": "Follow up: Where was Mara Velden born?",
-    "recursive": "multi_hop\nANSWERABLE: no\nMISSING: a town\nNEXT_QUERY: Tarn Hollow",
 }
 # ... and others, some of which a method's parser reads, and some not.
 REPLIES = [
@@ -50,7 +50,7 @@ REPLIES = [
     "- Who is Mara Velden?\n- Where does #1 live?",
     "",
 ]
-SEARCHES = {"closed_book": 0, "one_step": 1, "drag": 1, "longrag": 1, "self_rag": 1}
+SEARCHES = {"closed_book": 0, "one_step": 1, "drag": 1, "longrag": 1, "self_rag": 1, "recursive": 1}
 """Of those methods that do not search again: at most so often."""
 
 
@@ -138,6 +138,7 @@ FIRST_SEARCH = {  # what a model says that is to search; other methods search be
     "self_ask": " Yes.\nFollow up: What is The Glass Orchard?",
     "react": "Thought: Who?\nAction: search[The Glass Orchard]",
     "search_o1": "I must know: <|begin_search_query|>The Glass Orchard",
+    "search_r1": "<think>I must know.</think> <search>The Glass Orchard</search>",
 }
 
 

@@ -9,7 +9,7 @@ from corag.baselines.iter_retgen import IterRetGenConfig
 from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.one_step import OneStepConfig
 from corag.baselines.react import ReActConfig
-from corag.baselines.recursive.config import RecursiveConfig
+from corag.baselines.recursive.method import RecursiveConfig
 from corag.baselines.self_ask import SelfAskConfig
 from corag.core.errors import ConfigError, DataError
 from ircot.method import IRCoTConfig
@@ -46,11 +46,9 @@ def test_prompts_without_demonstrations_are_fine_where_none_are_given_or_shown()
     DRAGConfig(prompt="{passages}Q: {query}", demonstrations="default", demonstration_count=0).check_files()
 
 
-def test_a_readers_own_demonstrations_and_a_prompt_of_long_answers_are_no_exception():
+def test_a_readers_own_demonstrations_are_no_exception():
     with pytest.raises(ConfigError, match=r"lacks \{demonstrations\}"):
         OneStepConfig(qa_prompt=READ, reader_demonstrations="default").check_files()
-    with pytest.raises(ConfigError, match=r"lacks \{demonstrations\}"):
-        RecursiveConfig(answer="whole", demonstrations="default").check_files()
 
 
 STATED, BARE = "Q: Who?\nA: Ana wrote it. So the answer is: Ana.", "Q: Whence?\nA: Issel."

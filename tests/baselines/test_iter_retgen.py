@@ -54,18 +54,11 @@ async def test_the_second_round_searches_with_the_first_generation_and_reads_its
     assert set(tools.ledger) == {"reader"} and tools.spent.calls == len(generator.requests) == 2
 
 
-async def test_the_cap_and_the_early_stop():
+async def test_the_cap():
     replies = [FIRST, "So the answer is: the Issel.", SECOND, "unasked"]
     answer, generator, tools = await replay(replies, IterRetGenConfig(k=1, iterations=3))
     assert (answer.stopped, answer.steps, answer.text) == ("iterations", 3, "Issel")
     assert sum(isinstance(step, SearchStep) for step in tools.steps) == len(generator.requests) == 3
-    settling = IterRetGenConfig(k=1, iterations=7, stop_when_settled=True)
-    answer, generator, _ = await replay(replies, settling)
-    assert (answer.stopped, answer.steps, answer.text) == ("settled", 3, "Issel"), "'the Issel' is 'Issel'"
-    answer, _, _ = await replay(
-        ["", "", "Issel"], IterRetGenConfig(k=1, iterations=3, stop_when_settled=True)
-    )
-    assert (answer.stopped, answer.steps) == ("iterations", 3), "two empty answers settle nothing"
 
 
 async def test_an_empty_generation_searches_with_the_question_and_one_without_a_statement_is_its_first_line():

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from corag.baselines.recursive.config import RecursiveConfig
-from corag.baselines.recursive.method import recursive
+from corag.baselines.recursive.method import RecursiveConfig, recursive
 from corag.baselines.recursive.replies import find_references
 from corag.core.errors import ConfigError, SearchFailedError
 from corag.core.runner import answer_question
@@ -147,11 +146,11 @@ TOWN = "ANSWERABLE: no\nMISSING: the river\nNEXT_QUERY: Tarn Hollow lies on whic
 
 async def test_multi_hop_searches_for_what_is_missing_until_the_cap():
     answer, generator, tools = await replay([WHO, TOWN, "Issel"], mode="multi_hop", k_per_step=1)
-    assert answer.queries == (
+    assert queries(tools) == [
         QUESTION.text,
         "Mara Velden is a writer born where",
         "Tarn Hollow lies on which river",
-    )
+    ]
     assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
     assert answer.passage_ids == ("the glass orchard", "mara velden", "tarn hollow")
     assert [step.role for step in tools.steps if isinstance(step, GenerateStep)] == [
@@ -167,7 +166,7 @@ async def test_multi_hop_stops_early():
     answer, generator, _ = await replay([WHO, "ANSWERABLE: yes", "Issel"], mode="multi_hop", max_hops=9)
     assert (answer.steps, answer.stopped, len(generator.requests)) == (2, "sufficient", 3)
     answer, _, _ = await replay([WHO, WHO, "Issel"], mode="multi_hop", max_hops=9)
-    assert (answer.steps, answer.stopped, answer.repeats) == (2, "repeated_query", 1)
+    assert (answer.steps, answer.stopped) == (2, "repeated_query")
     answer, generator, _ = await replay(["Issel"], mode="multi_hop", k_per_step=3, max_documents=3)
     assert (answer.steps, answer.stopped, len(generator.requests)) == (1, "max_documents", 1)
 
@@ -184,11 +183,11 @@ async def test_a_judgement_that_cannot_be_read_ends_the_search_and_is_counted(mo
 async def test_the_model_may_search_on_when_nothing_was_found(mode):
     judged = "SUFFICIENT: no\nFOLLOW_UP: sand"
     replies = [judged if mode == "self_query" else "NEXT_QUERY: sand", "ANSWERABLE: yes", "unknown"]
-    answer, _, _ = await replay(
+    answer, _, tools = await replay(
         replies, question=Question("q", "Why?"), mode=mode, retriever=WordRetriever([NOISE])
     )
-    assert (answer.queries, answer.passage_ids, answer.stopped) == (
-        ("Why?", "sand"),
+    assert (queries(tools), answer.passage_ids, answer.stopped) == (
+        ["Why?", "sand"],
         ("glassware",),
         "sufficient",
     )
@@ -202,14 +201,14 @@ async def test_self_query_searches_for_all_gaps_at_once_until_the_cap():
     answer, _, tools = await replay(
         [gaps, "SUFFICIENT: no\nGAPS: sand", "Issel"], mode="self_query", k_per_step=1
     )
-    assert answer.queries == (QUESTION.text, "writer born", "lies on the river", "sand")
+    assert queries(tools) == [QUESTION.text, "writer born", "lies on the river", "sand"]
     assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "max_steps")
     assert [step.path for step in tools.steps if isinstance(step, SearchStep)][1:3] == [
         "step 2/query 1",
         "step 2/query 2",
     ]
-    answer, _, _ = await replay([gaps, "x"], mode="self_query", max_iterations=2, max_follow_ups=1)
-    assert answer.queries == (QUESTION.text, "writer born")
+    _, _, tools = await replay([gaps, "x"], mode="self_query", max_iterations=2, max_follow_ups=1)
+    assert queries(tools) == [QUESTION.text, "writer born"]
 
 
 async def test_self_query_stops_early():
@@ -227,7 +226,7 @@ async def test_sub_questions_are_answered_in_the_order_of_their_dependencies():
     answer, generator, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1)
     assert queries(tools)[1:] == ["Where was Mara Velden born?", "On which river lies Tarn Hollow?"]
     assert [finding.sub_answer for finding in answer.findings] == ["Mara Velden", "Tarn Hollow", "Issel"]
-    assert (answer.text, answer.steps, answer.stopped, answer.fallbacks) == ("Issel", 3, "plan", 0)
+    assert (answer.text, answer.steps, answer.stopped) == ("Issel", 3, "plan")
     assert "2. Where was Mara Velden born? -> Tarn Hollow" in generator.prompts[-1]
     assert "lies on the river Issel" in generator.prompts[-1]
 
@@ -262,16 +261,16 @@ async def test_one_sub_question_is_enough_and_too_many_are_ignored():
     assert (answer.steps, answer.stopped, len(queries(tools))) == (1, "plan", 1)
     many = "\n".join(f"{number}. Who was born in town {number}?" for number in range(1, 9))
     answer, _, tools = await replay(decomposing(many), mode="decompose")
-    assert (len(queries(tools)), answer.malformed, answer.fallbacks) == (5, 3, 0)
+    assert (len(queries(tools)), answer.malformed) == (5, 3)
 
 
 async def test_an_unanswered_sub_question_stands_in_by_its_own_words():
     answer, _, tools = await replay(decomposing(CHAIN, answers=()), mode="decompose", k_per_step=1)
-    assert [finding.status for finding in answer.findings] == ["unknown", "unknown"]
+    assert [finding.sub_answer for finding in answer.findings] == ["", ""]
     assert queries(tools)[1] == "Where was Who wrote The Glass Orchard? born?"
     nothing = WordRetriever([])
     answer, generator, _ = await replay(decomposing(CHAIN), mode="decompose", retriever=nothing)
-    assert [finding.status for finding in answer.findings] == ["nothing_found", "nothing_found"]
+    assert [finding.sub_answer for finding in answer.findings] == ["", ""]
     assert len(generator.requests) == 2 and answer.text == "Issel", "the model is not asked without passages"
 
 
@@ -287,18 +286,6 @@ async def test_the_shipped_prompts_of_a_decomposition_in_order():
 # Auto
 
 
-async def test_auto_takes_the_mode_that_the_model_names():
-    answer, _, tools = await replay(["Multi-hop.", WHO, "ANSWERABLE: yes", "Issel"], k_per_step=1)
-    assert (answer.mode, answer.steps, answer.text, answer.fallbacks) == ("multi_hop", 2, "Issel", 0)
-    assert list(tools.ledger) == ["mode", "judge", "reader"]
-
-
-@pytest.mark.parametrize("reply", ["", "I cannot tell.", "Either simple or recursive."])
-async def test_a_choice_that_cannot_be_read_is_the_default_mode_and_counted(reply):
-    answer, _, _ = await replay([reply, "Issel"])
-    assert (answer.mode, answer.stopped, answer.malformed, answer.fallbacks) == ("simple", "read", 1, 1)
-
-
 @pytest.mark.parametrize(
     ("text", "mode"),
     [
@@ -309,12 +296,12 @@ async def test_a_choice_that_cannot_be_read_is_the_default_mode_and_counted(repl
         ("Who is incomparable?", "simple"),
     ],
 )
-async def test_the_tutorials_choice_by_words_costs_no_call(text, mode):
-    config = RecursiveConfig(preset="tutorial")
+async def test_words_of_the_question_choose_the_mode(text, mode):
+    config = RecursiveConfig()
     question = Question("q", text)
     tools = Tools(question, ScriptedGenerator(lambda request: "SUFFICIENT: yes"), WordRetriever(WORLD))
     answer = await recursive(question, tools, config)
-    assert answer.mode == mode and "mode" not in tools.ledger
+    assert answer.mode == mode
 
 
 # Rows and options
@@ -334,12 +321,17 @@ async def test_rows_are_written_and_a_failed_search_fails_the_question():
 
 
 def test_options_and_prompts():
-    for options in ({"reader": "none"}, {"max_depth": 0}, {"context_tokens": -1}):
+    for options in ({"reader": "none"}, {"max_depth": 0}):
         with raises_message(ConfigError):
             RecursiveConfig(**options)
     names = [template.name for template in RecursiveConfig(mode="decompose").templates()]
     assert names == ["recursive_plan", "recursive_sub_answer", "recursive_combine", "chat_direct"]
-    assert len(RecursiveConfig().templates()) == 7
-    assert "recursive_mode" not in {
-        template.name for template in RecursiveConfig(preset="tutorial").templates()
-    }
+    names = [template.name for template in RecursiveConfig().templates()]
+    assert names == ["recursive_hop", "recursive_gaps", "chat_direct"]
+
+
+async def test_a_prompt_of_yours_may_ask_for_a_long_answer(tmp_path):
+    long, file = "The orchard is hers.\n\nSo it is the Issel.", tmp_path / "long.txt"
+    file.write_text("version: 1\nreply: whole\n--- user\n{paragraphs}Explain: {query}\n")
+    answer, _, _ = await replay([long], mode="simple", qa_prompt=str(file))
+    assert answer.text == long

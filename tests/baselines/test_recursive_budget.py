@@ -35,12 +35,6 @@ async def test_a_budget_is_never_exceeded_and_there_is_an_answer(mode):
     assert answer == free and answer.stopped != "budget"
 
 
-async def test_a_choice_that_cannot_be_afforded_is_counted():
-    answer, _, tools = await replay(["Issel"], budget=150, **SHORT)
-    assert (answer.mode, answer.fallbacks, answer.malformed) == ("simple", 1, 0)
-    assert tools.ledger.keys() == {"reader"}
-
-
 @pytest.mark.parametrize(("budget", "answered"), [(0, 3), (400, 0), (430, 1), (550, 3), (600, 3)])
 async def test_results_do_not_depend_on_which_sub_question_is_answered_first(budget, answered):
     plan = (
@@ -58,7 +52,7 @@ async def test_results_do_not_depend_on_which_sub_question_is_answered_first(bud
         answer, _, tools = await replay(reply, mode="decompose", pause=pause, budget=budget, **SHORT)
         outcomes.append((answer, tools.spent))
     assert all(outcome == outcomes[0] for outcome in outcomes)
-    assert sum(finding.status == "answered" for finding in answer.findings) == answered, (
+    assert sum(bool(finding.sub_answer) for finding in answer.findings) == answered, (
         "no budget is split to nothing"
     )
     assert answer.stopped == ("budget" if 0 < budget <= 550 else "plan")
@@ -69,10 +63,10 @@ async def test_the_reader_leaves_out_the_oldest_passages_that_cannot_be_afforded
     free, _, tools = await replay(["Issel"], **options)
     most = tools.cost(tools.generator.requests[0].prompt, SHORT["max_answer_tokens"])
     answer, generator, _ = await replay(["Issel"], budget=most - 1, **options)
-    assert (free.left_out, free.stopped) == (0, "read")
+    assert free.stopped == "read"
     assert (answer.text, answer.stopped, answer.passage_ids) == ("Issel", "budget", free.passage_ids)
     shown = [place.title for place in WORLD if f"Wikipedia Title: {place.title}" in generator.prompts[0]]
-    assert answer.left_out == 3 - len(shown) and 0 < len(shown) < 3 and "The Glass Orchard" not in shown
+    assert 0 < len(shown) < 3 and "The Glass Orchard" not in shown
 
 
 async def test_a_full_window_keeps_the_best_passage_of_a_sub_question():

@@ -177,8 +177,6 @@ def test_presets_from_the_command_line_and_impossible_options():
         SelfAskConfig(preset="paper")
     with raises_message(ConfigError):
         SelfAskConfig(max_follow_ups=0)
-    with raises_message(ConfigError):
-        SelfAskConfig(refusal="...")
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,8 @@ def test_unknown_and_missing_fields_of_a_question(capsys, tmp_path):
 
 # What a method needs to be told so that it has use for a prompt.
 USED_WITH = {
-    "question_prompt": {"query": "questions"},
     "stop_check_prompt": {"stop": "check"},
-    "relevance_prompt": {"w_rel": 1.0},
-    "support_prompt": {"w_sup": 1.0},
-    "utility_prompt": {"w_use": 1.0},
+    "plan_prompt": {"mode": "decompose"},
 }
 PROMPTS = [
     (name, option.name)

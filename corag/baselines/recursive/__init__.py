@@ -3,7 +3,6 @@
 ``method`` has the modes and the final answer; ``replies`` reads what the model says and passages refer to.
 """
 
-from corag.baselines.recursive.config import RecursiveConfig
-from corag.baselines.recursive.method import RecursiveAnswer, recursive
+from corag.baselines.recursive.method import RecursiveAnswer, RecursiveConfig, recursive
 
 __all__ = ["RecursiveAnswer", "RecursiveConfig", "recursive"]

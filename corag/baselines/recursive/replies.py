@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from corag.baselines.recursive.config import Mode
 from corag.core.sentences import first_sentence
 from corag.core.text import is_nothing, normalize_answer
 
@@ -22,40 +21,6 @@ def clean(value: str) -> str:
     value = value.strip().strip("*_`").strip()
     has_quotes = len(value) >= 2 and value[0] + value[-1] in ('""', "''", "“”")
     return value[1:-1].strip() if has_quotes else value
-
-
-# The mode of a question
-
-_MODE_NAMES: dict[Mode, str] = {
-    "simple": "simple",
-    "recursive": "recursive",
-    "multi_hop": r"multi[ _-]?hop",
-    "self_query": r"self[ _-]?query(?:ing)?",
-    "decompose": r"decompos(?:e|ed|ition|ing)",
-}
-_MODE = re.compile(
-    r"\b(?:" + "|".join(f"(?P<{name}>{spelling})" for name, spelling in _MODE_NAMES.items()) + r")\b", re.I
-)
-_LEADS = re.compile(r"\W*(?:(?:choice|mode|answer)\W+)?", re.I)
-
-
-def parse_mode(reply: str) -> Mode | None:
-    """Return the mode that a reply begins with, or the only one that it names; None if there is no such mode.
-
-    >>> [parse_mode(reply) for reply in ("**Multi-hop**", "I take self_query.", "simple, not recursive")]
-    ['multi_hop', 'self_query', 'simple']
-    >>> parse_mode("either") is None
-    True
-    """
-    mentions: list[tuple[int, Mode]] = [
-        (match.start(), mode) for match in _MODE.finditer(reply) for mode in _MODE_NAMES if match[mode]
-    ]
-    # The first word decides; without one, a reply that names several modes has chosen none.
-    start = _LEADS.match(reply)
-    first = [mode for position, mode in mentions if start is not None and position == start.end()]
-    if first:
-        return first[0]
-    return mentions[0][1] if len({mode for _, mode in mentions}) == 1 else None
 
 
 # A judgement of what was found

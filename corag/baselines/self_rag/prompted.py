@@ -56,9 +56,6 @@ Aspect = Literal["retrieve", "relevance", "support", "utility"]
 class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
     """Options of prompted Self-RAG, beside those that the method with reflection tokens has too."""
 
-    retrieval: Literal["adaptive", "always"] = "adaptive"
-    """"adaptive" asks the model before each sentence whether to search, "always" does not ask."""
-
     max_segments: Annotated[int, Ge(1)] = 6
     """most sentences of the answer."""
 
@@ -71,24 +68,13 @@ class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
     max_answer_tokens: Annotated[int, Ge(1)] = 64
     """most tokens of a forced answer."""
 
-    retrieve_prompt: NameOrPath = "self_rag_retrieve"
-    """a shipped name, a file, or a text with {query} and {written}."""
+    prompt: NameOrPath = "self_rag_segment"
+    """of a sentence: a shipped name, a file, or a text with {passages}, {query} and {written}."""
 
-    relevance_prompt: NameOrPath = "self_rag_relevance"
-    """the same with {passages}, {query} and {written}."""
-
-    segment_prompt: NameOrPath = "self_rag_segment"
-    """the same with {passages}, {query} and {written}."""
-
-    support_prompt: NameOrPath = "self_rag_support"
-    """the same with {passages} and {sentence}."""
-
-    utility_prompt: NameOrPath = "self_rag_utility"
-    """the same with {query} and {written}."""
-
-    def prompt(self, name: Aspect | Literal["segment"]) -> Template:
-        """Load one of the prompts; what it does not say about writing passages is as in the shipped one."""
-        return load_prompt(getattr(self, f"{name}_prompt"), f"self_rag_{name}", PROMPTS)
+    def template(self, name: Aspect | Literal["segment"]) -> Template:
+        """Load the prompt of a sentence or of a verdict."""
+        shipped_name = f"self_rag_{name}"
+        return load_prompt(self.prompt if name == "segment" else shipped_name, shipped_name, PROMPTS)
 
     def needs(self) -> Mapping[Ability, str]:
         """A sentence counts by its probability, too."""
@@ -101,9 +87,8 @@ class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
             "support": self.w_sup,
             "utility": self.w_use,
         }
-        judgements = [self.prompt(name) for name, weight in weights.items() if weight]
-        first = [self.prompt("retrieve")] if self.retrieval == "adaptive" else []
-        return (*first, self.prompt("segment"), *judgements)
+        judgements = [self.template(name) for name, weight in weights.items() if weight]
+        return (self.template("retrieve"), self.template("segment"), *judgements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +137,9 @@ async def self_rag_prompted(
             # The forced answer reads one sentence more than now.
             with tools.reserve(final(segments), config.max_segment_tokens + config.max_answer_tokens):
                 # Retrieve: asked first.
-                chance: float | None = 1.0
-                if config.retrieval == "adaptive":
-                    values = {"query": question.text, "written": before}
-                    chance = await verdict("retrieve", values, tools, config, path=path)
-                    malformed_replies += chance is None
+                values = {"query": question.text, "written": before}
+                chance = await verdict("retrieve", values, tools, config, path=path)
+                malformed_replies += chance is None
                 # Passages for the question and the newest sentence.
                 hits: tuple[Hit, ...] = ()
                 if chance != 0:  # an unreadable verdict too: a search more costs less than a fact less
@@ -232,13 +215,13 @@ def cost_bound(hit: Hit | None, tools: Tools, *, before: str, config: SelfRAGPro
     if hit is None:
         return writing
     inquiries = critique_inquiries(hit, before, "", query, config)
-    prompts = (config.prompt(name).render(values) for name, values in inquiries)
+    prompts = (config.template(name).render(values) for name, values in inquiries)
     return writing + sum(tools.cost(prompt, limit + VERDICT_TOKENS) for prompt in prompts)
 
 
 def segment_prompt(query: str, hit: Hit | None, before: str, config: SelfRAGPromptedConfig) -> Prompt:
     """Write the answer so far with a passage, to be continued."""
-    template = config.prompt("segment")
+    template = config.template("segment")
     passages = render_source(hit, template, config)
     return template.render({"query": query, "written": before, "passages": passages})
 
@@ -282,8 +265,8 @@ def critique_inquiries(
     hit: Hit, before: str, sentence: str, query: str, config: SelfRAGPromptedConfig
 ) -> list[Inquiry]:
     """List what is asked about a sentence that was written from a passage; what has no weight is not."""
-    relevance_source = render_source(hit, config.prompt("relevance"), config)
-    support_source = render_source(hit, config.prompt("support"), config)
+    relevance_source = render_source(hit, config.template("relevance"), config)
+    support_source = render_source(hit, config.template("support"), config)
     inquiries: list[tuple[float, Inquiry]] = [
         (config.w_rel, ("relevance", {"query": query, "passages": relevance_source, "written": before})),
         (config.w_sup, ("support", {"passages": support_source, "sentence": sentence.strip()})),
@@ -301,7 +284,7 @@ async def verdict(
     path: str,
 ) -> float | None:
     """Ask for a verdict and return its value, None if the reply is none."""
-    prompt = config.prompt(name).render(values)
+    prompt = config.template(name).render(values)
     reply = await tools.generate(prompt, role=name, max_tokens=VERDICT_TOKENS, path=path)
     return read_verdict(name, reply.text)
 
