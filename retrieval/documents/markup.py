@@ -34,11 +34,12 @@ _EMPTY_TAG = re.compile(
 )
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 # Of a page that nests deeper than the parser goes.
-_DIVISION = re.compile(
-    r"</?(?:div|section|article|blockquote|center|form|ul|ol|li|dl|dd|table|tbody|tr|td)\b[^>]*>",
+_NESTING = re.compile(
+    r"</?(?:div|section|article|blockquote|center|form|ul|ol|li|dl|dd|table|tbody|tr|td|a|span|font|b|i|u)\b[^>]*>",
     re.IGNORECASE,
 )
-_STYLE = re.compile(r"</?(?:a|span|font|b|i|u|em|strong|small|big)\b[^>]*>", re.IGNORECASE)
+# The parser knows some tags of HTML 5 for no empty ones, and would put what follows into them.
+_UNKNOWN_EMPTY = re.compile(r"<(embed|source|track)\b[^>]*>", re.IGNORECASE)
 _NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
 _METADATA = frozenset("base link meta noscript script style template title".split())
 
@@ -91,7 +92,7 @@ def read_markup(
     text = _repair(clean(text))
     root, problem = _parse(text)
     if "depth" in problem:  # browsers flatten such a page, too
-        root, problem = _parse(_STYLE.sub("", _DIVISION.sub("<p>", text)))
+        root, problem = _parse(_NESTING.sub("<p>", text))
         notes = [*notes, "nested too deep: read without its divisions"]
     if problem:
         notes = [*notes, f"read in part only ({problem})"]
@@ -166,6 +167,7 @@ def _repair(text: str) -> str:
         text = _EMPTY_TAG.sub(r"<\1\2></\1>", _CDATA.sub(lambda match: escape(match[1]), text))
     if "<frameset" in text.lower():
         text = _NO_FRAMES.sub(r"\1div", text)
+    text = _UNKNOWN_EMPTY.sub(r"\g<0></\1>", text)
     closed = max(text.rfind("-->"), text.rfind("--!>")) + 1
     text = text[:closed] + text[closed:].replace("<!--", " ")
     for tag in {tag[2].lower(): tag for tag in _RAW.finditer(text)}.values():

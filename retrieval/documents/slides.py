@@ -14,6 +14,7 @@ from lxml import etree
 from corag.core.errors import DataError, reason
 from retrieval.documents.archive import Archive
 from retrieval.documents.document import Document, Writer, describe_unread, picture_description, stated_title
+from retrieval.documents.formulas import word_formula_text
 from retrieval.documents.left_out import (
     CHARTS,
     COMMENTS,
@@ -26,13 +27,17 @@ from retrieval.documents.left_out import (
 )
 
 _FOOTERS = ("DATE", "FOOTER", "SLIDE_NUMBER", "HEADER")
-_PARTS = re.compile(r"ppt/(slides|notesSlides|slideLayouts)/[^/]+\.xml$")
-_ROOTS = {"slides": "sld", "notesSlides": "notes", "slideLayouts": "sldLayout"}
+_PARTS = re.compile(r"ppt/(slides|notesSlides)/[^/]+\.xml$")
+_ROOTS = {"slides": "sld", "notesSlides": "notes"}
 _COMMENTS = re.compile(r"ppt/comments/[^/]+\.xml$")
 _EMPTY = (  # such a part without shapes
     '<p:{0} xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"><p:cSld><p:spTree><p:nvGrpSpPr/>'
     "<p:grpSpPr/></p:spTree></p:cSld></p:{0}>"
 )
+_FORMS = "{http://schemas.openxmlformats.org/markup-compatibility/2006}AlternateContent"
+_FORMULA = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_SHAPES = ("}sp", "}pic", "}graphicFrame", "}grpSp")
 _FRAMES = {"/chart": CHARTS, "/diagram": DIAGRAMS}  # by what a frame holds
 _LINE = 200_000  # of PowerPoint's units (914,400 to an inch): shapes that begin so near stand side by side
 
@@ -55,8 +60,6 @@ def read_presentation(data: bytes, title: str) -> Document:
         if problem := problems.get(slide.part.partname[1:]):
             unread[location] = problem
             continue
-        if problem := problems.get(slide.slide_layout.part.partname[1:]):
-            unread[f"layout of {location}"] = problem
         if slide.has_notes_slide and (problem := problems.get(slide.notes_slide.part.partname[1:])):
             unread[f"notes of {location}"] = problem
         if slide.element.get("show") == "0":
@@ -115,7 +118,20 @@ def _empty_broken_parts(data: bytes) -> tuple[bytes, dict[str, str]]:
     return file.getvalue(), problems
 
 
+def _show_all(slide: Any) -> None:
+    """Put formulas, and shapes that are there in several forms, where the library sees them."""
+    for forms in [*slide.element.iter(_FORMS)]:
+        shapes = ([shape for shape in form if shape.tag.endswith(_SHAPES)] for form in forms)
+        for shape in next(filter(None, shapes), ()):
+            forms.addprevious(shape)
+    for formula in [*slide.element.iter(_FORMULA)]:
+        run = formula.makeelement(f"{_DRAWING}r")
+        formula.addprevious(run)
+        etree.SubElement(run, f"{_DRAWING}t").text = "".join(map(word_formula_text, formula))
+
+
 def _write_slide(writer: Writer, slide: Any, location: str) -> None:
+    _show_all(slide)
     heading = slide.shapes.title
     # A slide without a title ends the section of the one before it.
     name = " ".join(heading.text_frame.text.split()) if heading is not None else ""
@@ -156,10 +172,8 @@ def _in_reading_order(shapes: Iterable[Any]) -> Iterator[Any]:
 
     One without a position of its own (it has its layout's) comes before the others, in the file's order.
     """
-    from pptx.shapes.group import GroupShape
-
     for shape in sorted(shapes, key=lambda shape: ((shape.top or 0) // _LINE, shape.left or 0)):
-        if isinstance(shape, GroupShape):
+        if shape.element.tag.endswith("}grpSp"):
             yield from _in_reading_order(shape.shapes)
         else:
             yield shape

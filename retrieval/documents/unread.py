@@ -7,7 +7,6 @@ from collections.abc import Mapping
 _OFFICE = "open it in Office or LibreOffice and save it as .docx, .pptx or .xlsx"
 _PICTURE = "a picture: recognise its text (OCR), as ocrmypdf does into a .pdf"
 _CODE = "no text of a document: if it is to be searched, copy it to a .txt file"
-_NO_TEXT = "no text"
 _PANDOC = "turn it into .html (pandoc FILE -o FILE.html)"
 _ADVICE = {
     advice: frozenset(endings.split())
@@ -22,7 +21,7 @@ _ADVICE = {
         ("a table of records: name it by itself", ".parquet .arrow .feather"),
         ("unpack it, and name what is in it", ".zip .tar .7z .rar .tgz .gz .bz2 .xz .zst"),
         (_CODE, ".py .js .ts .java .c .h .cpp .rs .go .rb .sh .sql .css .log .ini .cfg .toml .bib"),
-        (_NO_TEXT, ".mp3 .wav .m4a .ogg .mp4 .mov .avi .mkv .exe .dll .so .bin .ttf .woff .woff2"),
+        ("no text", ".mp3 .wav .m4a .ogg .mp4 .mov .avi .mkv .exe .dll .so .bin .ttf .woff .woff2"),
     )
 }  # fmt: skip
 _OTHER = "there is no reader for it: if it has text, save it as .pdf, .docx, .html or .txt"

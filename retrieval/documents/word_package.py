@@ -49,8 +49,7 @@ class Package:
         self.notes: list[str] = []
         targets = [each.target for each in self.relationships("") if each.kind == "officeDocument"]
         main_parts = [name for name in (*targets, "word/document.xml") if _key(name) in self._names]
-        others = [name for name in self._names if re.fullmatch(r"word/document\d*\.xml", name)]
-        self.name = next(iter([*main_parts, *others]), "")
+        self.name = next(iter(main_parts), "")
         document = self.read(self.name) if self.name else None
         body = None if document is None else document.find(f"{W}body")
         if body is None:

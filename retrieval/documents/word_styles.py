@@ -60,13 +60,7 @@ class Styles:
 
     def paragraph(self, paragraph: Any) -> Style:
         """Return a paragraph's style."""
-        identifier = self.identifier(paragraph)
-        if identifier in self._by_id:
-            return self._by_id[identifier]
-        # Without its part of styles a document still tells by their names what they are.
-        heading = _HEADING.fullmatch(identifier)
-        level = int(heading[1]) if heading else TITLE if identifier == "Title" else None
-        return Style(identifier, level, contents=bool(_CONTENTS_STYLE.fullmatch(identifier)))
+        return self._by_id.get(self.identifier(paragraph), Style())
 
     def run(self, properties: Any) -> Style:
         """Return the style that a run's properties name, a plain one if they name none."""

@@ -175,11 +175,11 @@ def test_what_a_page_shows_and_a_reader_cannot_write_is_counted() -> None:
     document = page(
         "<p>Text.<img src=a><img src=b alt=''><img src=c alt='The old town of Alby'></p>"
         "<video src=v></video><iframe src=i>No frames</iframe><input value='Ada Orm'>"
-        "<input type=hidden value=x>"
+        "<input type=hidden value=x><picture><source src=d><img src=d></picture>"
     )
     assert lines(document) == ["Text. The old town of Alby"]
     assert document.left_out == {
-        "pictures": 1, "embedded files and media": 2, "form fields and buttons": 2,
+        "pictures": 2, "embedded files and media": 2, "form fields and buttons": 2,
         "text for browsers without scripts or plug-ins": 2,
     }  # fmt: skip
 
@@ -202,6 +202,11 @@ def test_what_a_page_shows_and_a_reader_cannot_write_is_counted() -> None:
 )
 def test_tags_in_markdown_without_counterpart_are_text(text: str, expected: list[str]) -> None:
     assert lines(read_markdown(text.encode(), "file")) == expected
+
+
+def test_markdown_says_where_it_nests_too_deep() -> None:
+    items = read_markdown("".join(f"{'  ' * depth}- {depth}\n" for depth in range(60)).encode(), "file")
+    assert "- 40" in lines(items) and items.notes == ("read in part only: it nests over 100 levels deep",)
 
 
 @pytest.mark.parametrize(

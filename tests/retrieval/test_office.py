@@ -269,6 +269,10 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     hidden = deck.slides.add_slide(deck.slide_layouts[5])
     hidden.shapes.title.text = "Old figures"
     hidden.element.set("show", "0")
+    hidden.notes_slide.notes_text_frame.text = "Not these."
+    secret = slide.shapes.add_textbox(0, 0, 9, 9)
+    secret.text_frame.text = "No more"
+    secret.element.nvSpPr.cNvPr.set("hidden", "1")
     deck.save(tmp_path / "deck.pptx")
     assert cited(tmp_path / "deck.pptx") == [
         ("deck > Bridges of Alby (deck.pptx, slide 1)", "A talk"),
@@ -278,7 +282,29 @@ def test_a_presentation_gives_its_slides_in_the_order_of_reading(tmp_path: Path)
     ]
     report = CorpusReport()
     list(read_corpus([tmp_path / "deck.pptx"], "auto", report))
-    assert report.files[0].left_out == {"hidden slides": 2, "diagrams": 1}
+    assert report.files[0].left_out == {"hidden slides": 4, "diagrams": 1, "hidden parts": 2}
+
+
+def test_formulas_of_a_slide_are_read_with_the_text_around_them(tmp_path: Path) -> None:
+    """PowerPoint writes such a shape twice: the second time for programs that know no formulas."""
+    pptx = pytest.importorskip("pptx", reason="corag[docs] brings it")
+    deck = pptx.Presentation()
+    shapes = deck.slides.add_slide(deck.slide_layouts[6]).shapes
+    for text in ("It is", "A picture of it"):
+        shapes.add_textbox(0, 0, 9, 9).text_frame.text = text
+    shape, other = (each.element for each in shapes)
+    office = "http://schemas.openxmlformats.org"
+    forms = shape.makeelement(f"{{{office}/markup-compatibility/2006}}AlternateContent")
+    shape.addprevious(forms)
+    for name, form in (("Choice", shape), ("Fallback", other)):
+        forms.append(forms.makeelement(f"{{{office}/markup-compatibility/2006}}{name}"))
+        forms[-1].append(form)
+    formula = f"""<a:m xmlns:a="http://schemas.microsoft.com/office/drawing/2010/main"
+        xmlns:m="{office}/officeDocument/2006/math"><m:sSup><m:e><m:r><m:t>10</m:t></m:r></m:e><m:sup><m:r>
+        <m:t>6</m:t></m:r></m:sup></m:sSup></a:m>"""
+    shape.xpath(".//a:p")[0].append(pptx.oxml.parse_xml(formula))
+    deck.save(tmp_path / "a.pptx")
+    assert [each.text for each in read(tmp_path / "a.pptx")] == ["It is10^6"]
 
 
 # Notebooks, mails, e-books, RTF
@@ -302,10 +328,11 @@ def test_errors_and_what_a_notebook_shows_of_an_object_are_read_or_counted(tmp_p
              "traceback": ["\x1b[31mKeyError\x1b[0m", "KeyError: 'Alby'"]}  # fmt: skip
     shown = {"text/plain": "<IPython.core.display.HTML object>", "text/html": "<b>Salt</b> is sold."}
     plot = {"application/vnd.plotly.v1+json": {}, "text/html": "<script>plot()</script>"}
+    formula = {"text/plain": "<IPython.core.display.Math object>", "text/latex": "a = b"}
     figure = {"text/plain": "<Figure size 640x480 with 1 Axes>", "image/png": "iVBOR"}
-    outputs = [error, *({"data": data} for data in (shown, plot, figure))]
+    outputs = [error, *({"data": data} for data in (shown, plot, formula, figure))]
     (passage,) = read(tmp_path / "a.ipynb", ipynb_bytes([("code", "f()", outputs)]))
-    assert passage.text.splitlines() == ["f()", "KeyError", "KeyError: 'Alby'", "Salt is sold."]
+    assert passage.text.splitlines() == ["f()", "KeyError", "KeyError: 'Alby'", "Salt is sold.", "a = b"]
     assert left_out_of(tmp_path / "a.ipynb") == {"pictures": 1, "embedded files and media": 1}
 
 
@@ -348,6 +375,8 @@ def test_all_texts_of_a_mail_are_read_in_their_order(tmp_path: Path) -> None:
     ]  # fmt: skip
     note = "attachments are not read: map.pdf, more.txt: save them beside it"
     assert note_of(tmp_path / "a.eml") == note and left_out_of(tmp_path / "a.eml") == {"attachments": 2}
+    torn = b"Subject: T\nContent-Type: multipart/mixed; boundary=x\n\nIts boundary is gone.\n"
+    assert [each.text for each in read(tmp_path / "b.eml", torn)] == ["Its boundary is gone."]
 
 
 def test_lines_above_a_table_are_headings_of_all_its_rows(tmp_path: Path) -> None:
@@ -405,10 +434,10 @@ def test_pictures_and_notes_of_rtf_are_no_part_of_its_paragraphs(tmp_path: Path)
 
 def test_hidden_text_of_rtf_is_counted(tmp_path: Path) -> None:
     pytest.importorskip("striprtf", reason="corag[docs] brings it")
-    hidden = rb"{\fs20\v ask {\b the} guild}made \v and kept\v0  here.\par Next.}"
+    hidden = rb"{\fs20\v ask {\b the} guild}made \v and kept\v0  here{\deleted  not}.\par Next.}"
     (passage,) = read(tmp_path / "a.rtf", rb"{\rtf1\ansi\viewkind4 Salt is " + hidden)
     assert passage.text == "Salt is made here.\nNext."
-    assert left_out_of(tmp_path / "a.rtf") == {"hidden parts": 5}
+    assert left_out_of(tmp_path / "a.rtf") == {"hidden parts": 5, "deleted text": 1}
 
 
 # Web pages without what is around the text
@@ -485,9 +514,6 @@ def test_the_slides_of_a_presentation_that_can_be_read_are_and_the_others_are_na
         assert re.match(r"slide 2 cannot be read \(.+\)$", note_of(file))
     assert len(read(file, flipped(talk, b"Note 3."))) == 3
     assert re.match(r"notes of slide 3 cannot be read \(.+\)$", note_of(file))
-    layout = "ppt/slideLayouts/slideLayout2.xml"
-    assert len(read(file, damaged(talk, layout, b"<"))) == 3
-    assert re.match(r"layout of slide 1.* cannot be read \(", note_of(file))
     for broken in (damaged(talk, slide_2), damaged(talk, "ppt/presentation.xml", b"<")):
         with pytest.raises(DataError, match=r"it is damaged, or no \.pptx"):
             read(file, broken)

@@ -195,14 +195,12 @@ def test_values_of_form_fields_stand_in_the_text() -> None:
         widget | {"/T": "member", "/FT": "/Btn", "/AS": "/Yes", "/AP": {"/N": {"/Yes": {}, "/Off": {}}}},
         widget | {"/T": "guest", "/FT": "/Btn", "/AS": "/Off", "/AP": {"/N": {"/Yes": {}, "/Off": {}}}},
         widget | {"/T": "key", "/V": "for the office", "/F": 2},
+        {"/Subtype": "/FreeText", "/Contents": "Paid in salt."},
     )
     document = read_pdf(pdf, "t")
-    assert [block.page for block in document.blocks] == [1, 1, 1, 1, 2]
-    assert [block.text for block in document.blocks[1:4]] == [
-        "Your name: Ada Orm",
-        "trade: Rope",
-        "member: Yes",
-    ]
+    assert [block.page for block in document.blocks] == [1, 1, 1, 1, 1, 2]
+    texts = ["Your name: Ada Orm", "trade: Rope", "member: Yes", "Paid in salt."]
+    assert [block.text for block in document.blocks[1:5]] == texts
     assert document.left_out == {"hidden parts": 4, "form fields without a value": 2}
 
 
@@ -283,6 +281,16 @@ def test_paragraphs_that_stand_on_several_pages_are_no_running_lines() -> None:
     assert document.left_out == {"page headers and footers": 6 * 4 + 6 * 2}
     text = " ".join(block.text for block in document.blocks)
     assert text.count("back from its buyers.") == text.count("as there is salt.") == 6
+
+
+def test_a_running_line_may_be_drawn_after_others() -> None:
+    own = [f"({line}) Tj T*" for line in lines(0, 24)]
+    low = "ET BT /F1 11 Tf 72 30 Td (The guild) Tj ET BT /F1 11 Tf 14 TL 72 700 Td"
+    pages = [
+        "14 TL 72 770 Td (A) Tj T* (B) Tj T* " + low + " ".join(own[6 * number : 6 * number + 6])
+        for number in range(4)
+    ]
+    assert read_pdf(drawn_pdf(pages), "t").left_out == {"page headers and footers": 4 * 4}
 
 
 def test_a_line_at_other_heights_of_each_page_is_no_running_line() -> None:
