@@ -144,8 +144,10 @@ def _write_slide(writer: Writer, slide: Any, location: str) -> None:
         elif shape.is_placeholder and shape.placeholder_format.type.name in _FOOTERS:
             writer.leave_out(EDGES, shape.text_frame.text if shape.has_text_frame else "")
         elif shape.has_text_frame:
-            for line in _lines(shape):
-                writer.block(line, page=location)
+            for paragraph in shape.text_frame.paragraphs:
+                text = " ".join(paragraph.text.split())
+                # An indented level is a list's.
+                writer.block(f"- {text}" if paragraph.level else text, page=location)
         elif getattr(shape, "has_table", False):  # python-pptx: not every kind of shape has it
             rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
             writer.table(rows, header=int(shape.table.first_row), page=location)
@@ -177,10 +179,3 @@ def _in_reading_order(shapes: Iterable[Any]) -> Iterator[Any]:
             yield from _in_reading_order(shape.shapes)
         else:
             yield shape
-
-
-def _lines(shape: Any) -> Iterator[str]:
-    """Yield the paragraphs of a shape; those of an indented level are items of a list."""
-    for paragraph in shape.text_frame.paragraphs:
-        if text := " ".join(paragraph.text.split()):
-            yield f"- {text}" if paragraph.level else text
