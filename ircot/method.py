@@ -99,7 +99,7 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
     """demonstrations are dropped, the last first, until they, a question as long as the longest of them and
     the reply fit this many tokens (released code, for Codex: 8000); 0 for all."""
 
-    FOR_DOCUMENTS: ClassVar[dict[str, Any]] = READER_FOR_DOCUMENTS
+    FOR_DOCUMENTS: ClassVar[dict[str, Any]] = READER_FOR_DOCUMENTS | {"reasoning_prompt": "reason_documents"}
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k_per_step", "max_passage_words": "max_collected_words", "max_iterations": "max_steps",
         "reasoning_prompt_template": "reasoning_prompt",

@@ -142,7 +142,7 @@ async def final_answer(
             role="final",
             max_tokens=config.max_answer_tokens,
             path=path,
-            read_answer=read_answer,
+            is_answer=template.whole,
         )
     except BudgetExhaustedError:
         sub_answers = [hop.sub_answer for hop in chain.hops if not hop.refused]

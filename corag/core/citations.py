@@ -39,10 +39,15 @@ def check_citations(answer: str, passages: Sequence[Passage]) -> list[Claim]:
     >>> [claim.fault for claim in check_citations('It is "thirty days" [1]. Ask your manager.', [leave])]
     ['', 'it cites no passage']
     """
-    if _plain(answer).rstrip(".") == _plain(REFUSAL).rstrip("."):
+    if is_refusal(answer):
         return []
     moved = _BEHIND.sub(r"\2\1", answer)
     return [_claim(sentence, passages) for sentence in split_sentences(moved)]
+
+
+def is_refusal(answer: str) -> bool:
+    """Whether an answer says no more than that nothing answers."""
+    return _plain(answer) == _plain(REFUSAL)
 
 
 def _claim(sentence: str, passages: Sequence[Passage]) -> Claim:

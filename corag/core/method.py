@@ -21,12 +21,10 @@ class MethodConfig(Options):
     """Values with which answers from somebody's documents are sentences that cite passages by number."""
 
     def for_documents(self) -> Self:
-        """Return these options with the values for documents in the place of defaults."""
-        defaults = type(self)()
+        """Return these options with the values for documents in the place of defaults and a preset's."""
+        defaults = {**vars(type(self)()), **self.PRESETS.get(vars(self).get("preset", ""), {})}
         values = {
-            name: value
-            for name, value in self.FOR_DOCUMENTS.items()
-            if getattr(self, name) == getattr(defaults, name)
+            name: value for name, value in self.FOR_DOCUMENTS.items() if vars(self)[name] == defaults[name]
         }
         return replace(self, **values)
 
@@ -51,6 +49,11 @@ class MethodConfig(Options):
         The way out is a sentence's end, such as "choose --corag.rank_by refusals"; "" if there is none.
         """
         return {}
+
+    @property
+    def cites(self) -> bool:
+        """Whether answers cite passages by the numbers that a prompt gives them."""
+        return any(template.cites for template in self.templates())
 
     @property
     def samples(self) -> bool:

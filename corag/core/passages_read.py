@@ -53,6 +53,10 @@ class PassagesRead:
                 self._titles[passage.id] = passage.title
             self._ranks[passage.id] = min(rank, self._ranks.get(passage.id, rank))
 
+    def texts_of(self, ids: Iterable[str]) -> list[Passage]:
+        """Return passages by their ids, without where they are from; unknown ones are empty."""
+        return [Passage(name, self._titles.get(name, ""), self._texts.get(name, "")) for name in ids]
+
     def add_query(self, path: str, query: str) -> None:
         """Note what was searched for at a place of the method."""
         self._queries[path] = query

@@ -6,7 +6,7 @@ Shared by every method that ends in one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -27,7 +27,6 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
 from corag.core.protocols import Generation
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 
@@ -148,9 +147,9 @@ async def read(
     ``examples``: as for :func:`reader_prompt`.
     """
     prompt = reader_prompt(question, passages, config, examples=examples)
-    read_answer = config.qa_template().read_answer
-    reply = await generate_answer(prompt, config.max_answer_tokens, tools, read_answer=read_answer)
-    return read_answer(reply.text)
+    template = config.qa_template()
+    reply = await generate_answer(prompt, config.max_answer_tokens, tools, is_answer=template.whole)
+    return template.read_answer(reply.text)
 
 
 async def read_once(
@@ -163,12 +162,12 @@ async def read_once(
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
     prompt = tools.afford(whole, config.max_answer_tokens)
-    read_answer = config.qa_template().read_answer
+    template = config.qa_template()
     try:
-        reply = await generate_answer(prompt, config.max_answer_tokens, tools, read_answer=read_answer)
+        reply = await generate_answer(prompt, config.max_answer_tokens, tools, is_answer=template.whole)
     except BudgetExhaustedError:
         return Answer("", ids, stopped="budget")
-    return Answer(read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
+    return Answer(template.read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
 
 
 async def generate_answer(
@@ -178,15 +177,15 @@ async def generate_answer(
     *,
     role: str = "reader",
     path: str = "",
-    read_answer: Callable[[str], str] = extract_answer,
+    is_answer: bool = False,
 ) -> Generation:
     """Have the final answer written; one that a plain prompt asks for ends with its line.
 
-    ``read_answer``: reads it out of the reply.
+    ``is_answer``: the reply is all of it, and the last word.
     """
     stop = ("\n",) if prompt.plain else ()
     return await tools.generate(
-        prompt, role=role, max_tokens=max_tokens, stop=stop, path=path, read_answer=read_answer
+        prompt, role=role, max_tokens=max_tokens, stop=stop, path=path, is_answer=is_answer
     )
 
 

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from fractions import Fraction
 
+from corag.core.citations import check_citations
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.gather import first_leaf
 from corag.core.own_objects import error_location, user_code_location
@@ -21,8 +22,12 @@ BoundMethod = Callable[[Question, Tools], Awaitable[Answer]]
 """A method with its options set."""
 
 
-async def answer_question(question: Question, method: BoundMethod, tools: Tools) -> Row:
+async def answer_question(
+    question: Question, method: BoundMethod, tools: Tools, *, cites: bool = False
+) -> Row:
     """Run a method on one question. A failure becomes a row with its error.
+
+    ``cites``: the answer cites passages, which is checked.
 
     Raises :class:`BackendError` and :class:`ConfigError`: those would fail every other question too.
     """
@@ -43,6 +48,11 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
     except Exception as failure:  # noqa: BLE001 - a defect met by one question must not cost the others
         error = f"{type(failure).__name__}: {failure_message(failure)}\n{traceback.format_exc()}"
     seconds = time.perf_counter() - start
+    claims = (
+        check_citations(answer.text, tools.passages_read.texts_of(answer.shown_ids))
+        if answer is not None and cites
+        else ()
+    )
     return Row(
         question,
         answer,
@@ -52,6 +62,7 @@ async def answer_question(question: Question, method: BoundMethod, tools: Tools)
         error,
         unix_time(tools.begun),
         tools.passages_read.leading_to(answer, question.text) if answer is not None else (),
+        tuple(claims),
     )
 
 

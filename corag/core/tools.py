@@ -116,7 +116,7 @@ class Tools:
         budget: most tokens, prompt plus generated, that the question may spend; 0 for no limit. A call that
             could exceed it is not made and raises :class:`BudgetExhaustedError`.
         watch: sees every step as it finishes.
-        watch_answer: sees the final answer so far, as it is written, where the method has one call for it.
+        watch_answer: sees the final answer so far, as it is written, where a reply is all of it.
         keep_prompts: store prompts in the trace.
         begun: when the question was, by ``time.perf_counter``.
         passages_read: which passages stood in which prompts.
@@ -215,9 +215,9 @@ class Tools:
         available = self.left
         total = available if budget is None else budget if available is None else min(budget, available)
         share = 0 if total is None else max(1, total // max(1, parts))  # 0 would be no limit; no call costs 1
-        watch = self.watch_answer if parts == 1 else None  # of several, none is known to be the answer
+        # Of a branch it is not known whether its answer becomes the method's.
         return [
-            replace(self, budget=share, ledger={}, watch_answer=watch, _reserved_tokens=0, _trunk=self)
+            replace(self, budget=share, ledger={}, watch_answer=None, _reserved_tokens=0, _trunk=self)
             for _ in range(parts)
         ]
 
@@ -300,15 +300,15 @@ class Tools:
         top_k: int = 0,
         repetition_penalty: float = 1.0,
         path: str = "",
-        read_answer: Callable[[str], str] | None = None,
+        is_answer: bool = False,
     ) -> Generation:
         """Continue a prompt. A text is a user's turn; a list of messages will do, too.
 
         ``role``: the call's purpose, under which it stands in the ledger. ``path``: its place in the method,
         such as "chain 3/hop 2"; sampled calls need one of their own, for the seed is derived from question,
-        role and path. ``read_answer``: given where the reply is the final answer, and reads it out of the
-        text. The rest as in :class:`Sampling`. Segments of the prompt that may go are left out if the window
-        is too small.
+        role and path. ``is_answer``: the reply, without white space around it, is the method's answer. The
+        rest as in :class:`Sampling`. Segments of the prompt that may go are left out if the window is too
+        small.
 
         Raises:
             BudgetExhaustedError: if it could cost more than is left; it is not made then.
@@ -323,7 +323,7 @@ class Tools:
             max_tokens, temperature, top_p, top_k, repetition_penalty, n, ends, logprobs=logprobs, seed=seed,
             special_tokens=special_tokens,
         )  # fmt: skip
-        watch = self._watch_of(read_answer)
+        watch = self._watch_of(ends) if is_answer else None
         request = GenerateRequest(prompt, sampling, self._priority(), self.question.id, self.seed, watch)
         start = time.perf_counter()
         with self._allow(prompt, n * (max_tokens + self.thinking_tokens)):
@@ -347,12 +347,19 @@ class Tools:
             self.passages_read.add_prompt(path, prompt, reply.shortening, self.count_tokens)
         return reply
 
-    def _watch_of(self, read_answer: Callable[[str], str] | None) -> Callable[[str], None] | None:
-        """Return what sees a reply grow that is the final answer, None if nothing does."""
+    def _watch_of(self, stop: Sequence[str]) -> Callable[[str], None] | None:
+        """Return what sees a reply grow that is the answer, None if nothing does."""
         show = self.watch_answer
-        if show is None or read_answer is None:
+        if show is None:
             return None
-        return lambda text: show(read_answer(text))
+        beginnings = [text[:length] for text in stop for length in range(len(text), 0, -1)]
+
+        def show_certain(text: str) -> None:
+            # What may become a stop string is held back, for that is no part of the reply.
+            lengths = (len(beginning) for beginning in beginnings if text.endswith(beginning))
+            show(text[: len(text) - max(lengths, default=0)].strip())
+
+        return show_certain
 
     async def score(
         self,

@@ -73,7 +73,7 @@ class ThinkingGenerator(GeneratorStage):
         if self._thinking.generates:
             samples = range(request.sampling.n)
             return _join(await gather(self._think(request, number) for number in samples))
-        return self._without_thoughts(await self._inner.generate(request))
+        return self._without_thoughts(await self._inner.generate(_hiding_thoughts(request)))
 
     async def _think(self, request: GenerateRequest, number: int) -> Generation:
         """Generate sample ``number``: a thought, ended where its budget ends, then the reply behind it."""
@@ -101,7 +101,7 @@ class ThinkingGenerator(GeneratorStage):
         prompt = replace(request.prompt, thought=Thought(thought))
         # Some begin another thought: it is taken out, and a reply that is nothing else is empty.
         reply = self._without_thoughts(
-            await self._inner.generate(replace(request, prompt=prompt, sampling=sampling))
+            await self._inner.generate(_hiding_thoughts(replace(request, prompt=prompt, sampling=sampling)))
         )
         # The prompt is that of the request and the thought. What was read for it again is left out, as of
         # further samples of one prompt.
@@ -143,6 +143,14 @@ class ThinkingGenerator(GeneratorStage):
             thoughts=tuple(map(inner_text, thoughts)),
             thoughts_cut=sum(is_cut(completion.text) for completion in reply.completions),
         )
+
+
+def _hiding_thoughts(request: GenerateRequest) -> GenerateRequest:
+    """Return a request whose watcher sees no thought before the reply."""
+    watch = request.watch
+    if watch is None:
+        return request
+    return replace(request, watch=lambda text: watch(text[thought_in(text) :]))
 
 
 def _join(samples: Sequence[Generation]) -> Generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Annotated, Any, Literal, get_args
 
@@ -15,15 +15,16 @@ from pydantic import BaseModel, Field
 from starlette.types import ASGIApp
 
 from corag.core.runs.environment import installed_version
+from corag.core.runs.rows import Row
 from corag.core.tools import SearchStep, Step
 from corag.core.types import Passage
-from corag.service.answering import MOST_HITS, AnswerResult, AnswerService
+from corag.service.answering import MOST_HITS, AnswerService
 from corag.service.citations import cited_sources
 from corag.service.conversation import AnswerRequest
 from corag.service.errors import CallError, invalid
 from corag.service.keys import Keys
 from corag.service.reasoning import reasoning_line
-from corag.service.records import passage_of
+from corag.service.records import passage_of, public_record
 
 PATH = "/mcp"
 _LAST_PROGRESS_S = 2.0  # for an agent that reads its progress slowly
@@ -45,6 +46,7 @@ class FoundPassage(BaseModel):
     page: int | str | None = Field(
         None, description="The page on which it begins; null where there are no pages."
     )
+    number: int | None = Field(None, description="Under which the answer cites it.")
     text: str = Field("", description="Its text, if it was searched for, or read for the answer.")
     score: float | None = Field(None, description="Comparable within one search only; higher is better.")
     read: bool | None = Field(
@@ -66,6 +68,9 @@ class AgentAnswer(BaseModel):
     preset: str = Field(description="How it was answered.")
     steps: list[str] = Field(description="What was searched for and read, in order.")
     sources: list[FoundPassage]
+    doubts: list[str] = Field(
+        description="Sentences of the answer that its passages do not bear out, each with why."
+    )
     tokens: int = Field(description="Prompt plus generated tokens of all calls.")
     seconds: float
 
@@ -106,19 +111,21 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
         preset = preset_for(effort, presets)
         request = AnswerRequest(question, preset)
         with _as_tool_errors():
-            if service.adapt(request).shortened:
+            if service.fit(request).shortened:
                 raise invalid(f"a question has {service.options.limits.question_chars:,} characters at most.")
             ticket = service.enter(_caller(ctx, keys), preset)
             async with _progress(ctx) as watch:
-                result = await service.answer(request, ticket, watch)
+                row = await service.answer(request, ticket, watch)
+        record = public_record(preset, row)
         return AgentAnswer(
-            answer=result.answer.text,
-            id=result.row.question.id,
+            answer=record["answer"],
+            id=row.question.id,
             preset=preset,
-            steps=[line.strip() for step in result.row.steps if (line := reasoning_line(step))],
-            sources=_sources(result),
-            tokens=result.row.total_usage.total,
-            seconds=round(result.row.seconds, 3),
+            steps=[line.strip() for step in row.steps if (line := reasoning_line(step))],
+            sources=_sources(record["sources"], row),
+            doubts=[f"{claim.text} ({claim.fault})" for claim in row.citations if claim.fault],
+            tokens=row.total_usage.total,
+            seconds=round(row.seconds, 3),
         )
 
     @server.tool(description=f"Search the corpus for passages. {documents}".strip(), annotations=_READING)
@@ -147,12 +154,12 @@ def _as_tool_errors() -> Iterator[None]:
 @asynccontextmanager
 async def _progress(ctx: Context[Any, Any]) -> AsyncIterator[Any]:
     """Yield a watcher whose steps are sent as progress notifications, in order."""
-    steps: asyncio.Queue[Step | None] = asyncio.Queue()
+    steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
 
     async def send() -> None:
         number = 0
         while (step := await steps.get()) is not None:
-            if line := reasoning_line(step).strip():
+            if not isinstance(step, str) and (line := reasoning_line(step).strip()):
                 number += 1
                 await ctx.report_progress(number, None, line)
 
@@ -176,10 +183,9 @@ def _found(passage: Passage, **more: Any) -> FoundPassage:
     return FoundPassage(id=passage.id, title=passage.title, file=passage.source, page=page, **more)
 
 
-def _sources(result: AnswerResult) -> list[FoundPassage]:
+def _sources(sources: Sequence[Mapping[str, Any]], row: Row) -> list[FoundPassage]:
     """Return what an answer rests on: what was read for it with its text, which is what an agent checks."""
-    sources = result.record["sources"]
-    steps = [step for step in result.row.steps if isinstance(step, SearchStep)]
+    steps = [step for step in row.steps if isinstance(step, SearchStep)]
     texts = {hit.id: hit.text for step in steps for hit in step.hits}
     cited_ids = {source["id"] for source in cited_sources(sources)}
     return [
@@ -187,6 +193,7 @@ def _sources(result: AnswerResult) -> list[FoundPassage]:
             passage_of(source),
             text=texts.get(source["id"], "") if source["id"] in cited_ids else "",
             read=source["read"],
+            number=source.get("number"),
         )
         for source in sources
     ]

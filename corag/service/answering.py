@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,21 +22,21 @@ from corag.core.tools import Step, Tools
 from corag.core.types import Answer, Hit, Passage, Question
 from corag.service.admission import Admission, Ticket
 from corag.service.conversation import (
-    AdaptedRequest,
     AnswerRequest,
     CallersTools,
     answer_job,
-    cut_conversation,
-    cut_front,
+    shorten_request,
     standalone_question,
 )
 from corag.service.errors import CallError, error_from_row, invalid, unavailable
 from corag.service.index import SearchedIndex
 from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
-from corag.service.options import AnswersOptions, Preset
-from corag.service.records import Records, public_record
+from corag.service.options import AnswersOptions
+from corag.service.records import Records
 from eval.experiment.collector import Send, no_spans
+from eval.experiment.registry import bind
+from eval.sweeps.cells import Cell
 
 _PROBE_EVERY_S = 5.0
 _PROBE_MOST_S = 30.0  # per attempt: an engine that hangs is probed again
@@ -46,16 +46,7 @@ CALLER_GONE = "CallerLeft: the caller went away before the answer was there."
 TIMED_OUT = "TimedOut: the answer took longer than the service allows."
 BACKEND_GONE = "BackendGone: the model or the index failed meanwhile."
 
-Watch = Callable[[Step], None]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerResult:
-    """An answer with its row. ``record``: the same as callers see it, JSON values."""
-
-    row: Row
-    answer: Answer
-    record: Mapping[str, Any]
+Watch = Callable[[Step | str], None]
 
 
 class AnswerService:
@@ -68,7 +59,7 @@ class AnswerService:
     def __init__(
         self,
         options: AnswersOptions,
-        presets: Mapping[str, Preset],
+        presets: Mapping[str, Cell],
         generator: Generator,
         retriever: Retriever | None,
         log: Log = log_line,
@@ -96,46 +87,23 @@ class AnswerService:
 
     # --- checking and admitting requests
 
-    def preset(self, name: str) -> Preset:
+    def preset(self, name: str) -> Cell:
         """Return a preset. Raises :class:`CallError` with status 404 if there is none of this name."""
         if name not in self.presets:
             names = ", ".join(self.presets)
             raise CallError(404, f"there is no such model here: choose one of {names}.", "model_not_found")
         return self.presets[name]
 
-    def adapt(self, request: AnswerRequest) -> AdaptedRequest:
-        """Leave out of a request what this service cannot use, instead of refusing all of it.
+    def fit(self, request: AnswerRequest) -> AnswerRequest:
+        """Return a request that can be answered, what is too long in it shortened.
 
-        A temperature goes where it has no use; a long conversation loses its oldest turns, and a long
-        question its front, for a question stands behind the document that was pasted with it. Raises
-        :class:`CallError` for an unknown preset and an empty question.
+        Raises :class:`CallError` for an unknown preset and an empty question.
         """
-        limits = self.options.limits
-        preset = self.preset(request.preset)
-        ignored: dict[str, str] = {}
-        shortened: dict[str, Any] = {}
+        self.preset(request.preset)
         if not request.text.strip():
             raise invalid("the question is empty: the last message must say something.", "messages")
-        if len(request.system) > limits.question_chars:
-            shortened["system"] = {
-                "characters": len(request.system),
-                "kept_characters": limits.question_chars,
-            }
-            request = replace(request, system=request.system[: limits.question_chars])
-        if request.job:  # its instruction stands at the front
-            return AdaptedRequest(replace(request, text=request.text[: limits.conversation_chars]), {}, {})
-        if request.temperature is not None and _with_temperature(preset, request.temperature) is None:
-            ignored["temperature"] = f"'{preset.name}' cannot use it"
-            request = replace(request, temperature=None)
-        if len(request.text) > limits.question_chars:
-            text = cut_front(request.text, limits.question_chars)
-            shortened["question"] = {"characters": len(request.text), "kept_characters": len(text)}
-            request = replace(request, text=text)
-        earlier = cut_conversation(request.earlier, limits.conversation_chars)
-        if earlier != request.earlier:
-            shortened["conversation"] = {"turns": len(request.earlier), "kept_turns": len(earlier)}
-            request = replace(request, earlier=earlier)
-        return AdaptedRequest(request, ignored, shortened)
+        limits = self.options.limits
+        return shorten_request(request, limits.question_chars, limits.conversation_chars)
 
     def enter(self, caller: str, preset: str) -> Ticket:
         """Admit a question. Raises :class:`CallError` if there is no room, or nothing to answer with."""
@@ -154,12 +122,11 @@ class AnswerService:
 
     # --- answering
 
-    async def answer(
-        self, request: AnswerRequest, ticket: Ticket, watch: Watch | None = None
-    ) -> AnswerResult:
-        """Answer an admitted question. Its ticket is released in any case.
+    async def answer(self, request: AnswerRequest, ticket: Ticket, watch: Watch | None = None) -> Row:
+        """Answer an admitted question, and return its row. Its ticket is released in any case.
 
-        ``watch`` is called with every finished step. Raises :class:`CallError` if there is no answer.
+        ``watch`` is called with every finished step, and with the answer so far where its text is known
+        before its end. Raises :class:`CallError` if there is no answer.
         """
         limit = self.options.limits.answer_s
         try:
@@ -192,7 +159,7 @@ class AnswerService:
 
     async def _answer(
         self, index: SearchedIndex, request: AnswerRequest, ticket: Ticket, watch: Watch | None
-    ) -> AnswerResult:
+    ) -> Row:
         preset = self.presets[request.preset]
         record = partial(self._record, preset, ticket=ticket, request=request, index=index)
         question = Question(ticket.key, request.text)
@@ -205,10 +172,12 @@ class AnswerService:
             self.options.seed if request.seed is None else request.seed,
             self._budget(request),
             watch,
+            watch,
             wishes=request,
         )
         try:
-            row = await answer_question(question, self._method(preset, request), tools)
+            cites = preset.options.cites and not request.job
+            row = await answer_question(question, self._method(preset, request), tools, cites=cites)
         except asyncio.CancelledError:
             # asyncio.timeout turns the cancellation into a TimeoutError only outside of its block, so whether
             # the time was up is measured here.
@@ -225,14 +194,13 @@ class AnswerService:
         record(row)
         if row.answer is None:
             raise error_from_row(row.error)
-        return AnswerResult(row, row.answer, public_record(preset.name, row))
+        return row
 
-    def _method(self, preset: Preset, request: AnswerRequest) -> BoundMethod:
+    def _method(self, preset: Cell, request: AnswerRequest) -> BoundMethod:
         """Return what answers a request: one call for a job, else the preset's method."""
         if request.job:
             return partial(answer_job, request=request)
-        options = _with_temperature(preset, request.temperature)
-        method = partial(preset.config.find_method(preset.method).function, config=options)
+        method = bind(preset.method, preset.config)
 
         async def rewrite_and_answer(question: Question, tools: Tools) -> Answer:
             if request.earlier and self.options.follow_ups:
@@ -248,7 +216,7 @@ class AnswerService:
         return min(filter(None, limits), default=0)
 
     def _record(
-        self, preset: Preset, row: Row, *, ticket: Ticket, request: AnswerRequest, index: SearchedIndex
+        self, preset: Cell, row: Row, *, ticket: Ticket, request: AnswerRequest, index: SearchedIndex
     ) -> None:
         """Count, log and save the result of a question. A job is none, so it is not saved."""
         outcomes = {"": "answered", CALLER_GONE: "left", TIMED_OUT: "timed_out"}
@@ -365,19 +333,6 @@ class AnswerService:
             self._probe.cancel()
             await asyncio.gather(self._probe, return_exceptions=True)
         await self.index.close()  # the first one is closed by whoever opened it, once more
-
-
-def _with_temperature(preset: Preset, temperature: float | None) -> Any:
-    """Return the options of a preset's method at a temperature, its own for None; None if it has no use."""
-    options: Any = preset.config.of(preset.method)
-    if temperature is None:
-        return options
-    if "temperature" not in {each.name for each in fields(options)} or not options.samples:
-        return None
-    try:
-        return replace(options, temperature=temperature)
-    except ConfigError:
-        return None
 
 
 def _abandoned_row(question: Question, tools: Tools, error: str) -> Row:

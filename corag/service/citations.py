@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from corag.core.citations import is_refusal
 from corag.core.support import drop_same_location
 from corag.core.types import Passage
 from corag.service.records import passage_of
 
-_HEAD = "\n\nSources:\n"
+_HEAD, _DOUBTS = "Sources", "Not borne out"
 _NOTHING_FOUND = "\n\n(No passage was found for this.)"
-_LIST = re.compile(rf"(?:\n\nSources:\n(?:- [^\n]*(?:\n|\Z))+|{re.escape(_NOTHING_FOUND)}\s*)\Z")
+_LIST = re.compile(rf"(?:(?:\n\n(?:{_HEAD}|{_DOUBTS}):(?:\n- [^\n]*)+)+|{re.escape(_NOTHING_FOUND)})\s*\Z")
 # Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Some signs
 # are Markdown at the beginning of a line only.
 _MARKDOWN = re.compile(r"[\\`*\[\]<]|^[>#+-]")
@@ -23,29 +24,35 @@ def cited_sources(sources: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any
     return [source for source in sources if source["read"]] or list(sources)
 
 
-def list_of_sources(sources: Sequence[Mapping[str, Any]], most: int) -> str:
-    r"""Return the end of an answer's text that lists what it rests on; "" for nothing.
+def end_of_answer(record: Mapping[str, Any], most: int) -> str:
+    r"""Return what an answer's text ends with where ``most`` sources are wanted; "" for nothing.
 
-    Passages of one file and page are one line, by the title of the first. ``sources``: as records of answers
-    have them, those that carry the answer first.
+    Passages of one file and page are one line, by the title of the first. An answer that cites has what it
+    cites, by number, and what was not found there. One for which all searches came back empty says so: it
+    looks like any other. ``record``: of the answer.
 
-    >>> list_of_sources([{"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}], 5)
+    >>> leave = {"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}
+    >>> end_of_answer({"answer": "30", "sources": [leave], "citations": [], "steps": []}, 5)
     '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
-    places = drop_same_location(map(passage_of, cited_sources(sources)))
-    return _HEAD + "\n".join(f"- {_citation(each)}" for each in places[:most]) if places and most else ""
-
-
-def end_of_answer(record: Mapping[str, Any], most: int) -> str:
-    """Return what an answer's text ends with where ``most`` sources are wanted; "" for nothing.
-
-    An answer for which all searches came back empty says so: it looks like any other. ``record``: of the
-    answer, with ``sources`` and ``steps``.
-    """
+    if not most or is_refusal(record["answer"]):
+        return ""
+    sources, claims = record["sources"], record["citations"]
     searches = [step for step in record["steps"] if step["kind"] == "search"]
-    if most and searches and not record["sources"] and not any(step.get("hits") for step in searches):
+    if searches and not sources and not any(step.get("hits") for step in searches):
         return _NOTHING_FOUND
-    return list_of_sources(record["sources"], most)
+    if claims:
+        cited = {number for claim in claims for number in claim["numbers"]}
+        passages = {each["number"]: passage_of(each) for each in sources if each.get("number") in cited}
+        lines = [f"[{number}] {_citation(passage)}" for number, passage in passages.items()]
+    else:
+        lines = list(map(_citation, drop_same_location(map(passage_of, cited_sources(sources)))))
+    doubts = [f"{_as_text(claim['text'])} ({_as_text(claim['fault'])})" for claim in claims if claim["fault"]]
+    return _list(_HEAD, lines[:most]) + _list(_DOUBTS, doubts)
+
+
+def _list(head: str, lines: Sequence[str]) -> str:
+    return f"\n\n{head}:\n" + "\n".join(f"- {line}" for line in lines) if lines else ""
 
 
 def without_sources(text: str) -> str:
@@ -58,4 +65,8 @@ def without_sources(text: str) -> str:
 
 
 def _citation(passage: Passage) -> str:
-    return _MARKDOWN.sub(r"\\\g<0>", " ".join((passage.citation or passage.id).split()))
+    return _as_text(passage.citation or passage.id)
+
+
+def _as_text(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))

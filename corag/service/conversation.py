@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,14 @@ class AnswerRequest:
         earlier: the messages before it, oldest first.
         seed: of all randomness; None for the service's own.
         budget: upper limit of its tokens; 0 for the service's own limit.
-        temperature: of sampled requests; None for the preset's own.
         job: whether it is a chat page's own request, as for a title: ``text`` is then all that is asked.
         max_tokens: limit of the final call; None for the method's own.
         stop: texts that end the final call.
         system: what the caller wants of the answer, such as its language; of the final prompt alone.
         traceparent: the caller's header of this name, of which the answer's spans are then a part.
         request_id: under which logs have the request.
+        shortened: by "question", "conversation" or "system", of what was too long: what there was and what
+            was kept.
     """
 
     text: str
@@ -59,28 +60,33 @@ class AnswerRequest:
     earlier: tuple[Turn, ...] = ()
     seed: int | None = None
     budget: int = 0
-    temperature: float | None = None
     job: bool = False
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     system: str = ""
     traceparent: str = ""
     request_id: str = ""
+    shortened: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class AdaptedRequest:
-    """A request made to fit, with what was changed.
+def shorten_request(request: AnswerRequest, question_chars: int, conversation_chars: int) -> AnswerRequest:
+    """Return a request whose texts are not longer than this, in characters, with what was left out.
 
-    Attributes:
-        request: the request that can be answered.
-        ignored: settings that were left out, each with the reason.
-        shortened: by "question" or "conversation": what there was and what was kept.
+    A long conversation loses its oldest turns, and a long question its front, for a question stands behind
+    the document that was pasted with it. A job's instruction stands at its front.
     """
-
-    request: AnswerRequest
-    ignored: Mapping[str, str]
-    shortened: Mapping[str, Any]
+    if request.job:
+        return replace(request, text=request.text[:conversation_chars])
+    text, system = cut_front(request.text, question_chars), request.system[:question_chars]
+    earlier = cut_conversation(request.earlier, conversation_chars)
+    shortened = {
+        name: {"characters": len(whole), "kept_characters": len(kept)}
+        for name, whole, kept in (("question", request.text, text), ("system", request.system, system))
+        if kept != whole
+    }
+    if earlier != request.earlier:
+        shortened["conversation"] = {"turns": len(request.earlier), "kept_turns": len(earlier)}
+    return replace(request, text=text, system=system, earlier=earlier, shortened=shortened)
 
 
 def cut_front(text: str, most: int) -> str:
@@ -91,12 +97,9 @@ def cut_front(text: str, most: int) -> str:
     """
     if len(text) <= most:
         return text
-    end = text[-most:]
-    if text[-most - 1].isspace() or end[:1].isspace():
-        return end.lstrip()
-    _, blank, rest = end.partition(" ")
+    _, blank, rest = text[-most:].partition(" ")
     # Of a text without blanks, such as Chinese, no word can be seen.
-    return rest.lstrip() if blank and len(rest) >= most // 2 else end
+    return rest if blank and len(rest) >= most // 2 else text[-most:]
 
 
 def cut_conversation(turns: tuple[Turn, ...], most: int) -> tuple[Turn, ...]:
@@ -163,8 +166,8 @@ async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -
         Prompt((Message("user", (Segment(request.text),)),)),
         role="job",
         max_tokens=min(request.max_tokens or _JOB_TOKENS, _MOST_JOB_TOKENS),
-        temperature=request.temperature or 0.0,
         path="job",
+        is_answer=True,
     )
     return Answer(reply.text.strip(), stopped="job")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, cast
 
 from annotated_types import Ge, Gt, Le
@@ -12,14 +11,10 @@ from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.runs.manifest import SERVICE_SOURCE
-from corag.generation.config import ModelConfig
-from eval.experiment.backends import Setup
+from eval.experiment.prompts import AskSetup
 from eval.experiment.registry import with_method
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import Cell, read_cells
-
-# A preset chooses how a question is answered. What answers it is opened once, for all of them.
-_SHARED_BY_PRESETS = ("model", "retriever", "seed")
 
 
 @dataclass(frozen=True)
@@ -48,18 +43,14 @@ class Limits(Options, section="limits"):
     body_kb: Annotated[int, Ge(1)] = 10_000
     """maximum size of a request's body, in units of 1,000 bytes."""
 
-    body_s: Annotated[float, Gt(0)] = 20.0
-    """timeout for receiving a request's body, in seconds."""
-
     shutdown_s: Annotated[float, Gt(0)] = 30.0
     """grace period for running questions at shutdown, in seconds; then they are aborted."""
 
 
 @dataclass(frozen=True)
-class AnswersOptions(Setup):
+class AnswersOptions(AskSetup):
     """Options of 'corag serve answers'."""
 
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     presets: NameOrPath = ""
     """a YAML file, or YAML in braces, that maps names to options, from cheap to expensive; unset: one preset
     per method."""
@@ -104,9 +95,6 @@ class AnswersOptions(Setup):
     hosts: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
     """further host names of the service, such as that of a proxy."""
 
-    origins: Annotated[list[str], Mark.PRIVATE] = field(default_factory=list)
-    """allowed origins of other web pages (CORS), such as https://chat.example.org."""
-
     stdio: bool = False
     """serve MCP to the one agent that starts this command, over standard input and output, and no port."""
 
@@ -124,52 +112,27 @@ class AnswersOptions(Setup):
         return cast("RunConfig", kind(**{**shared, "questions": SERVICE_SOURCE, "out": self.out or "auto"}))
 
 
-@dataclass(frozen=True)
-class Preset:
-    """One way to answer questions, under the name that callers know it by.
-
-    Attributes:
-        name: what callers write.
-        config: its settings; its method is the only one.
-    """
-
-    name: str
-    config: RunConfig
-
-    @property
-    def method(self) -> str:
-        """Its method."""
-        return self.config.method[0]
-
-    @property
-    def about(self) -> str:
-        """What its method does, in a line."""
-        return self.config.find_method(self.method).summary
-
-
-def read_presets(options: AnswersOptions) -> dict[str, Preset]:
+def read_presets(options: AnswersOptions) -> dict[str, Cell]:
     """Return the presets by name, in the order in which they stand in the options.
 
     Raises :class:`ConfigError` for one that cannot be, or changes what all of them share.
     """
     source = options.presets or {name: {"method": name} for name in options.method}
-    if isinstance(source, str) and "{" not in source and not Path(source).is_file():
-        raise ConfigError(f"there is no file '{source}': 'presets' names one, or is YAML in braces.")
     cells = read_cells(options.run_config, source, "", "preset")
     for cell in cells:
         _check(cell)
-    return {cell.name: Preset(cell.name, cell.config) for cell in cells}
+    return {cell.name: replace(cell, config=_with_prompts(cell, options)) for cell in cells}
+
+
+def _with_prompts(preset: Cell, options: AnswersOptions) -> RunConfig:
+    changes: dict[str, Any] = {preset.method: options.with_prompts(preset.options)}
+    return replace(preset.config, **changes)
 
 
 def _check(cell: Cell) -> None:
     for option in cell.option_names:
-        if option.split(".")[0] in _SHARED_BY_PRESETS:
-            raise ConfigError(
-                f"preset '{cell.name}' changes {option}, which all presets share: give it to the service "
-                "itself."
-            )
         if option not in ("method", "budget") and not option.startswith(f"{cell.method}."):
             raise ConfigError(
-                f"preset '{cell.name}' changes {option}, which means nothing here: a preset takes method, "
-                f"budget and the options of its method, which begin with '{cell.method}.'."
+                f"preset '{cell.name}' changes {option}, but a preset has a method, a budget and options of "
+                f"its method, such as '{cell.method}.NAME': the rest is the service's."
             )

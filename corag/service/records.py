@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import date, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from corag.core.runs.folder import RunFolder, writable_folder
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import Row, collect_sources, step_record
 from corag.core.types import Passage
-from corag.service.options import AnswersOptions, Preset
+from corag.service.options import AnswersOptions
 from eval.experiment.run import folder_name, run_environment, run_settings
+from eval.sweeps.cells import Cell
 
 _PRESET = "preset"  # in a start of a served run: which one it is of
 _OF_A_DAY = re.compile(r".+-[0-9a-f]{8}-(\d{4}-\d{2}-\d{2})")
@@ -36,7 +38,7 @@ class Records:
     def __init__(
         self,
         options: AnswersOptions,
-        presets: Mapping[str, Preset],
+        presets: Mapping[str, Cell],
         generator: Generator,
         retriever: Retriever | None,
     ) -> None:
@@ -89,7 +91,7 @@ def _delete_before(out: Path, day: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _open_run(preset: Preset, generator: Generator, retriever: Retriever | None, ending: str) -> RunFolder:
+def _open_run(preset: Cell, generator: Generator, retriever: Retriever | None, ending: str) -> RunFolder:
     """Return the run folder of a preset's answers from an index, by a name that changes with the settings."""
     settings = run_settings(preset.config, preset.method, generator, retriever)
     environment = run_environment(preset.config, settings) | {_PRESET: preset.name}
@@ -111,10 +113,21 @@ def public_record(preset: str, row: Row) -> dict[str, Any]:
         "created": int(row.begun),
         "seconds": round(row.seconds, 4),
         "usage": {role: usage.to_json() for role, usage in row.usage.items()},
-        "sources": collect_sources(answer.pop("passage_ids"), steps, row.read_ids),
+        "sources": _number(collect_sources(answer.pop("passage_ids"), steps, row.read_ids), row),
+        "citations": list(map(asdict, row.citations)),
         "steps": list(map(public_step, steps)),
         "details": answer,
     }
+
+
+def _number(sources: list[dict[str, Any]], row: Row) -> list[dict[str, Any]]:
+    """Give the sources of an answer that cites the numbers of its final prompt, and put these first."""
+    if not row.citations or row.answer is None:
+        return sources
+    numbers = {name: number for number, name in enumerate(row.answer.shown_ids, 1)}
+    numbered = [source | {"number": numbers[source["id"]]} for source in sources if source["id"] in numbers]
+    others = [source for source in sources if source["id"] not in numbers]
+    return sorted(numbered, key=itemgetter("number")) + others
 
 
 def public_step(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
     with _listener(options.host, options.port) as listener:
         async with open_service(options) as service:
             _report_presets(service, report)
-            rules = AccessRules(keys, allowed_hosts(options.host, options.hosts), frozenset(options.origins))
+            rules = AccessRules(keys, allowed_hosts(options.host, options.hosts))
             port = listener.getsockname()[1]
             if not keys.path and not rules.hosts:
                 report("anybody who reaches this port may ask: 'api_key_file' lets only known callers in.")
@@ -188,7 +188,8 @@ def _listener(host: str, port: int) -> socket.socket:
 def _report_presets(service: AnswerService, report: Callable[[str], None]) -> None:
     width = max(map(len, service.presets))
     for name, preset in service.presets.items():
-        report(f"  {name:<{width}}  {preset.method}: {preset.about}")
+        about = preset.config.find_method(preset.method).summary
+        report(f"  {name:<{width}}  {preset.method}: {about}")
 
 
 def run(options: AnswersOptions) -> None:

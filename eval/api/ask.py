@@ -63,6 +63,7 @@ class Answered:
         passages: every passage that the method collected, in the order of collection.
         read: the passages whose text stood in a prompt that led to the answer, those first that
             carry it.
+        citations: the sentences of an answer that cites passages, each with what is wrong with it.
         steps: every generation, scoring and search, in the order in which they ended.
         calls: of the model.
         tokens: prompt plus generated, as papers count them; printed with ~ where some are estimated.
@@ -86,6 +87,8 @@ class Answered:
         self.error = row.error
         self.passages = tuple(passages)
         self.read = tuple(read_passages)
+        self.citations = row.citations
+        self._cited = _cited_passages(row, {each.id: each for each in (*read_passages, *passages)})
         self.steps: tuple[Step, ...] = row.steps
         self.calls = row.total_usage.calls
         self.tokens = row.total_usage.total
@@ -128,6 +131,11 @@ class Answered:
         return [
             Text.assemble(("answer   ", "bold green"), printable(self.text) or "(an empty answer)"),
             *[Text(f"computed {printable(rule)}", style="dim")] * bool(rule),
+            *[
+                Text.assemble(("doubt    ", "yellow"), printable(f"{claim.text} ({claim.fault})"))
+                for claim in self.citations
+                if claim.fault
+            ],
             *[Text(f"sources  {printable(self._name_sources())}", style="dim")] * bool(self.sources),
             Text(
                 f"cost     {self.calls} call{'s'[: self.calls != 1]}, {tilde}{self.tokens:,} tokens "
@@ -138,7 +146,11 @@ class Answered:
         ]
 
     def _name_sources(self) -> str:
-        """Name the first sources; those that the model read are marked, if it is known of any."""
+        """Name the cited sources, else the first; those that the model read are marked, if any are known."""
+        if self._cited:
+            named = [f"[{number}] {_cite(passage)}" for number, passage in self._cited.items()]
+            uncited = len(self.passages) - len(named)
+            return "; ".join(named) + f"; not cited: {uncited} more" * (uncited > 0)
         citations = _citations(self.read)
         if not citations:
             return _first(self.sources, SOURCES_SHOWN)
@@ -286,7 +298,7 @@ async def ask(
     refusal = asdict(options).get("refusal", "")
     async with nullcontext() if index is None else index.lend() as retriever:
         tools = Tools(question_object, model.engine, retriever, seed, budget, watch=watch)
-        return await answer_one(name, question_object, answer, tools, retriever, refusal)
+        return await answer_one(name, question_object, answer, tools, retriever, refusal, cites=options.cites)
 
 
 aask = ask.twin
@@ -300,9 +312,14 @@ async def answer_one(
     retriever: Retriever | None,
     refusal: str = "",
     send: Send = no_spans,
+    *,
+    cites: bool = False,
 ) -> Answered:
-    """Answer a question, and look up the passages that it was answered from; ``send`` its spans."""
-    row = await answer_question(question, method, tools)
+    """Answer a question, and look up the passages that it was answered from; ``send`` its spans.
+
+    ``cites``: the answer cites passages, which is checked.
+    """
+    row = await answer_question(question, method, tools, cites=cites)
     send(name, row)
     passages = await _look_up(row, retriever)
     all_passages, read_passages = (
@@ -341,11 +358,18 @@ async def _look_up(row: Row, retriever: Retriever | None) -> dict[str, Passage]:
 
 def _citations(passages: Sequence[Passage]) -> tuple[str, ...]:
     """Cite passages, each once: one without title and file by the beginning of its text."""
-    cited_passages = drop_same_location(passages)
-    citations = (
-        each.citation or shorten(each.text, 60, placeholder=" ...") or each.id for each in cited_passages
-    )
-    return tuple(dict.fromkeys(citations))
+    return tuple(dict.fromkeys(map(_cite, drop_same_location(passages))))
+
+
+def _cite(passage: Passage) -> str:
+    return passage.citation or shorten(passage.text, 60, placeholder=" ...") or passage.id
+
+
+def _cited_passages(row: Row | SavedRow, passages: Mapping[str, Passage]) -> dict[int, Passage]:
+    """Return the passages that an answer cites, as far as they are known, by their numbers."""
+    shown = dict(enumerate(row.answer.shown_ids if row.answer else (), 1))
+    numbers = sorted({number for claim in row.citations for number in claim.numbers})
+    return {number: passages[shown[number]] for number in numbers if shown.get(number) in passages}
 
 
 def _first(sources: Sequence[str], most: int) -> str:

@@ -34,13 +34,13 @@ ASK = ["ask", "--method", "one_step", "--one_step.k", "2"]
 class Opened:
     """Scripted back ends in the place of real ones, and how often they were opened."""
 
-    def __init__(self) -> None:
-        self.times = 0
+    def __init__(self, reply: str = "Answer {}.") -> None:
+        self.times, self.reply = 0, reply
 
     @asynccontextmanager
     async def __call__(self, setup: Setup) -> AsyncIterator[tuple[Generator, Retriever | None]]:
         self.times += 1
-        yield ScriptedGenerator(f"Answer {n}." for n in range(1, 99)), WordRetriever(WORLD)
+        yield ScriptedGenerator(self.reply.format(n) for n in range(1, 99)), WordRetriever(WORLD)
 
 
 @pytest.fixture
@@ -63,6 +63,28 @@ def test_without_a_terminal_it_prints_the_tree_answer_sources_and_cost(
     assert sources == "sources  read: The Glass Orchard; Tarn Hollow" and cost.startswith("cost     1 call, ")
     assert printed.err.startswith("corag: transformers answers a single question sooner than vLLM here")
     assert printed.err.splitlines()[1:] == ["corag: answering by one_step ('method' takes another)."]
+
+
+def test_an_answer_from_documents_is_shown_with_what_it_cites_and_what_that_does_not_bear_out(
+    opened: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened.reply = 'It is in [2]. It was "never written" [1].'
+    assert main([*ASK[:1], QUESTION.text, *ASK[1:], "--prompts", "documents"]) == 0
+    *_, answer, doubt, sources, _ = capsys.readouterr().out.splitlines()
+    assert answer == f"answer   {opened.reply}"
+    assert doubt.startswith('doubt    It was "never written" [1]. (the passage')
+    assert sources == "sources  [1] The Glass Orchard; [2] Tarn Hollow"
+
+
+def test_in_a_terminal_an_answer_grows() -> None:
+    terminal = Terminal("ask", QUESTION.text, *ASK[1:], "--prompts", "documents")
+    try:
+        shown = terminal.read_until("cost")
+        assert re.search("Answer(?! 1)", shown) and shown.count("answer   ") == 1
+    finally:
+        terminal.process.kill()
+        terminal.process.wait()
+        os.close(terminal.descriptor)
 
 
 async def test_an_answer_that_takes_long_says_how_far_it_is() -> None:

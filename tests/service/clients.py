@@ -126,12 +126,12 @@ BODIES = [
     ),
     sent("Continue", "chat", stream=False, max_tokens=2048, stop=["<|im_end|>", "<|endoftext|>"]),
     sent(
-        "Cursor", "agent", "temperature tools user", temperature=0, user="u_1", tools=TOOLS,
+        "Cursor", "agent", "tools user", temperature=0, user="u_1", tools=TOOLS,
         tool_choice="auto", stream=True, stream_options=USAGE, messages=[SYSTEM, USER],
     ),
-    sent("Cursor", "chat", "temperature user", temperature=0, user="u_1", stream=False),
+    sent("Cursor", "chat", "user", temperature=0, user="u_1", stream=False),
     sent(
-        "Cline", "stream", "temperature", temperature=0, stream=True, stream_options=USAGE,
+        "Cline", "stream", "", temperature=0, stream=True, stream_options=USAGE,
         messages=[
             SYSTEM,
             {
@@ -145,7 +145,7 @@ BODIES = [
     ),
     sent(
         "Cline", "agent",
-        "temperature tools reasoning_effort messages[2] messages[3]",
+        "tools reasoning_effort messages[2] messages[3]",
         temperature=0, stream=True, stream_options=USAGE, tools=TOOLS, tool_choice="auto",
         parallel_tool_calls=False, reasoning_effort="medium",
         messages=[
@@ -177,11 +177,11 @@ BODIES = [
         "Dify", "chat", "temperature top_p user chat_template_kwargs", stream=False, temperature=0.2, top_p=1,
         max_tokens=512, user="abc", chat_template_kwargs={"enable_thinking": False},
     ),
-    sent("AI SDK", "chat", "temperature", temperature=0, max_tokens=400),
+    sent("AI SDK", "chat", "", temperature=0, max_tokens=400),
     sent("AI SDK", "object", refused="response_format", temperature=0, response_format=SCHEMA),
     sent("LangChain", "chat", "temperature", stream=False, temperature=0.7, n=1),
     sent(
-        "LangChain", "stream", "temperature tools", stream=True, stream_options=USAGE,
+        "LangChain", "stream", "tools", stream=True, stream_options=USAGE,
         temperature=0, tools=TOOLS, max_completion_tokens=300, stop=["\nObservation"],
         messages=[SYSTEM, USER],
     ),

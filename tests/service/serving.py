@@ -55,6 +55,8 @@ class Running:
     log: list[dict]
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    proxy: str = ""
 
     def client(self, **more) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=30, verify=False, **more)
@@ -105,9 +107,7 @@ async def served(
         service = AnswerService(
             config, presets, model, index, lambda event, **told: log.append({"event": event, **told}), send,
         )  # fmt: skip
-        rules = AccessRules(
-            keys or Keys(), allowed_hosts("127.0.0.1", config.hosts), frozenset(config.origins)
-        )
+        rules = AccessRules(keys or Keys(), allowed_hosts("127.0.0.1", config.hosts))
         up = asyncio.create_task(serve_until_stopped(service, rules, listener))
         running = Running(f"http://127.0.0.1:{listener.getsockname()[1]}", service, model, log)
         try:

@@ -167,7 +167,7 @@ async def test_the_schema_of_a_question_is_what_is_read():
     async with in_process() as (client, _):
         schema = (await client.get("/openapi.json")).json()
         body = schema["components"]["schemas"]["ChatBody"]["properties"]
-        assert body["temperature"]["anyOf"][0] == {"type": "number", "minimum": 0, "maximum": 2}
+        assert body["seed"]["anyOf"][0] == {"type": "integer", "minimum": 1 - 2**63, "maximum": 2**63 - 1}
         assert "one of the presets" in body["model"]["description"]
         reference = schema["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
         assert reference["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}

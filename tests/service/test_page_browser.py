@@ -5,18 +5,27 @@ With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 
 import asyncio
 import os
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
+from corag.core.citations import REFUSAL
 from corag.core.types import Passage
 from corag.service.keys import Keys as ServiceKeys
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException
 from tests.fakes import kind
 from tests.service.serving import PASSAGES, corag_preset, options, replies, served
+from tests.service.test_documents import LEAVE, RIGHT, SICK, WRONG, Typist, from_documents, reader
 
 pytestmark = pytest.mark.slow
 
@@ -49,22 +58,25 @@ class Held:
         return EVIL if self.evil and kind(request) in ("NEXT", "FINAL", "ANSWER") else replies(request)
 
 
+PRESETS = {
+    "corag-greedy": corag_preset(max_hops=3),
+    "corag-best-of-3": corag_preset(max_hops=2, strategy="best_of_n", chains=3, rank_by="vote"),
+    "one-step": {"method": "one_step"},
+}
+
+
 @contextmanager
 def in_thread(held, **more):
-    """A service in a thread of its own."""
+    """A service in a thread of its own, and a proxy below whose path it lies, too."""
     up, end = threading.Event(), threading.Event()
     known = {}
 
     async def serve():
-        presets = {
-            "corag-greedy": corag_preset(max_hops=3),
-            "corag-best-of-3": corag_preset(max_hops=2, strategy="best_of_n", chains=3, rank_by="vote"),
-            "one-step": {"method": "one_step"},
-        }
         page = Passage("karlen", PASSAGES[0].title, PASSAGES[0].text, "towns.pdf", 3)
         passages = [page, *PASSAGES[1:], Passage("evil", EVIL, EVIL)]
-        given = options(presets)
-        async with served(given, pause=held.pause, reply=held.reply, passages=passages, **more) as running:
+        settings = {"pause": held.pause, "reply": held.reply, "passages": passages, **more}
+        given = settings.pop("given", options(PRESETS))
+        async with served(given, **settings) as running, below_path(running.url) as running.proxy:
             known["running"] = running
             up.set()
             while not end.is_set():
@@ -76,6 +88,32 @@ def in_thread(held, **more):
     yield known["running"]
     end.set()
     thread.join(20)
+
+
+@asynccontextmanager
+async def below_path(target):
+    """Yield the address of a reverse proxy that passes what is below /corag/ on, pieces as they come."""
+    client = httpx.AsyncClient(base_url=target, timeout=60)
+
+    async def forward(request):
+        path = request.url.path.removeprefix("/corag")
+        headers = {name: value for name, value in request.headers.items() if name != "host"}
+        body = await request.body()
+        sent = client.build_request(request.method, path, headers=headers, content=body)
+        reply = await client.send(sent, stream=True)
+        kept = {name: value for name, value in reply.headers.items() if name != "transfer-encoding"}
+        return StreamingResponse(
+            reply.aiter_raw(), reply.status_code, kept, background=BackgroundTask(reply.aclose)
+        )
+
+    app = Starlette(routes=[Route("/corag/{path:path}", forward, methods=["GET", "POST"])])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/corag/"
+        server.should_exit = True
+        await serving
+    await client.aclose()
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +198,67 @@ def test_a_source_has_file_and_page_and_opens(page):
     picture(page, "dark")
     paper = " ".join(page.printed())
     assert "Ada Orm" in paper and "Enter asks" not in paper
+
+
+def documents_page(page, answer, *, hurried=True):
+    """Open the page below a path, of a service that answers from documents; return it and the model."""
+    model = Typist(reader(answer), hurried)
+    return model, in_thread(Held(), given=from_documents(), generator=model, passages=[LEAVE, SICK])
+
+
+def test_below_a_path_an_answer_is_seen_while_it_is_written(page):
+    model, serving = documents_page(page, RIGHT, hurried=False)
+    with serving as running:
+        page.driver.get(running.proxy)
+        page.until("return document.querySelectorAll('#preset option').length === 2")
+        ask(page, "How many days of leave do staff have?", "step")
+        seen = []
+        for _ in RIGHT.split():
+            running.loop.call_soon_threadsafe(model.next_word.release)
+            seen.append(
+                page.until(
+                    "const text = document.querySelector('.answer')?.textContent ?? ''; "
+                    "return text.length > arguments[0] && text",
+                    len(seen[-1]) if seen else 0,
+                )
+            )
+            assert states(page) == ["writing"]
+        assert seen == [" ".join(RIGHT.split()[:end]) for end in range(1, len(RIGHT.split()) + 1)]
+        picture(page, "writing")
+        running.loop.call_soon_threadsafe(model.next_word.release)
+        page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+        assert page.text(".answer").strip() == RIGHT
+        assert page.errors() == []
+
+
+def test_citations_open_their_sources_and_what_they_do_not_bear_out_is_marked(page):
+    _, serving = documents_page(page, f"{RIGHT} {WRONG}")
+    with serving as running:
+        page.driver.get(running.proxy)
+        page.until("return document.querySelectorAll('#preset option').length === 2")
+        ask(page, "How many days of leave do staff have?", "step")
+        page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+        assert page.texts(".answer mark") == [WRONG] and RIGHT in page.text(".answer")
+        assert 'does not have the words "forty days"' in page.text(".answer .fault")
+        assert page.texts(".sources summary") == [
+            "[1] Leave staff.pdf, page 3",
+            "[2] Sick days staff.pdf, page 7",
+        ]
+        page.run("document.querySelector('.answer a').click()")
+        page.until("return document.querySelector('#source-1').innerText.includes('thirty days of leave')")
+        assert page.serious() == []
+        picture(page, "citations")
+        assert page.errors() == []
+
+
+def test_a_refusal_is_shown_as_it_is(page):
+    _, serving = documents_page(page, REFUSAL)
+    with serving as running:
+        page.driver.get(running.proxy)
+        page.until("return document.querySelectorAll('#preset option').length === 2")
+        ask(page, "Who made the moon?", "step")
+        page.until("return document.querySelector('.lane-head .tag').textContent === 'answered'")
+        assert page.text(".answer") == REFUSAL and page.texts(".answer mark") == []
 
 
 def test_a_form_asks_for_a_key(page, tmp_path):

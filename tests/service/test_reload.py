@@ -80,7 +80,7 @@ async def reloading(editions: Editions, out: Path | str = "", **more):
         async with open_service(
             options, lambda event, **told: log.append({"event": event, **told})
         ) as service:
-            app = create_app(service, AccessRules(Keys(), frozenset(), frozenset()))
+            app = create_app(service, AccessRules(Keys()))
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://service", timeout=30

@@ -13,12 +13,14 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
@@ -26,22 +28,23 @@ from corag.core.installation import missing
 from corag.core.machine import visible_gpus
 from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
+from corag.core.text import printable
 from corag.core.tools import Tools
 from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig
 from eval.api.ask import COLUMNS, Answered, answer_one
-from eval.experiment.backends import Setup, check_model, check_setup, open_backends
+from eval.experiment.backends import check_model, check_setup, open_backends
 from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
+from eval.experiment.prompts import AskSetup
 from eval.experiment.registry import bind
 from eval.tables.printing import wide_console
 
 
 @dataclass(frozen=True)
-class AskOptions(Setup):
+class AskOptions(AskSetup):
     """Options of 'corag ask'."""
 
-    model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     question: str = ""
     """the question; without one, questions are asked for in the terminal until an empty line."""
 
@@ -104,9 +107,13 @@ async def _ask(config: AskOptions) -> CommandResult:
             for name in config.method:
                 result = await answer_and_show(name, question, config, console, generator, retriever, send)
                 answer = result.answer and asdict(result.answer)
+                citations = [asdict(claim) for claim in result.citations]
                 records.append(
-                    {"method": name, "question": question, "answer": answer, "error": result.error}
-                )
+                    {
+                        "method": name, "question": question, "answer": answer, "citations": citations,
+                        "error": result.error,
+                    }
+                )  # fmt: skip
     return CommandResult(int(any(record["error"] for record in records)), records)
 
 
@@ -151,12 +158,32 @@ async def answer_and_show(
         console.print(f"── {name}", style="bold")
 
     tools = Tools(asked_question, generator, retriever, config.seed, config.budget)
-    with reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS):
-        answer = await answer_one(name, asked_question, bind(name, config), tools, retriever, refusal, send)
+    with (
+        growing(console, tools),
+        reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS),
+    ):
+        answer = await answer_one(
+            name, asked_question, bind(name, config), tools, retriever, refusal, send,
+            cites=config.of(name).cites,
+        )  # fmt: skip
     console.print(answer.tree())
     for line in answer.ending():
         console.print(line, soft_wrap=True)
     return answer
+
+
+@contextmanager
+def growing(console: Console, tools: Tools) -> Iterator[None]:
+    """Show an answer in a terminal while it is written, until the block ends."""
+    if not console.is_terminal:
+        yield
+        return
+    with Live(
+        console=console, auto_refresh=False, transient=True, vertical_overflow="visible",
+        redirect_stderr=sys.stderr.isatty(),
+    ) as live:  # fmt: skip
+        tools.watch_answer = lambda text: live.update(Text(printable(text)), refresh=True)
+        yield
 
 
 def progress_line(name: str, tools: Tools) -> Callable[[float], str]:

@@ -65,6 +65,11 @@ class Template:
         return frozenset(field for _, body in self.sections for field in _FIELD.findall(body))
 
     @property
+    def cites(self) -> bool:
+        """Whether the answer is to cite passages by the numbers under which they are shown."""
+        return self.whole and "{number}" in dict(self.pieces).get("passage", "")
+
+    @property
     def roles(self) -> tuple[Role, ...]:
         """The roles of its turns, in order; none if it is continued as it stands."""
         if any(role == "plain" for role, _ in self.sections):

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from corag.core.citations import Claim
 from corag.core.errors import DataError
 from corag.core.prompting.prompt import Shortening
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
@@ -22,7 +23,8 @@ class Row:
     ``error`` is "" unless the question failed. ``answer`` is None for a failed question. ``seconds``: from
     first call to answer, waiting included. ``begun``: when, in seconds since 1970; the steps' ``started``
     counts from there. 0 if that is not known. ``read_ids``: the passages whose text stood in a prompt that
-    led to the answer, those first that carry it.
+    led to the answer, those first that carry it. ``citations``: the sentences of an answer that cites
+    passages, each with what is wrong with it.
     """
 
     question: Question
@@ -33,6 +35,7 @@ class Row:
     error: str = ""
     begun: float = 0.0
     read_ids: tuple[str, ...] = ()
+    citations: tuple[Claim, ...] = ()
 
     @property
     def total_usage(self) -> TokenUsage:
@@ -45,7 +48,7 @@ class Row:
         ``opened_at``: seconds since 1970 when the start that answered the question opened its run: rows of
         one start share it.
         """
-        record = {
+        record: dict[str, Any] = {
             "id": self.question.id,
             "question": asdict(self.question),
             "answer": None if self.answer is None else asdict(self.answer),
@@ -57,6 +60,8 @@ class Row:
             "usage": {role: usage.to_json() for role, usage in self.usage.items()},
             "steps": [step_record(step) for step in self.steps],
         }
+        if self.citations:
+            record["citations"] = [asdict(claim) for claim in self.citations]
         return orjson.dumps(record) + b"\n"
 
 
@@ -115,6 +120,11 @@ class SavedAnswer(Answer):
         }
         return common | dict(self.further)
 
+    @property
+    def shown_ids(self) -> tuple[str, ...]:
+        """The passages of the final prompt by their numbers there."""
+        return tuple(self.further.get("context_ids", self.passage_ids))
+
 
 @dataclass(frozen=True, slots=True)
 class SavedRow:
@@ -138,6 +148,7 @@ class SavedRow:
     steps_json: bytes
     read_ids: tuple[str, ...] = ()
     thoughts_cut: int = 0
+    citations: tuple[Claim, ...] = ()
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> SavedRow:
@@ -159,6 +170,7 @@ class SavedRow:
                 orjson.dumps(record["steps"]),
                 tuple(record.get("read", ())),
                 sum(step.get("thoughts_cut", 0) for step in record["steps"]),
+                tuple(Claim(**claim) for claim in record.get("citations", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise DataError(f"it is not an answered question ({error!r}). Remove that line.") from None

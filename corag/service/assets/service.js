@@ -137,7 +137,8 @@ function drawPassage(passage) {
       text.textContent = error.message;
     }
   };
-  const line = h("summary", {}, passage.title || passage.id, " ", h("span", {class: "cost"}, placeIn(passage)));
+  const mark = passage.number ? `[${passage.number}] ` : "";
+  const line = h("summary", {}, mark, passage.title || passage.id, " ", h("span", {class: "cost"}, placeIn(passage)));
   return h("details", {ontoggle: show}, line, text);
 }
 
@@ -151,9 +152,16 @@ function showCost(lane, ended = null) {
   lane.cost.textContent = parts.filter(Boolean).join(" · ");
 }
 
-function finish(lane, text, ended) {
+// The answer so far: more of it comes.
+function grow(lane, text) {
   lane.answer.hidden = false;
-  lane.answer.textContent = text || "(an empty answer)";
+  lane.answer.textContent = text;
+  lane.state.textContent = "writing";
+}
+
+function finish(lane, text, ended) {
+  grow(lane, text || "(an empty answer)");
+  if (ended.citations.length) replace(lane.answer, ended.citations.map(drawClaim));
   lane.state.textContent = "answered";
   lane.state.classList.remove("busy");
   // What is only measured is no part of what the answer cost.
@@ -166,10 +174,24 @@ function finish(lane, text, ended) {
   replace(lane.sources, ended.sources.map(drawSource));
 }
 
+// A sentence of the answer, whose numbers open its sources. One that they do not bear out is marked.
+function drawClaim(claim) {
+  const open = (event) => {
+    const passage = document.querySelector(`${event.target.hash} details`);
+    if (passage) passage.open = true;
+  };
+  const link = (digits) => h("a", {href: `#source-${digits}`, onclick: open}, digits);
+  const odd = (pieces, draw) => pieces.map((piece, index) => (index % 2 ? draw(piece) : piece));
+  const parts = odd(claim.text.split(/(\[\d[\d,; ]*\])/), (list) => odd(list.split(/(\d+)/), link));
+  if (!claim.fault) return h("span", {}, parts, " ");
+  return [h("mark", {}, parts), h("span", {class: "fault"}, ` (${claim.fault}) `)];
+}
+
 // What the model read for the answer comes first; what was only found is dimmed.
 function drawSource(source) {
   const about = source.read ? "read for the answer" : "found, not read";
-  return h("li", {class: source.read ? "read" : "unread", title: about}, drawPassage(source));
+  const id = source.number ? {id: `source-${source.number}`} : {};
+  return h("li", {class: source.read ? "read" : "unread", title: about, ...id}, drawPassage(source));
 }
 
 function fail(lane, message, state) {
@@ -213,7 +235,8 @@ async function answerInto(lane, question, signal) {
     if (!reply.ok) throw await wrongOf(reply);
     for await (const chunk of events(reply)) {
       if (chunk.error) throw new Error(chunk.error.message);
-      text += chunk.choices[0]?.delta.content ?? "";
+      const more = chunk.choices[0]?.delta.content;
+      if (more) grow(lane, (text += more));
       if (chunk.corag?.step) addStep(lane, chunk.corag.step);
       else if (chunk.corag) ended = chunk.corag;
     }

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -67,12 +66,7 @@ def create_app(service: AnswerService, rules: AccessRules, agents: ASGIApp | Non
     )
     # A redirect would name http where a proxy in front has https: the sentence of a 404 serves better.
     app.router.redirect_slashes = False
-    limits = service.options.limits
-    gate = Gate(app, rules, limits.body_kb * 1000, limits.body_s, service.metrics, service.log)
-    if not rules.origins:
-        return gate
-    exposed = ["retry-after", "x-should-retry", "x-request-id"]
-    return CORSMiddleware(gate, rules.origins, ["GET", "POST"], ["*"], expose_headers=exposed)
+    return Gate(app, rules, service.options.limits.body_kb * 1000, service.metrics, service.log)
 
 
 class _Handlers:
@@ -86,35 +80,22 @@ class _Handlers:
 
     async def ask(self, request: Request) -> Response:
         """Answer a question, at once or as a stream."""
-        chat = self._adapt(read_chat(read_body(await read_json(request))))
+        chat = read_chat(read_body(await read_json(request)), self._service.options)
         sent = {"traceparent": request.headers.get("traceparent", ""), "request_id": request.state.request_id}
-        chat = replace(chat, question=replace(chat.question, **sent))
+        chat = replace(chat, question=replace(self._service.fit(chat.question), **sent))
         ticket = self._service.enter(request.state.caller, chat.question.preset)
         if chat.stream:
             events = ChatEvents(ticket.key, int(unix_time()), chat)
             stream = self._events(chat, ticket, events)
             return EventStream(stream, ticket.leave)
-        result = await until_gone(request.receive, self._service.answer(chat.question, ticket))
-        return json_response(completion(result, chat, self._service.count_tokens))
-
-    def _adapt(self, chat: ChatRequest) -> ChatRequest:
-        """Leave out what cannot be used."""
-        options = self._service.options
-        adapted = self._service.adapt(chat.question)
-        return replace(
-            chat,
-            question=adapted.request,
-            ignored={**chat.ignored, **adapted.ignored},
-            shortened=adapted.shortened,
-            reasoning=options.reasoning,
-            sources=options.sources if chat.sources is None else chat.sources,
-        )
+        row = await until_gone(request.receive, self._service.answer(chat.question, ticket))
+        return json_response(completion(row, chat, self._service.count_tokens))
 
     async def _events(
         self, chat: ChatRequest, ticket: Ticket, events: ChatEvents
     ) -> AsyncGenerator[bytes, None]:
-        """Yield an answer's steps as they end, then the answer."""
-        steps: asyncio.Queue[Step | None] = asyncio.Queue()
+        """Yield an answer's steps as they end, and the answer as it grows."""
+        steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
         answering = asyncio.create_task(self._service.answer(chat.question, ticket, steps.put_nowait))
         answering.add_done_callback(lambda _: steps.put_nowait(None))
         try:
@@ -129,15 +110,13 @@ class _Handlers:
                     continue
                 if step is None:
                     break
-                if chat.steps:
-                    for piece in events.step(step):
-                        yield piece
+                for piece in events.progress(step):
+                    yield piece
             try:
                 pieces = events.end(answering.result(), self._service.count_tokens)
-            except CallError as error:
-                pieces = events.fail(error)
             except Exception as error:  # noqa: BLE001 - the status is sent already, so the error goes into the stream
-                self._service.log("defect", error=type(error).__name__)
+                if not isinstance(error, CallError):
+                    self._service.log("defect", error=type(error).__name__)
                 pieces = events.fail(error_from_exception(error))
             for piece in pieces:
                 yield piece
@@ -179,7 +158,7 @@ class _Handlers:
 
     def _model(self, name: str) -> dict[str, Any]:
         preset = self._service.preset(name)
-        about = {"method": preset.method, "about": preset.about}
+        about = {"method": preset.method, "about": preset.config.find_method(preset.method).summary}
         if documents := self._service.options.about:
             about["documents"] = documents
         return {"id": name, "object": "model", "created": self._created, "owned_by": "corag", "corag": about}

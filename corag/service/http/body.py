@@ -97,9 +97,6 @@ class ChatBody(_Object):
     stop: Annotated[list[str], BeforeValidator(_as_list)] | None = None
     """texts that end this call"""
 
-    temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
-    """of the method's sampling"""
-
     seed: int | None = Field(default=None, ge=-MOST_INTEGER, le=MOST_INTEGER)
     """of all randomness"""
 

@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from corag.core.runs.rows import step_record
+from corag.core.runs.rows import Row, step_record
 from corag.core.tools import GenerateStep, Step
-from corag.service.answering import AnswerResult, usage_record
+from corag.service.answering import usage_record
 from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import FINAL_ROLES, AnswerRequest, Turn, is_job
 from corag.service.errors import CallError, invalid
 from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, ChatMessage, Extension, StreamOptions
 from corag.service.http.stream import DONE, event
+from corag.service.options import AnswersOptions
 from corag.service.reasoning import reasoning_line
-from corag.service.records import public_step
+from corag.service.records import public_record, public_step
 
 _NO_FINAL_CALL = "this method has no call that writes the answer alone"
+ANSWERED_OTHERWISE = CallError(
+    502, "the model was lost while it wrote, and then wrote something else: ask again.", "answer_lost"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,8 @@ class ChatRequest:
         stream: whether the answer is streamed.
         include_usage: whether a stream ends with the usage.
         steps: whether the steps of the chain are sent, too.
-        sources: most sources that end the visible answer; None for as many as the service lists.
+        sources: most sources that end the visible answer.
         ignored: fields that were passed over, each with the reason.
-        shortened: what was left out for being too long.
         reasoning: the field of a streamed message that has the steps; "none" for none.
     """
 
@@ -39,14 +42,16 @@ class ChatRequest:
     stream: bool = False
     include_usage: bool = False
     steps: bool = True
-    sources: int | None = None
+    sources: int = 0
     ignored: Mapping[str, str] = field(default_factory=dict)
-    shortened: Mapping[str, Any] = field(default_factory=dict)
     reasoning: str = "reasoning_content"
 
 
-def read_chat(body: ChatBody) -> ChatRequest:
-    """Return what a body asks for. Raises :class:`CallError` if it ends with no question."""
+def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
+    """Return what a body asks for, the rest as the service's options say.
+
+    Raises :class:`CallError` if it ends with no question.
+    """
     ignored = body.ignored
     every = _read_turns(body.messages, ignored)
     turns = [turn for turn in every if turn.role != "system"]
@@ -63,7 +68,6 @@ def read_chat(body: ChatBody) -> ChatRequest:
         tuple(turn for turn in earlier if turn.text.strip()),
         seed=body.seed,
         budget=extension.budget,
-        temperature=body.temperature,
         job=job,
         max_tokens=limits[0] if limits and limits[0] > 0 else None,
         stop=tuple(filter(None, body.stop or ())),
@@ -74,8 +78,9 @@ def read_chat(body: ChatBody) -> ChatRequest:
         bool(body.stream),
         bool((body.stream_options or StreamOptions()).include_usage),
         steps=extension.steps and not job,
-        sources=0 if job else extension.sources,
+        sources=0 if job else options.sources if extension.sources is None else extension.sources,
         ignored=ignored,
+        reasoning=options.reasoning,
     )
 
 
@@ -108,41 +113,39 @@ class VisibleAnswer:
     extension: Mapping[str, Any]
 
 
-def show(result: AnswerResult, request: ChatRequest) -> VisibleAnswer:
+def show(row: Row, request: ChatRequest) -> VisibleAnswer:
     """Return an answer with the fields that OpenAI's protocol lacks.
 
     These are id, sources, steps, tokens by role, what was passed over, what was left out for being too long,
     and whether it was a chat page's own job.
     """
-    question = request.question
-    final_steps = [
-        step for step in result.row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES
-    ]
+    question, record = request.question, public_record(request.question.preset, row)
+    final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
     wishes = {"messages.system": question.system, "max_tokens": question.max_tokens, "stop": question.stop}
     unheard = {name for name, wish in wishes.items() if wish and not final_steps and not question.job}
     left_out = ("question", "answer") if request.steps else ("question", "answer", "steps", "details")
-    fields = {name: value for name, value in result.record.items() if name not in left_out}
+    fields = {name: value for name, value in record.items() if name not in left_out}
     fields["ignored"] = {**request.ignored, **dict.fromkeys(unheard, _NO_FINAL_CALL)}
-    if request.shortened:
-        fields["shortened"] = dict(request.shortened)
+    if question.shortened:
+        fields["shortened"] = question.shortened
     if question.job:
         fields["job"] = True
     is_cut = question.max_tokens and final_steps and "length" in final_steps[-1].finish_reasons
-    text = result.answer.text + end_of_answer(result.record, request.sources or 0)
+    text = record["answer"] + end_of_answer(record, request.sources)
     return VisibleAnswer(text, "length" if is_cut else "stop", fields)
 
 
-def completion(result: AnswerResult, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
+def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
     """Return the whole answer as one object. ``count``: returns the tokens of a text."""
-    visible = show(result, request)
+    visible = show(row, request)
     message = {"role": "assistant", "content": visible.text, "refusal": None}
     return {
-        "id": f"chatcmpl-{result.row.question.id}",
+        "id": f"chatcmpl-{row.question.id}",
         "object": "chat.completion",
-        "created": int(result.row.begun),
+        "created": int(row.begun),
         "model": request.question.preset,
         "choices": [{"index": 0, "message": message, "finish_reason": visible.finish, "logprobs": None}],
-        "usage": usage_record(result.row, count(visible.text)),
+        "usage": usage_record(row, count(visible.text)),
         "corag": visible.extension,
     }
 
@@ -158,6 +161,7 @@ class ChatEvents:
             "model": request.question.preset,
         }
         self._request = request
+        self._shown = ""  # of the answer's text
 
     def _delta(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
         usage = {"usage": None} if self._request.include_usage else {}
@@ -168,20 +172,37 @@ class ChatEvents:
         """Return the first event, which names the role."""
         return [self._delta({"role": "assistant", "content": ""})]
 
-    def step(self, step: Step) -> Sequence[bytes]:
+    def progress(self, news: Step | str) -> Sequence[bytes]:
+        """Return the events of a step that has ended, or of the answer so far."""
+        if isinstance(news, str):
+            return self._grow(news)
+        return self._step(news) if self._request.steps else []
+
+    def _grow(self, text: str) -> Sequence[bytes]:
+        # One that a server has begun anew is shown once it has caught up.
+        if text == self._shown or not text.startswith(self._shown):
+            return []
+        new, self._shown = text[len(self._shown) :], text
+        return [self._delta({"content": new})]
+
+    def _step(self, step: Step) -> Sequence[bytes]:
         """Return a step's event: as reasoning for chat clients, and whole for programs."""
-        line, name = reasoning_line(step), self._request.reasoning
+        # What has been shown as the answer is no reasoning.
+        line, name = "" if self._shown else reasoning_line(step), self._request.reasoning
         delta = {name: line} if line and name != "none" else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
 
-    def end(self, result: AnswerResult, count: Callable[[str], int]) -> Sequence[bytes]:
-        """Return the last events: the answer, its finish reason, and the usage if it was requested."""
-        visible = show(result, self._request)
+    def end(self, row: Row, count: Callable[[str], int]) -> Sequence[bytes]:
+        """Return the last events: what is left of the answer, its finish reason, the usage if requested."""
+        visible = show(row, self._request)
+        if not visible.text.startswith(self._shown):
+            return self.fail(ANSWERED_OTHERWISE)
         # Each step was sent when it ended.
         fields = {name: value for name, value in visible.extension.items() if name != "steps"}
-        pieces = [self._delta({"content": visible.text}), self._delta({}, visible.finish, corag=fields)]
+        rest = visible.text[len(self._shown) :]
+        pieces = [self._delta({"content": rest}), self._delta({}, visible.finish, corag=fields)]
         if self._request.include_usage:
-            usage = usage_record(result.row, count(visible.text))
+            usage = usage_record(row, count(visible.text))
             pieces.append(event({**self._common, "choices": [], "usage": usage}))
         return [*pieces, DONE]
 

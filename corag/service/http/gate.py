@@ -53,12 +53,10 @@ class AccessRules:
     Attributes:
         keys: API keys.
         hosts: Host headers that are accepted; none for any.
-        origins: other origins whose pages may send requests.
     """
 
     keys: Keys
     hosts: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
 
 
 def allowed_hosts(host: str, extra_hosts: Sequence[str]) -> frozenset[str]:
@@ -80,14 +78,11 @@ def allowed_hosts(host: str, extra_hosts: Sequence[str]) -> frozenset[str]:
 class Gate:
     """An ASGI application around another."""
 
-    def __init__(
-        self, app: ASGIApp, rules: AccessRules, body_bytes: int, body_s: float, metrics: Metrics, log: Log
-    ) -> None:
-        """``body_bytes``: longest body. ``body_s``: seconds that it may take to arrive."""
+    def __init__(self, app: ASGIApp, rules: AccessRules, body_bytes: int, metrics: Metrics, log: Log) -> None:
+        """``body_bytes``: longest body."""
         self._app = app
         self._rules = rules
         self._body_bytes = body_bytes
-        self._body_s = body_s
         self._metrics = metrics
         self._log = log
 
@@ -167,20 +162,13 @@ class Gate:
         await self._app(scope, self._limit_body(receive, encoding == "gzip"), send)
 
     def _limit_body(self, receive: Receive, is_packed: bool) -> Receive:
-        """Unpack and count what arrives, and give up on what arrives too slowly."""
+        """Unpack and count what arrives."""
         unpack = zlib.decompressobj(wbits=31).decompress  # gzip
-        deadline = time.monotonic() + self._body_s
-        size, whole = 0, False
+        size = 0
 
         async def receive_limited() -> Message:
-            nonlocal size, whole
-            if whole:  # only the disconnect follows, which has no deadline
-                return await receive()
-            try:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    message = await receive()
-            except TimeoutError:
-                raise CallError(408, "the body did not arrive in time.", "timeout") from None
+            nonlocal size
+            message = await receive()
             if is_packed:
                 try:  # a byte too many shows what is too long, and no more of it is unpacked
                     body = unpack(message.get("body", b""), self._body_bytes - size + 1)
@@ -188,7 +176,6 @@ class Gate:
                     raise invalid("the body is not in gzip.", code="invalid_encoding") from None
                 message = {**message, "body": body}
             size += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
             if size > self._body_bytes:
                 raise self._too_long()
             return message
@@ -216,7 +203,7 @@ def reply(error: CallError) -> Response:
     headers = dict(error.headers)
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    if error.status in (408, 413):
+    if error.status == 413:
         headers["connection"] = "close"  # the rest of the body is not read
     return Response(orjson.dumps(error.body), error.status, headers, "application/json")
 
