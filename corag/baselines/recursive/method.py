@@ -442,7 +442,7 @@ async def final_answer(question: Question, trail: Trail, config: RecursiveConfig
     template = config.prompt("combine") if trail.findings else config.qa_template()
     try:
         reply = await generate_answer(
-            prompt, config.max_answer_tokens, trail.tools, path="end", read_answer=template.read_answer
+            prompt, config.max_answer_tokens, trail.tools, path="end", is_answer=template.whole
         )
     except BudgetExhaustedError:
         answers = [finding.sub_answer for finding in trail.findings if finding.sub_answer]
