@@ -29,7 +29,7 @@ from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
 from corag.core.reader import ANSWER, READER_FOR_DOCUMENTS, REASON, ReaderConfig, read
-from corag.core.sentences import Splitter, first_sentence
+from corag.core.sentences import first_sentence
 from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
@@ -77,9 +77,6 @@ class IRCoTConfig(ReaderConfig, section="ircot"):
 
     strip_question_words: bool = True
     """remove who, what, is, ... from queries, as the paper does for BM25; for dense indexes try false."""
-
-    sentence_splitter: Splitter = "rules"
-    """how a thought's first sentence is found: "rules", or "spacy" as in the released code."""
 
     max_thought_tokens: Annotated[int, Ge(1)] = 200
     """token limit of a thought."""
@@ -272,7 +269,7 @@ async def next_thought(
     )
     # Models write the whole chain at once, but only its first sentence had the paragraphs that it needed
     # (section 3.1).
-    return first_sentence(reply.text, config.sentence_splitter)
+    return first_sentence(reply.text)
 
 
 def thought_prompt(

@@ -43,7 +43,7 @@ async def follow_reasoning(
         if not is_supported or len(sentences_before) >= config.max_steps:
             return tuple(steps), False
         # Decoding keeps the first sentence of a reply, by these rules. What it would cut is not taught.
-        first = first_sentence(sentence, config.sentence_splitter)
+        first = first_sentence(sentence)
         if not mentions([first], [fact or question.answers[0]]):
             return tuple(steps), False
         sentences_before.append(first)

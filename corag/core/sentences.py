@@ -9,15 +9,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, Literal
 
 import regex
 
-from corag.core.errors import ConfigError
 from corag.core.words import UNSPACED_LETTERS
-
-Splitter = Literal["rules", "spacy"]
 
 # A closing mark, perhaps a quote or bracket after it, then white space and what can open a sentence.
 # Nothing is tried twice (++), so a line of dots or a megabyte without a space takes no longer than any other.
@@ -57,7 +52,7 @@ _ABBREVIATIONS = frozenset(
 )
 
 
-def first_sentence(text: str, splitter: Splitter = "rules") -> str:
+def first_sentence(text: str) -> str:
     """Return the first sentence of the stripped text, "" if there is none. A line break always ends it.
 
     The rules know initials ("J. R. R. Tolkien"), abbreviations ("U.S.", "Mr."), decimals, marks inside
@@ -67,8 +62,6 @@ def first_sentence(text: str, splitter: Splitter = "rules") -> str:
     'Mr. J. Smith of the U.S. Army paid 3.5 dollars.'
     """
     line = text.strip().split("\n", 1)[0].strip()  # models begin the next example on a line of its own
-    if splitter == "spacy":
-        return _spacy_first(line)
     return next((line[start:end] for start, end in _spans(line)), "")
 
 
@@ -152,20 +145,3 @@ def _goes_on(line: str, boundary: re.Match[str], start: int = 0) -> bool:
         return line[boundary.end() : boundary.end() + _LONGEST_WORD].lstrip()[:1].isdigit()
     inner_dots = re.fullmatch(r"(?:[^\W\d_]\.)+[^\W\d_]", word) is not None  # U.S, i.e, J.R.R
     return inner_dots or initial or word.lower() in _ABBREVIATIONS
-
-
-def _spacy_first(line: str) -> str:
-    return next((str(sentence).strip() for sentence in _spacy_pipeline()(line).sents), "")
-
-
-@lru_cache(maxsize=1)
-def _spacy_pipeline() -> Any:
-    try:
-        import spacy
-
-        return spacy.load("en_core_web_sm")
-    except (ImportError, OSError) as error:
-        raise ConfigError(
-            f"sentence_splitter 'spacy' needs spaCy and its model en_core_web_sm ({error}): install both, or "
-            "use 'rules'."
-        ) from error
