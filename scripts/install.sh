@@ -125,10 +125,8 @@ elif [ $kind = gpu ] && [ "$finds_gpu" = False ]; then
 fi
 exec 2>&3
 # Triton and FlashInfer compile on the machines with GPUs.
-if [ $kind = gpu ]; then
-    .venv/bin/python -c 'from corag.core.compilers import missing_compilers
-print(*missing_compilers(), sep="\n", end="")' >&2 || true
-fi
+[ $kind != gpu ] || command -v "${CC:-gcc}" >/dev/null || echo "corag: there is no C compiler (gcc) here. vLLM's kernels
+for GPUs are compiled when an engine first starts: install gcc, or load the cluster's module of it." >&2
 [ -z "$told" ] || echo "$told" >.venv/corag-gpu
 echo "$wanted" >.venv/corag-lock
 echo "corag: installed in $((SECONDS - started)) s. Next: source .venv/bin/activate; corag --help" >&2

@@ -34,6 +34,7 @@ _VARYING = {
     r"(?<=127\.0\.0\.1:)\d+": "PORT",
     r"(?<=localhost:)\d+": "PORT",
     r"(?<=\(process )\d+": "N",
+    r"(?<= on )\S+(?=\) is at work in)": "HOST",
     r"(?<='127\.0\.0\.1', )\d+": "PORT",  # as asyncio prints an address
     r"\b0x[0-9a-f]{6,}\b": "0xADDRESS",
     r"\b(?=[0-9a-f]*\d)[0-9a-f]{16}\b": "DIGEST",

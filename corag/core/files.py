@@ -18,7 +18,6 @@ from corag.core.seeds import new_digest
 
 # How the system says that there is no space: on the disk, for this user, for a file of this size.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NUMPY_FULL = re.compile(r"\d+ requested and \d+ written")
 
 
 def cache_folder() -> Path:
@@ -170,10 +169,8 @@ def build_folder(folder: Path, what: str, building: Path | None = None) -> Itera
 
 def _write_error(what: str, path: Path, error: OSError, folder: Path) -> DataError:
     in_file = isinstance(error, FileExistsError | NotADirectoryError)
-    # numpy's has no number of the system's, and says how many values a full disk took.
-    full = error.errno in FULL or (error.errno is None and _NUMPY_FULL.search(str(error)) is not None)
-    why = error.strerror or (f"the disk is full, it seems ({error})" if full else str(error))
-    why = f"'{folder}' is a file or lies in one" if in_file else why
+    full = error.errno in FULL
+    why = f"'{folder}' is a file or lies in one" if in_file else error.strerror or str(error)
     advice = "Free some space or choose" if full else "Choose"
     return DataError(f"cannot write {what}'{path}': {why}. {advice} another place.")
 

@@ -1,4 +1,4 @@
-"""One process at a time works in a folder; a second one is told which does.
+"""One process at a time works in a folder; a second one is refused with the name of the first.
 
 Two trainings, runs, samplings or index builds in one folder would write each other's files. The lock is the
 system's own (flock): it ends with the process that holds it, however that ends, so ``kill -9`` leaves none
@@ -11,21 +11,18 @@ Lustre mounts) keeps no second process out.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import socket
 import sys
-import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from corag.core.errors import ConfigError, DataError
 
 LOCK = ".lock"
-_TRIES, _PAUSE_S = 30, 0.05
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -84,18 +81,19 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
     file = _lock_file(folder, beside)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            if not _take_soon(descriptor):
-                message = _work_message(folder, _holder(descriptor), advice)
-                os.close(descriptor)
-                raise ConfigError(message)
-            if _is_same(descriptor, file):
-                break
-            os.close(descriptor)  # somebody removed the folder meanwhile: this lock keeps nobody out
-        with suppress(OSError):  # on a full disk the lock holds all the same, and a second is told less
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if not _take(descriptor):
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace")
+            os.close(descriptor)
+            choices = ["wait for it", "stop it", advice] if advice else ["wait for it", "stop it"]
+            raise ConfigError(
+                f"another {holder or 'process'} is at work in '{folder}': {', '.join(choices[:-1])} or "
+                f"{choices[-1]}."
+            )
+        with suppress(OSError):  # on a full disk the lock holds all the same, and the message says less
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(_this_process(work or this_command())).encode(), 0)
+            holder = f"{work or _this_command()} (process {os.getpid()} on {socket.gethostname()})"
+            os.pwrite(descriptor, holder.encode(), 0)
     except OSError as error:
         raise DataError(
             f"cannot write the folder '{folder}': {error.strerror}. Choose another with 'out'."
@@ -104,23 +102,15 @@ def lock_folder(folder: Path, *, work: str = "", beside: bool = False, advice: s
 
 
 def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") -> None:
-    """Raise :class:`ConfigError` if a process is at work in a folder; nothing is created or kept.
+    """Raise :class:`ConfigError` if a process is at work in a folder; a folder without a lock stays as it is.
 
-    For the moment before something takes long: whoever writes there locks it all the same.
+    For the moment before something takes long: whatever writes there locks it all the same.
     """
-    try:
-        descriptor = os.open(_lock_file(folder, beside), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return  # not there yet, or not ours to write, which its lock will say
-    try:
-        if not _take_soon(descriptor, fcntl.LOCK_SH):
-            raise ConfigError(_work_message(folder, _holder(descriptor), advice))
-    finally:
-        os.close(descriptor)
+    if os.access(_lock_file(folder, beside), os.W_OK):
+        lock_folder(folder, beside=beside, advice=advice).close()
 
 
-def this_command() -> str:
-    """Return what this process is, for a reader: "corag run", say."""
+def _this_command() -> str:
     is_command = _COMMAND.fullmatch(sys.argv[0])
     return " ".join(["corag", *sys.argv[1:2]]) if is_command else "Python program"
 
@@ -132,54 +122,12 @@ def _lock_file(folder: Path, beside: bool) -> Path:
     return target.with_name(f".{target.name}{LOCK}")
 
 
-def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+def _take(descriptor: int) -> bool:
     """Lock an open file and return whether that worked."""
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
     except OSError:  # a file system without locks
         return True
     return True
-
-
-def _take_soon(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file within a moment.
-
-    What is in the way may be another's look (:func:`refuse_if_locked`), or a process that was killed and has
-    not come to its end.
-    """
-    for _ in range(_TRIES):
-        if _take(descriptor, kind):
-            return True
-        time.sleep(_PAUSE_S)
-    return _take(descriptor, kind)
-
-
-def _is_same(descriptor: int, file: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), file.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _this_process(work: str) -> dict[str, Any]:
-    return {"work": work, "process": os.getpid(), "host": socket.gethostname()}
-
-
-def _holder(descriptor: int) -> dict[str, Any]:
-    """Return what the holder has noted of itself, {} if it has not come to that yet."""
-    try:
-        record = json.loads(os.pread(descriptor, 4096, 0))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _work_message(folder: Path, holder: dict[str, Any], advice: str) -> str:
-    host = holder.get("host", "")
-    where = f" on {host}" if host and host != socket.gethostname() else ""
-    is_known = {"work", "process"} <= holder.keys()
-    who = f"{holder['work']} (process {holder['process']}{where})" if is_known else "process"
-    choices = ["wait for it", "stop it", advice] if advice else ["wait for it", "stop it"]
-    return f"another {who} is at work in '{folder}': {', '.join(choices[:-1])} or {choices[-1]}."

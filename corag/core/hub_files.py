@@ -8,12 +8,13 @@ of the hub.
 
 from __future__ import annotations
 
+import glob
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -93,7 +94,7 @@ class HubFiles:
         return matches
 
     def fetch(self, choose: Choose, report: Callable[[str], None]) -> list[Path]:
-        """Return the chosen files; what is not in the hub's cache is fetched, after its size was told.
+        """Return the chosen files; what is not in the hub's cache is fetched, after its size was reported.
 
         An interrupted download goes on with the file that it was at. Where the hub cannot be reached, or is
         not to be (HF_HUB_OFFLINE), what the cache has is taken.
@@ -106,82 +107,38 @@ class HubFiles:
             ConfigError: if the data set cannot be found or fetched, or the disk has no room for it.
         """
         require(f"'{self}'", "datasets", otherwise="give the folder of a copy")
-        from huggingface_hub import HfApi
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+        from huggingface_hub import HfApi, snapshot_download
 
+        revision = self.revision or None
+        fetch = partial(snapshot_download, self.repository, repo_type="dataset", revision=revision)
         try:
-            info = HfApi().dataset_info(
-                self.repository, revision=self.revision or None, files_metadata=True, timeout=30
-            )
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise ConfigError(
-                f"the hub has no data set {self} that may be read from here ({reason(error)}): check the "
-                "name; for one that is gated or private, log in with `hf auth login`."
-            ) from None
-        except Exception as error:  # noqa: BLE001 - offline, no network, a proxy: whatever the client makes of it
-            return self._find_cached(choose, reason(error), report)
-        sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
-        return self._download(choose(self.select(sorted(sizes))), sizes, str(info.sha), report)
-
-    def _find_cached(self, choose: Choose, why: str, report: Callable[[str], None]) -> list[Path]:
-        """Return the chosen files as the cache has them. Raises :class:`ConfigError` if it has none."""
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
-
-        try:
-            # The pattern fits no file, so that a folder will do that has some of them only.
-            folder = Path(
-                snapshot_download(
-                    self.repository,
-                    repo_type="dataset",
-                    revision=self.revision or None,
-                    local_files_only=True,
-                    allow_patterns=["\n"],
-                )
-            )
-        except LocalEntryNotFoundError:
-            raise ConfigError(
-                f"{self} is not on this machine and could not be fetched ({why}). Check the network, or "
-                "bring the hub's cache along from another machine (HF_HOME), or give the folder of a copy."
-            ) from None
-        names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-        selection = choose(self.select(names))
-        report(f"{self}: {len(selection):,} files of revision {folder.name} from {folder}")
-        return [folder / name for name in selection]
-
-    def _download(
-        self, names: Sequence[str], sizes: dict[str, int], commit: str, report: Callable[[str], None]
-    ) -> list[Path]:
-        from huggingface_hub import constants, hf_hub_download
-
-        store = Path(constants.HF_HUB_CACHE)
+            info = HfApi().dataset_info(self.repository, revision=revision, files_metadata=True, timeout=30)
+            sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
+        except Exception:  # noqa: BLE001 - offline, no network, a proxy: whatever the client makes of it
+            with _asking_hub(str(self)):  # for no file at all: a folder will do that has some of them only
+                folder = Path(fetch(allow_patterns=["\n"]))
+            files = [file for file in folder.rglob("*") if file.is_file()]
+            sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
+        names = choose(self.select(sorted(sizes)))
         size = file_size(sum(sizes[name] for name in names))
-        report(f"{self}: {len(names):,} files, {size}; what is not in {store} is fetched")
-        paths = []
-        for name in names:
-            try:
-                # By the commit that was listed: its branch may move on meanwhile.
-                path = hf_hub_download(self.repository, name, repo_type="dataset", revision=commit)
-            except Exception as error:  # noqa: BLE001 - as above, and a full disk
-                raise ConfigError(
-                    f"{self}: '{name}' could not be fetched ({reason(error)}). The files before it are kept: "
-                    "give the same command again."
-                ) from None
-            paths.append(Path(path))
-        self._remember(commit)
-        return paths
+        report(f"{self}: {len(names):,} files, {size}; what is not in the hub's cache is fetched")
+        with _asking_hub(str(self)):
+            folder = Path(fetch(allow_patterns=list(map(glob.escape, names))))
+        return [folder / name for name in names]
 
-    def _remember(self, commit: str) -> None:
-        """Note in the cache which commit the revision is, which is read there without a network."""
-        from huggingface_hub import constants
-        from huggingface_hub.file_download import repo_folder_name
 
-        folder = repo_folder_name(repo_id=self.repository, repo_type="dataset")
-        reference = Path(constants.HF_HUB_CACHE, folder, "refs", self.revision or "main")
-        if self.revision != commit:
-            with suppress(OSError):  # a cache that others filled, which may only be read
-                reference.parent.mkdir(parents=True, exist_ok=True)
-                reference.write_text(commit)
+@contextmanager
+def _asking_hub(name: str) -> Iterator[None]:
+    """Around what fetches ``name`` from the hub. Raises :class:`ConfigError` if that fails."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - no network, no such name, a full disk: as above
+        raise ConfigError(
+            f"{name} is not on this machine and could not be fetched ({reason(error)}). Check the name and "
+            "the network, and give the same command again, which goes on; for one that is gated or private, "
+            "log in with `hf auth login`. Without a network bring the hub's cache along from another machine "
+            "(HF_HOME), or give the folder of a copy."
+        ) from None
 
 
 @cache
@@ -195,13 +152,8 @@ def fetch_folder(text: str, kind: Literal["dataset", "model"]) -> Path:
     from huggingface_hub import snapshot_download
 
     name = HubFiles.parse(text)
-    try:
+    with _asking_hub(f"the {kind} {name}"):
         return Path(snapshot_download(name.repository, repo_type=kind, revision=name.revision or None))
-    except Exception as error:  # noqa: BLE001 - offline, no network, no such name: whatever the client makes of it
-        raise ConfigError(
-            f"the {kind} {name} is not on this machine and could not be fetched ({reason(error)}). Check the "
-            "name and the network; for one that is gated or private, log in with `hf auth login`."
-        ) from None
 
 
 def local_folder(path: str) -> Path:

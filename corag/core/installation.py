@@ -30,9 +30,6 @@ EXTRAS = {
 }  # fmt: skip
 """The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""
 
-INCLUDES = {"web": ("docs",), "train": ("datasets", "transformers"), "vllm": ("transformers",)}
-"""Extras that bring others."""
-
 SUMMARIES = {
     "plots": "pictures of sweeps",
     "docs": "documents: HTML, Markdown, Word, PowerPoint, PDF, e-books, mails, notebooks, RTF",
@@ -111,10 +108,8 @@ def gpu_build() -> str:
 
 def advise(modules: Iterable[str]) -> str:
     """Return the command that brings some modules of :data:`EXTRAS`."""
-    needed_modules = set(modules)
-    extras = [extra for extra, extra_modules in EXTRAS.items() if needed_modules & set(extra_modules)]
-    included_extras = {each for extra in extras for each in INCLUDES.get(extra, ())}
-    return how_to_install(*(extra for extra in extras if extra not in included_extras))
+    needed = set(modules)
+    return how_to_install(*(extra for extra, brought in EXTRAS.items() if needed & set(brought)))
 
 
 def require(what: str, *modules: str, otherwise: str = "") -> None:

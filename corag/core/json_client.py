@@ -21,7 +21,7 @@ import httpx
 import orjson
 
 from corag.core.errors import BackendError, RequestRefusedError
-from corag.core.proxies import describe_proxy, open_client
+from corag.core.proxies import open_client, proxy_variable
 from corag.core.replies import MalformedReplyError
 from corag.core.text import reply_excerpt
 
@@ -36,8 +36,7 @@ _OPENING_PAUSE_S, _LONGEST_OPENING_PAUSE_S = 0.2, 2.0
 _PATIENCE_S = 60.0
 _CONNECT_S = 10.0
 _LOOK_UP_S = 5.0  # for what computes nothing, such as a list of models: six attempts take half a minute
-# A long reply of a model on a CPU takes as long. Each further notice comes twice as late.
-_FIRST_NOTICE_S = 30.0
+_NOTICE_S = 30.0  # a long reply of a model on a CPU takes as long
 # Far more questions than are in flight: one that is forgotten loses a cached prefix.
 _MAX_AFFINITIES = 100_000
 _EXCERPT = 300  # characters of a reply in a message
@@ -248,8 +247,8 @@ class JsonClient:
             raise _FaultError(str(malformed), "failed") from None
 
     def _no_reply(self, url: str, fault: _FaultError, attempts: int) -> NoReplyError:
-        proxy = describe_proxy(url)
-        through = f" through the proxy {proxy}" if proxy else ""
+        proxy = proxy_variable(url)
+        through = f" through the proxy in {proxy}" if proxy else ""
         if fault.fault == "unreachable":
             problem, advice = "cannot be reached", f"start it, or correct '{self._option}'"
         else:
@@ -303,47 +302,37 @@ def _is_silent(error: NoReplyError, start: float) -> bool:
 
 
 class StallNotifier:
-    """Prints a notice when servers that owe replies have not sent one for long, at growing intervals.
+    """Prints a notice when servers that owe replies have not sent one for long.
 
     Without a word, a run that stands still looks dead. What counts is that nothing comes at all: while some
     requests are answered others may take their time.
     """
 
-    def __init__(self, urls: str, first_notice_s: float | None = None) -> None:
-        """``urls``: the servers, as the notice names them."""
-        self._urls, self._first = urls, first_notice_s or _FIRST_NOTICE_S
-        self._waiters, self._since, self._notice_after = 0, 0.0, self._first
+    def __init__(self, urls: str, notice_s: float | None = None) -> None:
+        """``urls``: the servers, as the notice names them; ``notice_s``: the seconds of silence before it."""
+        self._notice_s = notice_s or _NOTICE_S
+        self._line = f"corag: waiting for {urls}: no reply for {self._notice_s:.0f} s.\n"
+        self._waiters = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[], None]]:
         """Wait for a reply within the block; what it yields is called whenever a server sends anything."""
         if not self._waiters:
-            self._since, self._notice_after = time.monotonic(), self._first
-            self._check()
+            self._restart()
         self._waiters += 1
         try:
-            yield self._note_reply
+            yield self._restart
         finally:
             self._waiters -= 1
             if not self._waiters and self._timer:
                 self._timer.cancel()
 
-    def _note_reply(self) -> None:
-        now = time.monotonic()
-        if self._notice_after > self._first:
-            _print_note(f"{self._urls} replies again, after {now - self._since:.0f} s.")
-        self._since, self._notice_after = now, self._first
+    def _restart(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._notice_s, self._print)
 
-    def _check(self) -> None:
-        """Print a notice if one is due, and check again when the next may be."""
-        silent = time.monotonic() - self._since
-        if silent >= self._notice_after:
-            _print_note(f"waiting for {self._urls}: no reply for {silent:.0f} s.")
-            self._notice_after *= 2
-        self._timer = asyncio.get_running_loop().call_later(self._notice_after - silent, self._check)
-
-
-def _print_note(line: str) -> None:
-    sys.stderr.write(f"corag: {line}\n")
-    sys.stderr.flush()
+    def _print(self) -> None:
+        sys.stderr.write(self._line)
+        sys.stderr.flush()

@@ -9,13 +9,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 _ROOT = Path("/")
-# What CUDA reads in CUDA_VISIBLE_DEVICES: numbers and names, which may be shortened.
-_ENTRY = re.compile(r"\d+|(GPU|MIG)-.+")
+_LISTED_GPU = re.compile(r"GPU (\d+):.*\(UUID: ([^)]+)\)")
 
 
 def count_cores() -> int:
@@ -76,36 +76,19 @@ def limit_threads() -> None:
 def cgroup_cores(root: Path = _ROOT) -> float:
     """Return the cores' worth of time that the control group of this process may take, infinity for no limit.
 
-    ``root``: of the file system. Both versions of control groups are read, and every group above.
+    ``root``: of the file system. Control groups of version 2 are read, and every group above.
     """
-    lines: list[str] = []
+    path = "/"
     with suppress(OSError):
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        path = (root / "proc/self/cgroup").read_text().strip().rpartition(":")[2]
     limits = [float("inf")]
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        mounts = [root / "sys/fs/cgroup"]
-        if controllers:  # version 1
-            if "cpu" not in controllers.split(","):
-                continue
-            mounts = [root / "sys/fs/cgroup" / name for name in ("cpu", controllers)]
-        # In a container the own group may be mounted as if it were the root.
-        groups = Path(path.lstrip("/"))
-        for mount in mounts:
-            for group in (groups, *groups.parents):
-                limits += _limits_of(mount / group)
+    # In a container the own group may be mounted as if it were the root.
+    own_group = Path(path.lstrip("/"))
+    for group in (own_group, *own_group.parents):
+        with suppress(OSError, ValueError, ZeroDivisionError):
+            quota, period = (root / "sys/fs/cgroup" / group / "cpu.max").read_text().split()
+            limits.append(int(quota) / int(period))  # "max" is no number
     return min(limits)
-
-
-def _limits_of(group: Path) -> Iterator[float]:
-    """Yield the limit of one control group, in cores, if it has any."""
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (group / "cpu.max").read_text().split()
-        yield int(quota) / int(period)  # "max" is no number
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota_us = int((group / "cpu.cfs_quota_us").read_text())
-        if quota_us > 0:  # -1 is none
-            yield quota_us / int((group / "cpu.cfs_period_us").read_text())
 
 
 def available_memory() -> int:
@@ -126,37 +109,22 @@ def has_gpu(root: Path = _ROOT) -> bool:
 def visible_gpus() -> list[str]:
     """Return the NVIDIA GPUs that this process may use, as entries of CUDA_VISIBLE_DEVICES.
 
-    Numbers of whole GPUs. Of one that is cut into instances (MIG) the instances' names, since it cannot be
-    used whole. No torch is loaded for it, which would take memory on the first.
+    Without that variable all, by number. No torch is loaded for it, which would take memory on the first.
     """
-    present = _list_gpus()
+    listing = [match for line in run_nvidia_smi("-L") if (match := _LISTED_GPU.match(line))]
+    numbers, names = [match[1] for match in listing], [match[2] for match in listing]
     if (setting := os.environ.get("CUDA_VISIBLE_DEVICES")) is None:
-        return [entry for entries in present.values() for entry in entries]
-    names = [name for number, entries in present.items() for name in (*number, *entries)]
-    visible = []
+        return numbers
+
+    def is_known(entry: str) -> bool:
+        # Of instances (MIG) the listing has other names than the one that a scheduler may have given.
+        is_name = entry.startswith("GPU-") and any(name.startswith(entry) for name in names)
+        return entry in numbers or is_name or entry.startswith("MIG-")
+
     # CUDA reads up to the first entry that is none, such as -1 or what SLURM writes where there is no GPU
     # (NoDevFiles).
-    for entry in map(str.strip, setting.split(",")):
-        # Older drivers list instances under other names than the one that a scheduler may have given.
-        is_known = entry.startswith("MIG-") or any(
-            name == entry or ("-" in entry and name.startswith(entry)) for name in names
-        )
-        if not (present and is_known and _ENTRY.fullmatch(entry)):
-            break
-        visible.append(entry)
-    return list(dict.fromkeys(visible))
-
-
-def _list_gpus() -> dict[tuple[str, str], list[str]]:
-    """Return by number and name of each GPU the entries by which it can be used."""
-    gpus: dict[tuple[str, str], list[str]] = {}
-    for line in run_nvidia_smi("-L"):
-        if gpu := re.match(r"GPU (\d+):.*\(UUID: ([^)]+)\)", line):
-            key = gpu.group(1), gpu.group(2)
-            gpus[key] = [gpu.group(1)]
-        elif gpus and (instance := re.match(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)", line)):
-            gpus[key] = [each for each in gpus[key] if each.startswith("MIG-")] + [instance.group(1)]
-    return gpus
+    entries = takewhile(is_known, map(str.strip, setting.split(",")))
+    return list(dict.fromkeys(entries)) if listing else []
 
 
 def free_gpu_memory(gpus: Sequence[str]) -> float | None:

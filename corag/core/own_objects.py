@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import inspect
-import linecache
+import itertools
 import re
 import sys
 import sysconfig
@@ -27,7 +26,6 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +72,9 @@ def load_object(spec: str, option: str) -> Any:
 
 def load_source(source: str, option: str) -> types.ModuleType:
     """Return the module that a Python file or the name of a module stands for."""
-    return _load_file(source, file_digest(source), option) if source.endswith(".py") else _load_module(source)
+    if source.endswith(".py"):
+        return _load_file(source, file_digest(source), option)
+    return typing.cast("types.ModuleType", run_code(lambda: importlib.import_module(source), source))
 
 
 @lru_cache(maxsize=64)
@@ -83,40 +83,15 @@ def _load_file(source: str, digest: str, option: str) -> types.ModuleType:
     path = Path(source).resolve()
     if not path.is_file():
         raise ConfigError(f"there is no file '{source}': check '{option}'.")
-    name = f"own_method_{path.stem}_{digest}"  # of its own, so that a file called json.py hides nothing
-    loader = _UncachedLoader(name, str(path))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
+    # A name of its own, so that a file called json.py hides nothing.
+    module = types.ModuleType(f"own_method_{path.stem}_{digest}")
+    module.__file__ = str(path)
     if str(path.parent) not in sys.path:  # for what lies beside it; last, so that it hides nothing either
         sys.path.append(str(path.parent))
-    sys.modules[name] = module  # dataclasses look up the module that they are defined in
-    run_code(lambda: loader.exec_module(module), source)
+    sys.modules[module.__name__] = module  # dataclasses look up the module that they are defined in
+    # Not by Python's loader: of two versions of one second and size, its caches keep the first.
+    run_code(lambda: exec(compile(path.read_bytes(), str(path), "exec"), vars(module)), source)
     return module
-
-
-class _UncachedLoader(SourceFileLoader):
-    """Compiles a file each time: of two versions of one second and size, Python's caches keep the first."""
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        """Return the code that the file now holds."""
-        linecache.cache.pop(self.path, None)
-        return self.source_to_code(self.get_data(self.path), self.path)
-
-
-def _load_module(name: str) -> types.ModuleType:
-    def load() -> types.ModuleType:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if not f"{name}.".startswith(f"{error.name}."):
-                raise  # it is there, but imports what is not
-            raise ConfigError(
-                f"there is no module '{name}': put its folder on PYTHONPATH, or name its file, as in "
-                f"{name}.py:FUNCTION."
-            ) from None
-
-    return typing.cast("types.ModuleType", run_code(load, name))
 
 
 def run_code(load: Callable[[], Any], source: str) -> Any:
@@ -172,20 +147,15 @@ def register(target: Any) -> str:
     base = f"{module or '__main__'}:{name}"
     is_named_so = getattr(sys.modules.get(module or "__main__"), name, None) is target
     with _registering:
-        keys = [base, *(f"{base}#{number}" for number in range(1, len(_registry) + 2))]
-        living = {
-            key: living_object
-            for key in keys
-            if (living_object := _registry.get(key, lambda: None)()) is not None
-        }
-        if same := [key for key, living_object in living.items() if _is_same(living_object, target)]:
-            return same[0]
-        # One that was redefined is another: whoever opened the earlier still refers to it by its name.
-        for key in keys if is_named_so else keys[1:]:
-            if key not in living:
-                _registry[key] = _reference(target)
+        for key, reference in _registry.items():
+            if _is_same(reference(), target):
                 return key
-    raise AssertionError("there is one name more than objects")
+        # One that was redefined is another: whoever opened the earlier still refers to it by its name.
+        numbered = (f"{base}#{number}" for number in itertools.count(1))
+        keys = itertools.chain([base] if is_named_so else [], numbered)
+        key = next(key for key in keys if _registry.get(key, lambda: None)() is None)
+        _registry[key] = _reference(target)
+    return key
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -1,17 +1,16 @@
-"""Proxies and certificates of the environment: never for this machine's own servers, and named in errors."""
+"""Proxies of the environment: httpx heeds them, but never for this machine's own servers."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, reason
 
 
 def is_loopback(url: str) -> bool:
@@ -32,7 +31,7 @@ def is_loopback(url: str) -> bool:
 
 
 def open_client(urls: Iterable[str], **options: Any) -> httpx.AsyncClient:
-    """Return a client of these servers: those of this machine are reached directly.
+    """Return a client of these servers: if all are of this machine, they are reached directly.
 
     People set HTTP_PROXY for the world outside; a proxy cannot reach this machine's own 127.0.0.1.
     Certificates are read for https alone. Raises :class:`ConfigError` for a proxy or a file of certificates
@@ -40,59 +39,25 @@ def open_client(urls: Iterable[str], **options: Any) -> httpx.AsyncClient:
     """
     addresses = list(urls)
     try:
-        return httpx.AsyncClient(**_environment(addresses), **options)
-    except OSError as error:
+        is_secure = any(url.lower().startswith("https://") for url in addresses)
+        certificates = httpx.create_ssl_context() if is_secure else False
+        is_direct = bool(addresses) and all(map(is_loopback, addresses))
+        return httpx.AsyncClient(verify=certificates, trust_env=not is_direct, **options)
+    except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:
         raise ConfigError(
-            f"SSL_CERT_FILE is '{os.environ.get('SSL_CERT_FILE', '')}', which cannot be read as certificates "
-            f"({error.strerror or error}), and an address begins with https://: correct the variable, or "
-            "unset it."
-        ) from None
-    except (ImportError, ValueError, httpx.InvalidURL):
-        proxies = [text for url in addresses if (text := describe_proxy(url))]
-        if not proxies:
-            raise
-        raise ConfigError(
-            f"the proxy {proxies[0]} cannot be used: correct it, take it out of the environment, or add the "
+            "a proxy or the certificates of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, "
+            f"SSL_CERT_FILE) cannot be used ({reason(error)}): correct or unset the variable, or add the "
             "server to NO_PROXY."
         ) from None
 
 
-def _environment(urls: Sequence[str]) -> dict[str, Any]:
-    """Return what of the environment an httpx client of these servers goes by, as its arguments."""
-    is_secure = any(url.lower().startswith("https://") for url in urls)
-    if urls and all(map(is_loopback, urls)):
-        # Without a look at the environment: a proxy of a kind that httpx does not know would be an error even
-        # where it is not used. Certificates of the environment stay.
-        return {"trust_env": False, "verify": httpx.create_ssl_context() if is_secure else False}
-    mounts = {f"all://{_authority(url)}": None for url in urls if is_loopback(url)}
-    return {"verify": is_secure} | ({"mounts": mounts} if mounts else {})
+def proxy_variable(url: str) -> str:
+    """Return the name of the variable with the proxy that a request to this address goes through; "" if none.
 
-
-def describe_proxy(url: str) -> str:
-    """Return the proxy that a request to this address goes through, with its variable; "" if none.
-
-    Its user name and password are left out.
+    The proxy itself may hold a password.
     """
-    if is_loopback(url):
-        return ""
     parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.netloc):
+    if is_loopback(url) or urllib.request.proxy_bypass(parts.netloc):
         return ""
     proxies = urllib.request.getproxies_environment()
-    for scheme in (parts.scheme.lower(), "all"):
-        if proxy := proxies.get(scheme, ""):
-            variable = f"{scheme}_proxy"
-            # Both spellings are read, and the lower one counts.
-            name = variable if os.environ.get(variable) else variable.upper()
-            return f"{_without_user(proxy)} ({name})"
-    return ""
-
-
-def _without_user(proxy: str) -> str:
-    scheme, separator, rest = proxy.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
-
-
-def _authority(url: str) -> str:
-    host = urlsplit(url).hostname or ""
-    return f"[{host}]" if ":" in host else host
+    return next((f"{each.upper()}_PROXY" for each in (parts.scheme.lower(), "all") if proxies.get(each)), "")

@@ -69,8 +69,6 @@ async def answer_question(
 def failure_message(failure: Exception) -> str:
     """Return what an error says, and on its first line where code of the user's was."""
     message, *more = str(failure).strip().splitlines() or ["no message"]
-    if isinstance(failure, TypeError | AttributeError) and "'coroutine' object" in message:
-        message += " (an await is missing: write `await tools.search(...)`)"
     location = user_code_location(failure) or ("" if str(failure).strip() else error_location(failure))
     return "\n".join([f"{message} ({location})" if location else message, *more])
 

@@ -49,7 +49,8 @@ def order_by_support(
     def share(terms: frozenset[str], name: str) -> float:
         """Return the share of words that a passage has, by weight (inverse document frequency)."""
         weights = {word: math.log1p(len(passages) / (1 + frequencies[word])) for word in terms}
-        return sum(weights[word] for word in terms & words[name]) / (sum(weights.values()) or 1.0)
+        # Exact sums: those of a set's order would differ in a last digit from process to process.
+        return math.fsum(weights[word] for word in terms & words[name]) / (math.fsum(weights.values()) or 1.0)
 
     first: dict[str, None] = {}
     further: set[str] = set()

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from corag.core.errors import BudgetExhaustedError, ConfigError, DataError, nearest
+from corag.core.errors import BudgetExhaustedError, ConfigError, DataError
 from corag.core.gather import gather
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
@@ -94,10 +94,6 @@ class SearchStep:
 
 
 Step = GenerateStep | ScoreStep | SearchStep
-
-
-class NoSuchToolError(ConfigError, AttributeError):
-    """A method asks its tools for what they do not have, for every question alike."""
 
 
 @dataclass
@@ -439,15 +435,6 @@ class Tools:
         passages = () if self.retriever is None else await self.retriever.passages(names)
         self.passages_read.add_passages(passages)
         return passages
-
-    if not TYPE_CHECKING:  # which would take any name for one of ours
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise :class:`NoSuchToolError` with the name that was probably meant."""
-            if name.startswith("_"):
-                raise AttributeError(name)
-            ours = {each for each in (*dir(type(self)), *type(self).__dataclass_fields__) if each[0] != "_"}
-            raise NoSuchToolError(f"tools has no '{name}': {nearest(name, ours)}")
 
     def _seed(self, role: str, path: str) -> int:
         """Derive the seed of a sampled call from its place."""

@@ -27,11 +27,9 @@ class Unit:
 def load_units(path: str) -> Mapping[str, Unit]:
     """Read a file of units; return the unit of every passage by the passage's id.
 
-    Raises :class:`DataError` for a line that is no unit, a second unit with the same id, or a passage in two
-    of them.
+    Raises :class:`DataError` for a line that is no unit, or a passage in two of them.
     """
     units: dict[str, Unit] = {}
-    ids: set[str] = set()
     for number, record in enumerate(read_jsonl(path), 1):
         identifier, passages = record.get("id"), record.get("passages")
         if not isinstance(identifier, str) or not isinstance(passages, list) or not passages:
@@ -39,12 +37,6 @@ def load_units(path: str) -> Mapping[str, Unit]:
                 f"{path}, line {number}: expected a unit with an 'id' and a list of 'passages', but found: "
                 f"{', '.join(sorted(record)) or 'nothing'}. 'corag index --long_units' writes them."
             )
-        if identifier in ids:
-            raise DataError(
-                f"{path}, line {number}: there is a unit '{identifier}' already. Give every unit an id of "
-                "its own."
-            )
-        ids.add(identifier)
         unit = Unit(identifier, tuple(map(str, passages)))
         for passage in unit.passage_ids:
             if units.setdefault(passage, unit) is not unit:

@@ -14,7 +14,7 @@ from corag.core.hugging_face import reading_weights
 from corag.core.installation import require
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, check_weights
-from corag.generation.models import DEFAULT_MODEL, folder_digest, name_ends, quantisation
+from corag.generation.models import folder_digest, name_ends, quantisation
 from corag.generation.rendering import Renderer
 
 # What training leaves beside an adapter: how it was made.
@@ -41,11 +41,10 @@ def adapter_folder(name: str) -> str:
 
 
 def check_adapter(adapter: str, folder: str) -> tuple[dict[str, Any], str]:
-    """Return an adapter's configuration, and why it is taken for weights that it was not trained on.
+    """Return an adapter's configuration, and a line where it may be of other weights; "" for the same.
 
-    ``folder``: the base model's. The line is "" for the same weights.
-
-    Raises :class:`ConfigError` if there is no adapter, or one that was trained for another base model.
+    ``folder``: the base model's. Raises :class:`ConfigError` if there is no adapter, or one that was trained
+    here for another base model.
     """
     manifest = require_adapter(adapter)
     settings = _read(Path(adapter) / CONFIG)
@@ -75,40 +74,22 @@ def _base_agreement(
 ) -> str:
     """Return the line of :func:`check_adapter`.
 
-    Quantised weights have other digests, so there the shapes alone count, which
-    :func:`corag.generation.adapter_weights.check_weights` compares.
+    Of quantised weights, and of an adapter that was not trained here, the shapes alone are compared
+    (:func:`corag.generation.adapter_weights.check_weights`).
     """
-    if manifest is None:
-        name = str(settings.get("base_model_name_or_path") or "")
-        fits = _same_weights(name, folder) if name and Path(name).is_dir() else _is_called(name, folder)
-        wrong = f"is for the model '{name}', says its {CONFIG}"
-        instead = f" If it is the same, write '{folder}' there."
-    else:
-        base, instead = manifest["settings"]["base"], ""
-        name, fits = str(base["name"]), base["digest"] == folder_digest(folder, weights_only=True)
-        wrong = f"was trained for the model '{name}' ({base['digest']})"
-    if fits or (manifest is None and not name):
+    base = manifest["settings"]["base"] if manifest else {"name": settings.get("base_model_name_or_path")}
+    if manifest and base["digest"] == folder_digest(folder, weights_only=True):
         return ""
-    if kind := quantisation(folder):
+    kind = quantisation(folder)
+    if manifest is None or kind:
         return (
-            f"the adapter '{adapter}' was trained for '{name}'. Nothing but its shapes says that '{folder}' "
-            f"({kind}) is a copy of that: use it if you know that it is."
+            f"the adapter '{adapter}' says that it is for '{base['name']}'. Nothing but its shapes says that "
+            f"'{folder}'{f' ({kind})' * bool(kind)} is that: use it if you know that it is."
         )
     raise ConfigError(
-        f"the adapter '{adapter}' {wrong}, but '{folder}' is another: choose that model, or another adapter."
-        f"{instead}"
+        f"the adapter '{adapter}' was trained for the model '{base['name']}' ({base['digest']}), but "
+        f"'{folder}' is another: choose that model, or another adapter."
     )
-
-
-def _same_weights(name: str, folder: str) -> bool:
-    return folder_digest(name, weights_only=True) == folder_digest(folder, weights_only=True)
-
-
-def _is_called(name: str, folder: str) -> bool:
-    """Whether a folder is called as a model is."""
-    # What Hugging Face keeps lies in models--ORGANISATION--NAME/snapshots/REVISION.
-    here = {part.rpartition("--")[2].casefold() for part in Path(folder).absolute().parts}
-    return (DEFAULT_MODEL if name == "default" else Path(name).name).casefold() in here
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -68,12 +68,6 @@ class ChatTemplate:
         return SYSTEM in (self._try(WITH_SYSTEM) or "") or self._try([USER]) is None
 
     @cached_property
-    def own_tokens(self) -> int:
-        """The tokens that the template adds to a question by itself, as :meth:`fill` uses it."""
-        text = self.fill([USER], reply=True)
-        return len(self._ids(text)) - len(self._ids(QUESTION))
-
-    @cached_property
     def replaced_tokens(self) -> int:
         """The tokens of the template's own system prompt that an empty system turn spares; 0 if few."""
         with_own_system = self._try([USER])
@@ -143,8 +137,6 @@ class ChatTemplate:
                 f"adds a system prompt of {self.replaced_tokens} tokens where there is none: an empty one "
                 "takes its place"
             )
-        elif self.own_tokens > LONG_ADDITION:
-            lines.append(f"adds {self.own_tokens} tokens of its own to each prompt without a system prompt")
         if self.prints_day:
             lines.append(f"prints the date: {DAY.isoformat()} in every prompt, whatever the day")
         if self.stop_text:

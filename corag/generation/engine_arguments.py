@@ -31,26 +31,13 @@ _OPTIONS = {
 }
 """The option of ``--model`` by the engine argument that it sets."""
 
-_RESERVED_ARGUMENTS = {
-    "logits_processors": "the plug-in that scores given texts is one",
-    "logprobs_mode": "scores and several methods need the model's own log-probabilities",
-    "additional_config": "the engine ends with the process that opened it by it",
-    "scheduling_policy": "questions that are deepest in their chain go first by it",
-    "enable_trace_replay": "it is on wherever the engine can do it",
-    "runner": "models here write",
-    "convert": "models here write",
-    "skip_tokenizer_init": "the engine finds stop texts with its tokenizer",
-    "tokens_only": "the engine finds stop texts with its tokenizer",
-    "disable_log_stats": "nothing here reads them",
-    "enable_log_requests": "nothing here reads them",
-    "use_tqdm_on_load": "a run has a progress line of its own",
-    **dict.fromkeys(
-        ("speculative_config", "spec_method", "spec_model", "spec_tokens"),
-        "scores are computed with vLLM's trace replay, which does not support speculative decoding. A server "
-        "of yours may use it (model.backend=server): its scores are tested when it is opened",
-    ),
-}  # fmt: skip
-"""Why an engine argument is refused that no option sets."""
+_RESERVED = frozenset(
+    "logits_processors logprobs_mode additional_config scheduling_policy enable_trace_replay runner convert "
+    "skip_tokenizer_init tokens_only disable_log_stats enable_log_requests use_tqdm_on_load "
+    "speculative_config spec_method spec_model spec_tokens".split()
+)
+"""What scores of given texts, the order of requests, and the output of a run rest on. vLLM's trace replay,
+by which scores are computed, does not support speculative decoding; a server may use it."""
 
 _SPEED = frozenset(
     "max_num_batched_tokens max_num_scheduled_tokens long_prefill_token_threshold max_num_active_seqs "
@@ -67,8 +54,11 @@ def refuse_reserved(arguments: Mapping[str, Any]) -> None:
     for name in arguments:
         if option := _OPTIONS.get(name):
             raise ConfigError(f"'model.engine' has '{name}': write 'model.{option}' instead.")
-        if reason := _RESERVED_ARGUMENTS.get(name):
-            raise ConfigError(f"'model.engine' has '{name}', which is not free: {reason}.")
+        if name in _RESERVED:
+            raise ConfigError(
+                f"'model.engine' has '{name}', which is not free: scores and the order of requests rest on "
+                "it. Leave it out, or start a server of your own with it (model.backend=server)."
+            )
 
 
 def identity(arguments: Mapping[str, Any]) -> str:

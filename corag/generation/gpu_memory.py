@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 
-from corag.core.errors import ConfigError
-from corag.core.machine import free_gpu_memory, gpu_memory, visible_gpus
+from corag.core.machine import free_gpu_memory, visible_gpus
 from corag.core.runs.environment import installed_version
 from corag.generation.config import ModelConfig
 
 USUAL = 0.9  # vLLM's own, of all memory
 _SPARE = 0.05  # for what others there take while they work: an encoder's batches
-_AT_LEAST = 2**30  # bytes of a card beside the weights: what layers compute, and a cache for one prompt
-_MOST_CARDS = 16
 _agreed: list[float] = []
 
 
@@ -59,35 +56,4 @@ def choose_share(requested_share: float, gpus: int) -> tuple[float, str]:
         f"{1 - free:.0%} of the GPU's memory is taken, by an encoder or by other programs: vLLM takes "
         f"{share:.0%} of it, not {USUAL:.0%}. 'retriever.device' cpu keeps the encoder off, and "
         "'model.gpu_memory_utilization' sets the share."
-    )
-
-
-def card_bytes(gpus: int) -> float:
-    """Return the memory of the smallest of the first visible GPUs, 0 if that is not known."""
-    return min((total * 2**20 for _, total in gpu_memory(visible_gpus()[:gpus])), default=0)
-
-
-def refuse_too_large(name: str, weights: int, cards: int, card: float, share: float) -> None:
-    """Raise :class:`ConfigError` if weights do not fit, before minutes go into loading them.
-
-    Args:
-        name: the model's, for the sentence.
-        weights: their bytes in memory, 0 if that is not known.
-        cards: the GPUs over which they are spread.
-        card: the memory of one in bytes, 0 if that is not known.
-        share: of it that the engine may take.
-    """
-
-    def fits(count: int) -> bool:
-        return weights / count + _AT_LEAST <= share * card
-
-    if not weights or not card or fits(cards):
-        return
-    # Attention heads are divided among them, and their number is a power of two or has one in it.
-    enough = next((count for count in (2, 4, 8, _MOST_CARDS) if count > cards and fits(count)), 0)
-    advice = f"it needs {enough} such cards: model.tensor_parallel={enough}, or" if enough else "choose"
-    raise ConfigError(
-        f"the model '{name}' has {weights / 2**30:.0f} GiB of weights, but an engine on {cards} GPU(s) of "
-        f"{card / 2**30:.0f} GiB may take {share:.0%} of each: {advice} a smaller model, or weights of 8 "
-        "bits (model.engine='{quantization: fp8}')."
     )

@@ -47,13 +47,9 @@ def model_folder(name: str, *, weights: bool = True) -> str:
 
 def _check(folder: Path, weights: bool) -> None:
     if not (folder / "config.json").is_file():
-        if adapter := _adapter_base(folder):
-            raise ConfigError(
-                f"'{folder}' is a LoRA adapter of the model '{adapter}': give model.name={adapter} "
-                f"model.adapter={folder} (in training model={adapter} adapter={folder})."
-            )
         raise ConfigError(
-            f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it."
+            f"'{folder}' is no model folder: it has no config.json. Give the folder that holds it; a LoRA "
+            "adapter is given beside its base model (model.adapter)."
         )
     if not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         raise ConfigError(
@@ -64,15 +60,6 @@ def _check(folder: Path, weights: bool) -> None:
         raise ConfigError(
             f"the model folder '{folder}' has no weights (no .safetensors file): copy them into it."
         )
-
-
-def _adapter_base(folder: Path) -> str:
-    """Return the base model that an adapter's folder names, MODEL if it names none; "" for no adapter."""
-    try:
-        record = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        return str(record.get("base_model_name_or_path") or "MODEL")
-    except (OSError, ValueError, AttributeError):
-        return ""
 
 
 def _default_model() -> Path:
@@ -182,14 +169,6 @@ def tensors_in(files: Sequence[Path]) -> list[tuple[str, Path, int, int]] | None
     except (ValueError, TypeError, KeyError):
         return None
     return sorted(tensors)
-
-
-def weight_bytes(folder: str | Path, dtype: str) -> int:
-    """Return how much memory a model's safetensors take when they are loaded, 0 if there are none."""
-    folder = Path(folder)
-    files = sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("*.safetensors"))
-    halved = ":F32:" if dtype != "float32" else "\0"
-    return sum(size // 2 if halved in name else size for name, _, _, size in tensors_in(files) or ())
 
 
 def quantisation(folder: str) -> str:

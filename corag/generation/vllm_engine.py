@@ -27,15 +27,13 @@ from corag.generation.config import ModelConfig
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.engine_arguments import identity
 from corag.generation.forced import forced_sampling
-from corag.generation.gpu_memory import card_bytes, choose_share, count_gpus, refuse_too_large
-from corag.generation.models import folder_digest, model_folder, weight_bytes
+from corag.generation.gpu_memory import choose_share, count_gpus
+from corag.generation.models import folder_digest, model_folder
 from corag.generation.rendering import Renderer, RenderingEngine
 from corag.generation.vllm_processes import refuse_unguarded_main
 from corag.generation.vllm_start import dtype_of, lora_rank, on_cpu, start
 
 _SHUTDOWN_S = 10.0
-# Engine arguments by which less lies on a GPU than the files have.
-_MADE_SMALLER = {"quantization", "cpu_offload_gb", "hf_overrides", "load_format"}
 
 
 class VllmGenerator(RenderingEngine):
@@ -89,13 +87,8 @@ class VllmGenerator(RenderingEngine):
                 folder, adapter = merged_folder(folder, adapter, dtype_of(config)), ""
             else:
                 rank = lora_rank(adapter)
-        gpus = 0 if on_cpu() else count_gpus(config)
-        share, note = choose_share(config.gpu_memory_utilization, gpus)
+        share, note = choose_share(config.gpu_memory_utilization, 0 if on_cpu() else count_gpus(config))
         config = replace(config, gpu_memory_utilization=share)
-        if gpus and not _MADE_SMALLER & config.engine.keys():
-            size = weight_bytes(folder, dtype_of(config))
-            # All GPUs, also with data parallelism: experts are spread over all of them.
-            refuse_too_large(config.name, size, gpus, card_bytes(gpus), share)
         arguments = identity(config.engine) + DETERMINISTIC * config.deterministic
         # No variable here may hold the engine: vLLM keeps the frames that imported it, and close() could not
         # free it.

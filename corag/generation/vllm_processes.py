@@ -6,12 +6,12 @@ not the engine.
 
 from __future__ import annotations
 
-import ast
 import multiprocessing
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
-from multiprocessing import resource_tracker, spawn
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -112,53 +112,21 @@ def spare_children_interrupts() -> None:
 
 
 def refuse_unguarded_main() -> None:
-    """Refuse a script that an engine's processes would run once more, each of them, up to this very line.
+    """Refuse a script that an engine's processes would run once more, each of them.
 
     vLLM spawns its processes, and a spawned one imports the main module again. What stands below ``if
-    __name__ == "__main__":`` is spared. Without that line the user would wait for the engine, see an error of
-    multiprocessing's and another of vLLM's, and everything ahead of it would have happened twice.
+    __name__ == "__main__":`` is spared; a script without that line would begin anew in each.
 
     Raises:
         ConfigError: in such a script, in a process that is being spawned from one, and in a script that
             Python reads from standard input.
     """
-    main = sys.modules["__main__"]
-    if getattr(main, "__spec__", None) is None and getattr(main, "__file__", None) == "<stdin>":
+    file = getattr(sys.modules["__main__"], "__file__", None) or ""
+    is_guarded = file != "<stdin>"
+    with suppress(OSError, UnicodeDecodeError):  # no file, as at a prompt
+        is_guarded &= Path(file).name == "__main__.py" or "__main__" in Path(file).read_text(encoding="utf-8")
+    if not is_guarded or getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ConfigError(
-            "vLLM starts processes that import your script, but this one came from standard input: put it "
-            'into a file, or open the model with backend="transformers".'
+            "vLLM starts processes that import your script again: put it into a file, and what opens a model "
+            'below the line \'if __name__ == "__main__":\', or open it with backend="transformers".'
         )
-    line = _unguarded_line()
-    if line or getattr(multiprocessing.current_process(), "_inheriting", False):
-        where = f" ({line})" if line else ""
-        raise ConfigError(
-            f"vLLM starts processes that import your script again{where}: put what opens a model below the "
-            'line \'if __name__ == "__main__":\', or open it with backend="transformers".'
-        )
-
-
-def _unguarded_line() -> str:
-    """Name the line of the main module that is being run, if a spawned process would run it too; else ""."""
-    main = sys.modules["__main__"]
-    frame = sys._getframe()
-    while not (frame.f_code.co_name == "<module>" and frame.f_globals is vars(main)):
-        if frame.f_back is None:
-            return ""
-        frame = frame.f_back
-    preparation = spawn.get_preparation_data("engine")  # what multiprocessing itself goes by
-    module, file = preparation.get("init_main_from_name", ""), preparation.get("init_main_from_path", "")
-    if module.rpartition(".")[2] == "__main__" or not (module or file):  # python -m package, a prompt, -c
-        return ""
-    path = Path(frame.f_code.co_filename)
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):  # no file, such as a cell of a notebook
-        return ""
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.If)
-            and node.lineno <= frame.f_lineno <= (node.end_lineno or node.lineno)
-            and any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test))
-        ):
-            return ""
-    return f"{path}, line {frame.f_lineno}"

@@ -57,7 +57,7 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         advice = ", 'model.engine' has what it refuses" if config.engine else ""
         raise BackendError(
             f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
-            f"short (choose a smaller kv_cache_gb, gpu_memory_utilization or max_context){advice} or vLLM "
+            f"short (choose a larger tensor_parallel, a smaller kv_cache_gb or max_context){advice} or vLLM "
             "does not know the architecture (choose model.backend=transformers)."
         ) from error
 

@@ -338,7 +338,7 @@ def test_folders_that_are_no_runs(capsys, tmp_path, command):
     for folder, words in (
         (world, "is not a run"),
         (tmp_path / "file", "is not a run"),  # a TREC run for 'corag table'
-        (tmp_path / "gone", "no such folder"),
+        (tmp_path / "gone", "is not a run"),
         (tmp_path / "sweep", f"Its folders are runs: give {tmp_path / 'sweep'}/*/."),
     ):
         assert words in refused(capsys, [command, str(folder), *rest])

@@ -80,8 +80,3 @@ def test_an_error_without_a_number_is_no_full_disk(tmp_path):
     ):
         raise gzip.BadGzipFile("Not a gzipped file (b'{\"')")
     assert "full" not in str(error.value)
-    with (
-        pytest.raises(DataError, match="the disk is full, it seems"),
-        build_folder(tmp_path / "x", "the index "),
-    ):
-        raise OSError("8192 requested and 4096 written")

@@ -115,9 +115,7 @@ async def test_a_server_that_is_not_there_is_waited_for_in_a_run_but_not_when_it
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTP_PROXY", "http://bob:secret@127.0.0.1:9")  # nothing listens there
     url = "http://model.example:1"
-    with pytest.raises(
-        NoReplyError, match=r"through the proxy http://127\.0\.0\.1:9 \(HTTP_PROXY\)"
-    ) as error:
+    with pytest.raises(NoReplyError, match="through the proxy in HTTP_PROXY") as error:
         await client(url).request("/say", {}, said)
     assert error.value.fault == "unreachable" and "secret" not in str(error.value) and len(pauses) == 3
     pauses.clear()
@@ -129,19 +127,15 @@ async def test_a_server_that_is_not_there_is_waited_for_in_a_run_but_not_when_it
 async def test_notices_come_at_growing_intervals_and_while_nobody_is_answered(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    silence = StallNotifier("http://a", first_notice_s=0.1)
+    silence = StallNotifier("http://a", notice_s=0.1)
     with silence.waiting() as heard, silence.waiting():
         for _ in range(4):  # one is answered again and again, the other is not
             await asyncio.sleep(0.05)
             heard()
         assert not capsys.readouterr().err
-        await asyncio.sleep(0.9)
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 4, "after 1, 2, 4 and 8 times as long"
-        assert all(line.startswith("corag: waiting for http://a: no reply for ") for line in lines)
+        await asyncio.sleep(0.5)
+        assert capsys.readouterr().err == "corag: waiting for http://a: no reply for 0 s.\n", "one line"
         heard()
-        heard()
-        assert capsys.readouterr().err == "corag: http://a replies again, after 1 s.\n"
     await asyncio.sleep(0.2)
     assert not capsys.readouterr().err, "nobody waits"
     with silence.waiting():

@@ -92,16 +92,12 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "is not valid JSON"),
-        ("[]", "has no settings and starts"),
-        ('{"settings": {}, "start": {}}', "has no settings and starts"),
-    ],
+    "text",
+    ["{", "[]", '{"settings": {}, "start": {}}'],
 )
-def test_what_is_no_manifest_of_a_run_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_manifest_of_a_run_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match="is not a run"):
         Manifest.read(tmp_path)
 
 

@@ -238,10 +238,8 @@ _KNOWN = {
     ("retrieval/dense/ready_vectors.py", "pickle"): "the error that torch raises, nothing more",
     ("corag/core/lazy.py", "import_module"): "a table of our own names",
     ("corag/core/yaml_files.py", "yaml.load"): "with TextLoader, which makes texts, lists and mappings only",
-    (
-        "corag/core/own_objects.py",
-        "exec_module",
-    ): "the file that 'method', 'model.name' or retriever.index=names",
+    ("corag/core/own_objects.py", "exec"): "the file that 'method', 'model.name' or 'retriever.index' names",
+    ("corag/core/own_objects.py", "compile"): "the same file",
     ("corag/core/own_objects.py", "import_module"): "the module that these name",
     ("corag/packages.py", "import_module"): "a package of ours, by a table of our own names",
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",

@@ -338,4 +338,4 @@ def test_runs_that_do_not_fit_the_format_are_refused(tmp_path, capsys):
     assert export(make_run(tmp_path / "empty", []), "trec", tmp_path / "x") == 2
     assert "no finished question yet" in capsys.readouterr().err
     assert export(tmp_path / "gone", "trec", tmp_path / "x") == 2
-    assert "no such folder" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err

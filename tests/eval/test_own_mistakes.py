@@ -142,15 +142,6 @@ def test_a_type_error_of_the_users_own_code_stays_what_it_is() -> None:
     assert "object of type 'int' has no len()" in ask(ASKED, one_step, Rule(), broken).error
 
 
-def test_a_forgotten_await_is_named() -> None:
-    async def hasty(question: Question, tools: Tools) -> str:
-        return tools.search(question, k=1)[0].text  # type: ignore[index, no-any-return]
-
-    with pytest.warns(RuntimeWarning, match="never awaited"):
-        error = ask(ASKED, hasty, Rule(), Searcher()).error
-    assert "an await is missing" in error.splitlines()[0]
-
-
 def test_a_table_in_the_place_of_texts_or_hits_is_told() -> None:
     frame = pd.DataFrame({"body": TEXTS})
     with raises_message(ConfigError):

@@ -60,7 +60,8 @@ def find_traits(renderer: Renderer) -> Traits:
         with_system="merged" if not template.takes_system else _compare(renderer, WITH_SYSTEM),
         without_system="emptied" if template.replaced_tokens else _compare(renderer, [USER]),
         bos=None if bos is None else next((i for i, token in enumerate(ids) if token != bos), len(ids)),
-        added=template.own_tokens,
+        added=len(tokenizer.encode(text, add_special_tokens=False))
+        - len(tokenizer.encode(QUESTION, add_special_tokens=False)),
         end=repr(template.stop_text)
         if template.stop_text
         else str(tokenizer.convert_ids_to_tokens(renderer.end_of_turn() if end is None else end)),

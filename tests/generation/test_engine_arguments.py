@@ -62,7 +62,7 @@ def test_what_options_set_and_what_scores_rest_on_is_refused(engine: object) -> 
 def test_the_tables_name_arguments_that_the_installed_engine_has() -> None:
     arguments = pytest.importorskip("vllm.engine.arg_utils").AsyncEngineArgs
     names = {each.name for each in fields(arguments)}
-    tables = (engine_arguments._OPTIONS, engine_arguments._RESERVED_ARGUMENTS, engine_arguments._SPEED)
+    tables = (engine_arguments._OPTIONS, engine_arguments._RESERVED, engine_arguments._SPEED)
     assert {name for table in tables for name in table} - names == set()
     from vllm.usage.usage_lib import UsageContext
 

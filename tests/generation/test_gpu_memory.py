@@ -1,13 +1,10 @@
 """How much of a GPU vLLM takes, beside what lies there."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from corag.core.errors import ConfigError
 from corag.generation import gpu_memory
-from corag.generation.models import weight_bytes
 from tests.core.test_machine import WHOLE, install_driver
 
 
@@ -59,55 +56,3 @@ def test_workers_are_alike_though_an_encoder_is_on_one_gpu(
     finally:
         gpu_memory.agree(None)
     assert gpu_memory.choose_share(0, 1) == (0.9, "")
-
-
-GIB = 2**30
-
-
-@pytest.mark.parametrize(
-    ("weights", "cards", "card", "wanted"),
-    [
-        (131, 1, 80, "needs 2 such cards: model.tensor_parallel=2"),  # Llama-3.3-70B
-        (131, 1, 48, "needs 4 such cards: model.tensor_parallel=4"),
-        (131, 2, 48, "needs 4 such cards: model.tensor_parallel=4"),
-        (61, 1, 48, "needs 2 such cards: model.tensor_parallel=2"),  # Qwen3-32B
-        (15, 1, 16, "needs 2 such cards: model.tensor_parallel=2"),
-        (1300, 1, 24, "choose a smaller model"),
-        (15, 1, 24, ""),
-        (131, 2, 80, ""),
-        (0, 1, 80, ""),  # of files that say nothing
-        (131, 1, 0, ""),  # a part of a GPU, of which the driver says nothing
-    ],
-)
-def test_a_model_that_no_card_holds_is_refused_before_it_is_loaded(
-    weights: int, cards: int, card: int, wanted: str
-) -> None:
-    if not wanted:
-        gpu_memory.refuse_too_large("a/model", weights * GIB, cards, card * GIB, 0.9)
-        return
-    with pytest.raises(ConfigError, match=wanted):
-        gpu_memory.refuse_too_large("a/model", weights * GIB, cards, card * GIB, 0.9)
-
-
-def test_a_models_size_is_read_from_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is saved in float32 takes half in bfloat16; Mistral's folders have all weights twice over."""
-    for name, dtype, size in (
-        ("model-1", "BF16", 100),
-        ("model-2", "F32", 40),
-        ("consolidated", "BF16", 120),
-    ):
-        header = json.dumps(
-            {f"{name}.weight": {"dtype": dtype, "shape": [size], "data_offsets": [0, size * GIB]}}
-        )
-        file = tmp_path / f"{name}.safetensors"
-        file.write_bytes(len(header).to_bytes(8, "little") + header.encode())
-    assert weight_bytes(tmp_path, "bfloat16") == 120 * GIB
-    assert weight_bytes(tmp_path, "float32") == 140 * GIB
-    install_driver(
-        tmp_path,
-        WHOLE,
-        "0, GPU-aa11, 79000, 81559\n1, GPU-bb22, 40000, 49140\n2, GPU-cc33, 1, 2",
-        monkeypatch,
-    )
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [round(gpu_memory.card_bytes(count) / GIB) for count in (1, 2)] == [80, 48]

@@ -618,7 +618,7 @@ async def test_a_server_that_hangs_while_it_is_opened_is_told_of_and_not_asked_a
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(json_client, "_PATIENCE_S", 0.1)
-    monkeypatch.setattr(json_client, "_FIRST_NOTICE_S", 0.05)
+    monkeypatch.setattr(json_client, "_NOTICE_S", 0.05)
     with StandIn(HOSTED) as server:
         replies = iter([""])  # it lists its models, and then says nothing
         server.faults = lambda: next(replies, "hang")

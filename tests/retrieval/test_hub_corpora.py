@@ -56,7 +56,7 @@ def test_a_corpus_of_the_hub_is_fetched_after_its_size_is_told_and_goes_on_by_fi
         here = {"HF_HOME": str(home), "HF_ENDPOINT": hub.url}
         broken = index("hub:corag/kilt-corpus", "--out", out, **here)
         assert broken.returncode == 2 and not out.exists()
-        assert f"'{LAST}' could not be fetched" in broken.stderr and "same command again" in broken.stderr
+        assert "could not be fetched" in broken.stderr and "same command again" in broken.stderr
         hub.torn.clear()
         done = index("hub:corag/kilt-corpus", "--out", out, **here)
         assert done.returncode == 0, done.stderr
@@ -143,7 +143,7 @@ def test_a_cache_that_was_brought_along_is_read_without_a_network(tmp_path: Path
     assert "did you mean 'corpus.jsonl'?" in misspelt
     assert "hub:only/pictures@refs/convert/parquet" in pictures
     assert "is not on this machine and could not be fetched" in missing
-    assert said[0].startswith(f"hub:corag/kilt-corpus: 2 files of revision {COMMIT}")
+    assert said[0].startswith("hub:corag/kilt-corpus: 2 files, ")
 
 
 @pytest.mark.parametrize("name", ["hub:squad", "hub:", "hub:a/b@", "hub:a b/c"])

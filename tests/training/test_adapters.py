@@ -162,27 +162,14 @@ def test_an_adapter_that_does_not_say_its_base_is_refused_by_its_shape(
         transformers_with(wider, adapter)
 
 
-def test_an_adapter_of_others_that_names_another_base_is_refused(
+def test_an_adapter_of_others_comes_with_a_line_on_its_base(
     tiny_model: str, other_model: str, tmp_path: Path
 ) -> None:
     """Of the same shape, so nothing else would tell."""
     adapter = random_adapter(tmp_path / "adapter", tiny_model)
-    said = (
-        rf"'{adapter}' is for the model '\S+', says its adapter_config.json, but '{other_model}' is another"
-    )
-    for named in (tiny_model, "meta-llama/Llama-3.1-8B", "default"):
-        says_its_base(adapter, named)
-        with pytest.raises(ConfigError, match=said):
-            transformers_with(other_model, adapter)
-    with pytest.raises(ConfigError, match=said):
-        VllmGenerator.open(ModelConfig(name=other_model, adapter=adapter))
-    kept = tmp_path / "hub/models--meta-llama--Llama-3.1-8B/snapshots/0123"
-    shutil.copytree(tiny_model, kept)
-    for named in (str(kept), tiny_model, "meta-llama/Llama-3.1-8B", "/elsewhere/llama-3.1-8b"):
-        says_its_base(adapter, named)
-        check_adapter(adapter, str(kept))
-    says_its_base(adapter, "HuggingFaceTB/SmolLM2-135M-Instruct")
-    check_adapter(adapter, model_folder("default"))
+    says_its_base(adapter, "meta-llama/Llama-3.1-8B")
+    line = check_adapter(adapter, other_model)[1]
+    assert "for 'meta-llama/Llama-3.1-8B'. Nothing but its shapes" in line and other_model in line
 
 
 def renamed_weights(adapter: str, change: Callable[[str], str | None]) -> None:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from corag.cli.commands import COMMANDS
 from corag.cli.parts import parts
-from corag.core.compilers import missing_compilers
 from corag.core.errors import CoragError, IndexMismatchError
 from corag.core.installation import (
     EXTRAS,
@@ -29,7 +28,7 @@ from corag.core.installation import (
     how_to_install,
     missing,
 )
-from corag.core.machine import count_cores, has_gpu
+from corag.core.machine import count_cores
 from corag.core.option_names import LocalPath
 from corag.core.options import Options
 from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
@@ -194,8 +193,6 @@ def libraries(commands: Collection[str]) -> Iterator[CheckResult]:
             yield CheckResult(False if is_needed else _optional(), sentence)
     if note := cpu_build_note():
         yield CheckResult(False, f"T{note[1:]}")
-    elif has_gpu():
-        yield from (CheckResult(False, each.removeprefix("corag: ")) for each in missing_compilers())
 
 
 def engines(commands: Collection[str]) -> Iterator[CheckResult]:

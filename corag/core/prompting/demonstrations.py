@@ -46,11 +46,6 @@ class Demonstration:
         return f"{self.context}Q: {self.question}\nA: {self.answer}"
 
     @property
-    def titles(self) -> tuple[str, ...]:
-        """Titles of the paragraphs in the context."""
-        return tuple(re.findall(r"^Wikipedia Title: (.*)$", self.context, re.MULTILINE))
-
-    @property
     def states_answer(self) -> bool:
         """Whether a line of the answer says "So the answer is: X"."""
         return any(stated_answer(line) is not None for line in self.answer.splitlines())

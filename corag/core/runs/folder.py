@@ -36,17 +36,6 @@ GO_ON_OR_OVERWRITE = (
 _SYNC_EVERY_S = 0.1
 
 
-def refuse_other_settings(
-    path: Path, earlier: Mapping[str, Any], settings: Mapping[str, Any], overwrite: bool | None
-) -> None:
-    """Raise :class:`ConfigError` if the run in a folder was made with other settings than these.
-
-    ``overwrite``: None where a run cannot be replaced, so that the message does not offer it.
-    """
-    advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
-    Provenance(settings).refuse_other(f"the run '{path}'", Provenance(earlier), advice=advice)
-
-
 class _Disk:
     """Brings what is written to a file onto the disk, in a thread, at most ten times a second.
 
@@ -151,7 +140,10 @@ class RunFolder:
                 # The answers first: were the settings gone without them, they would count as the new run's.
                 (self.path / TRACES).unlink(missing_ok=True)
             else:
-                refuse_other_settings(self.path, earlier.settings, settings, overwrite)
+                advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
+                Provenance(settings).refuse_other(
+                    f"the run '{self.path}'", Provenance(earlier.settings), advice=advice
+                )
                 starts += earlier.starts
         elif overwrite:
             (self.path / TRACES).unlink(missing_ok=True)
@@ -164,17 +156,15 @@ class RunFolder:
         Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
 
     def _recover(self) -> None:
-        """Cut off a torn last line and collect which questions have been answered."""
+        """Collect which questions have been answered, and cut off a torn last line."""
         traces = self.path / TRACES
-        with traces.open("ab") as stream:
-            self._good_bytes = stream.tell()
-        with traces.open("rb+") as stream:
-            if self._good_bytes and not _ends_with_newline(stream, self._good_bytes):
-                self._good_bytes = _last_newline(stream, self._good_bytes)
-                stream.truncate(self._good_bytes)
-        for _, record in _parse_lines(traces):
+        traces.touch()
+        self._good_bytes = 0
+        for line, record in _parse_lines(traces):
+            self._good_bytes += len(line)
             if not record["error"]:
                 self.answered_ids.add(record["id"])
+        os.truncate(traces, self._good_bytes)
         self._lines = traces.open("ab", buffering=0)  # unbuffered: what is written is in the file
         self._disk = _Disk(self._lines, self._good_bytes, len(self.answered_ids))
 
@@ -242,23 +232,6 @@ def writable_folder(path: Path) -> None:
         ) from error
 
 
-def _ends_with_newline(stream: IO[bytes], size: int) -> bool:
-    stream.seek(size - 1)
-    return stream.read(1) == b"\n"
-
-
-def _last_newline(stream: IO[bytes], size: int) -> int:
-    """Return the position just after the last line break before ``size``, 0 if there is none."""
-    while size > 0:
-        start = max(0, size - 65536)
-        stream.seek(start)
-        newline = stream.read(size - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        size = start
-    return 0
-
-
 def write_run(path: Path, manifest: Manifest, lines: Iterable[bytes]) -> None:
     """Write a whole run at once, replacing what is there. The caller holds the folder's lock.
 
@@ -312,14 +285,16 @@ def read_lines(path: Path) -> dict[str, RowLine]:
     return lines
 
 
-def _read_whole_lines(traces: Path) -> Iterator[bytes]:
-    """Yield the lines that end in a line break: the run may be going on.
+def _parse_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the lines that end in a line break, each with its record: the run may be going on.
 
-    Raises :class:`DataError` if they cannot be read.
+    Raises :class:`DataError` if they cannot be read, or one is that of no question.
     """
     try:
         with traces.open("rb") as stream:
-            yield from (line for line in stream if line.endswith(b"\n"))
+            for number, line in enumerate(stream, 1):
+                if line.endswith(b"\n"):
+                    yield line, _parse_line(line, f"line {number} of '{traces}'")
     except OSError as error:
         raise DataError(
             f"cannot read the run's lines, '{traces}': {error.strerror}. Copy them there, or answer the "
@@ -327,16 +302,13 @@ def _read_whole_lines(traces: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _parse_lines(traces: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the lines, each with its record. Raises :class:`DataError` that names a line of no question."""
-    for number, line in enumerate(_read_whole_lines(traces), 1):
-        try:
-            record = orjson.loads(line)
-        except ValueError as error:
-            raise DataError(
-                f"line {number} of '{traces}' is damaged ({error}): remove it, and the run's command answers "
-                "its question again."
-            ) from None
-        if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "error" not in record:
-            raise DataError(f"line {number} of '{traces}' is not an answered question: remove that line.")
-        yield line, record
+def _parse_line(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = orjson.loads(line)
+    except ValueError as error:
+        raise DataError(
+            f"{where} is damaged ({error}): remove it, and the run's command answers its question again."
+        ) from None
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str) or "error" not in record:
+        raise DataError(f"{where} is not an answered question: remove that line.")
+    return record

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from corag.core.errors import DataError
+from corag.core.errors import DataError, reason
 from corag.core.files import write_atomically
 
 MANIFEST = "manifest.json"
@@ -42,22 +42,20 @@ class Start:
     """
 
     record: Mapping[str, Any]
-    questions: str
-    scorer: str
-    recall_at: int
-    aliases: str | None
-    model: str
-    adapter: str
-    trained_for: Mapping[str, Sequence[str]]
-    index: tuple[str, ...]
-    url: tuple[str, ...]
-    corpus: str
-    started: str
-    git_commit: str
-    versions: Mapping[str, str]
-    platform: str
-    cores: int | None
-    gpus: tuple[str, ...]
+    questions: str = ""
+    scorer: str = "auto"
+    recall_at: int = 0
+    aliases: str | None = None
+    model: str = ""
+    adapter: str = ""
+    trained_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    index: tuple[str, ...] = ()
+    url: tuple[str, ...] = ()
+    corpus: str = ""
+    started: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    platform: str = ""
+    gpus: tuple[str, ...] = ()
     synthetic: str = ""
     asked: int = 0
 
@@ -65,27 +63,17 @@ class Start:
     def from_json(cls, record: Mapping[str, Any]) -> Start:
         """Read what a command recorded."""
         model, retriever, machine = (record.get(name, {}) for name in ("model", "retriever", "machine"))
-        return cls(
-            record,
-            questions=record.get("questions", ""),
-            scorer=record.get("scorer", "auto"),
-            recall_at=record.get("recall_at", 0),
-            aliases=record.get("aliases"),
-            model=model.get("name", ""),
-            adapter=model.get("adapter", ""),
-            trained_for=record.get("trained_for", {}),
-            index=tuple(retriever.get("index", ())),
-            url=tuple(retriever.get("url", ())),
-            corpus=record.get("corpus", ""),
-            started=record.get("started", ""),
-            git_commit=record.get("git_commit", ""),
-            versions=record.get("versions", {}),
-            platform=machine.get("platform", ""),
-            cores=machine.get("cores"),
-            gpus=tuple(machine.get("gpus", ())),
-            synthetic=record.get("synthetic", ""),
-            asked=record.get("asked", 0),
-        )
+        nested_values = {
+            "model": model.get("name", ""),
+            "adapter": model.get("adapter", ""),
+            "index": tuple(retriever.get("index", ())),
+            "url": tuple(retriever.get("url", ())),
+            "platform": machine.get("platform", ""),
+            "gpus": tuple(machine.get("gpus", ())),
+        }
+        names = {each.name for each in fields(cls)}
+        values = {name: value for name, value in record.items() if name in names}
+        return cls(record, **values | nested_values)
 
     @property
     def searched_sources(self) -> str:
@@ -106,38 +94,28 @@ class Manifest:
 
         Raises :class:`DataError` if the folder is not a run.
         """
+        file = folder / MANIFEST
         try:
-            record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            record = json.loads(file.read_text(encoding="utf-8"))
+            settings, starts, form = record["settings"], record["starts"], record.get("format")
         except (FileNotFoundError, NotADirectoryError):
-            if not folder.exists():
-                raise DataError(f"there is no run '{folder}': no such folder. Check the path.") from None
             inside = (
                 f"Its folders are runs: give {folder}/*/."
                 if any(folder.glob(f"*/{MANIFEST}"))
-                else "Make one with 'corag run'."
+                else "Check the path, or make one with 'corag run'."
             )
             raise DataError(f"'{folder}' is not a run: it has no {MANIFEST}. {inside}") from None
-        except OSError as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:  # not readable, no JSON, another's
             raise DataError(
-                f"cannot read '{folder / MANIFEST}': {error.strerror}. Check who may read it."
+                f"'{folder}' is not a run: its {MANIFEST} is no run's ({type(error).__name__}: "
+                f"{reason(error)}). Name a folder that 'corag run' made, or restore that file."
             ) from None
-        except ValueError as error:  # broken JSON, or no text at all
+        if form != FORMAT:
             raise DataError(
-                f"'{folder / MANIFEST}' is not valid JSON ({error}): restore it or start a new run."
-            ) from None
-        parts = (record.get("settings"), record.get("starts")) if isinstance(record, dict) else (None, None)
-        if not isinstance(parts[0], dict) or not isinstance(parts[1], list):
-            raise DataError(
-                f"'{folder}' is not a run: its {MANIFEST} has no settings and starts, so is that of "
-                "something else. Name a folder that 'corag run' made."
+                f"'{file}' has the format {form}, but this version reads format {FORMAT} alone: run again "
+                "into another folder."
             )
-        if record.get("format") != FORMAT:
-            form = record.get("format", "of an unreleased version")
-            raise DataError(
-                f"the {MANIFEST} of '{folder}' has the format {form}, but this version reads format {FORMAT} "
-                "alone: run it again into another folder."
-            )
-        return cls(parts[0], [Start.from_json(start) for start in parts[1]])
+        return cls(settings, [Start.from_json(start) for start in starts])
 
     def write(self, folder: Path) -> None:
         """Write the manifest, replacing what is there."""
