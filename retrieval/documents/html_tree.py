@@ -99,9 +99,9 @@ class _TreeWalk:
                 if tag in _BLOCKS:
                     self._flush()
                 if element is not root:
-                    self._text(element.tail)
-                    if not element.tail and stands_apart(element):
+                    if stands_apart(element):
                         self._inline.add(" ")
+                    self._text(element.tail)
         self._flush()
 
     def _begin(self, element: Any, tag: str) -> bool:
@@ -205,7 +205,7 @@ def inner_text(root: Any, omissions: Omissions, *, line_break: str = " ", squeez
         text = None
         if event == "end":
             text = element.tail if element is not root else None
-            if not text and element is not root and stands_apart(element):
+            if element is not root and stands_apart(element):
                 line.add(" ")
         elif element is not root and (kind := omissions.reason(element, tag)):
             omissions.leave_out(element, kind)
@@ -257,18 +257,21 @@ def add_inline(line: InlineText, element: Any, tag: str, omissions: Omissions, *
 
 
 def stands_apart(element: Any) -> bool:
-    """Whether a style sheet surely sets an element apart from the one right after it.
+    """Whether an element surely stands apart from what is right after it.
 
     Links in a row are a menu; elements of a page's own making mostly are blocks.
     """
+    if element.tag in _BOXES:
+        return True
     following = element.getnext()
-    if following is None or not isinstance(following.tag, str):
+    if element.tail or following is None or not isinstance(following.tag, str):
         return False
     tag, other = element.tag, following.tag
     return tag == other == "a" or (tag in _CONTROLS and other in _CONTROLS) or "-" in tag or "-" in other
 
 
 _CONTROLS = frozenset("a button label input".split())
+_BOXES = frozenset("select textarea input video audio iframe object".split())
 
 
 def _marks_note(element: Any) -> bool:

@@ -14,7 +14,7 @@ _NO_HEADINGS = (
 # Groups beside the paragraphs, which striprtf drops; it takes bytes of a picture for its text, or fails. And
 # hidden (v) and deleted text, which may end within its group.
 _GROUP = re.compile(
-    r"\\((?:v|deleted)(?!0)|pict|object|footnote|shptxt|annotation|(?:head|foot)er[lrf]?)(?![a-z])"
+    r"\\((?:v|deleted)(?!0)|pict|object|footnote|shptxt|dptxbxtext|annotation|(?:head|foot)er[lrf]?)(?![a-z])"
 )
 _SIGN = re.compile(r"\\bin(\d{1,9}) ?|\\(?:(?:v|deleted)0|plain)(?![a-z0-9])|\\.|[{}]", re.DOTALL)
 _ENDS = {"v": ("\\v0", "\\plain"), "deleted": ("\\deleted0", "\\plain")}
@@ -41,7 +41,7 @@ def read_rtf(data: bytes, title: str) -> Document:
     for word, content in groups:
         if word in _THINGS:
             writer.pass_over(_THINGS[word])
-        elif word in ("footnote", "shptxt"):
+        elif word in ("footnote", "shptxt", "dptxbxtext"):
             _write(writer, f"{start}{_split(content)[0]}}}")
         else:
             writer.leave_out(_TEXTS.get(word, EDGES), _to_text(f"{start}{_split(content)[0]}}}"))

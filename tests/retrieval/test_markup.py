@@ -175,9 +175,10 @@ def test_what_a_page_shows_and_a_reader_cannot_write_is_counted() -> None:
     document = page(
         "<p>Text.<img src=a><img src=b alt=''><img src=c alt='The old town of Alby'></p>"
         "<video src=v></video><iframe src=i>No frames</iframe><input value='Ada Orm'>"
-        "<input type=hidden value=x><picture><source src=d><img src=d></picture>"
+        "<input type=hidden value=x>of Alby<select></select>in salt"
+        "<picture><source src=d><img src=d></picture>"
     )
-    assert lines(document) == ["Text. The old town of Alby"]
+    assert lines(document) == ["Text. The old town of Alby", "of Alby in salt"]
     assert document.left_out == {
         "pictures": 2, "embedded files and media": 2, "form fields and buttons": 2,
         "text for browsers without scripts or plug-ins": 2,
