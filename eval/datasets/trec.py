@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from corag.core.errors import DataError
 from corag.data.packed import open_bytes
 from corag.data.text import read_lines
 
-Judgements = Mapping[str, Mapping[str, int]]
-"""Grades by question and passage: above 0 is relevant."""
-
-_MAX_GRADE = 1000  # grade: trec_eval keeps a count for each up to it
 _HEADERS = ("score", "rel", "relevance", "label", "judgment", "judgement")
 _JUDGEMENT = (
     "expected a query's id, a passage's id and a number, separated by tabs or spaces (or TREC's four "
@@ -40,30 +35,3 @@ def judgement_lines(
                 yield where, query, passage, float(grade)
             except ValueError:
                 drop(where, _JUDGEMENT.format(cells))
-
-
-def read_judgements(path: str | Path) -> dict[str, dict[str, int]]:
-    """Read a file of judgements whole.
-
-    Raises :class:`DataError` for the first line that is none, whose grade is no whole number, or that grades
-    a passage otherwise than a line before it.
-    """
-    judgements: dict[str, dict[str, int]] = {}
-    for where, query, passage, grade in judgement_lines(path, _refuse):
-        if not grade.is_integer() or abs(grade) > _MAX_GRADE:
-            raise DataError(
-                f"{where}: a grade must be a whole number such as 0, 1 or 2, but it is {grade:g}."
-            )
-        before = judgements.setdefault(query, {}).setdefault(passage, int(grade))
-        if before != grade:
-            raise DataError(
-                f"{where}: the passage '{passage}' has the grade {grade:g} for the query '{query}', but "
-                f"{before} in a line before: keep one of them."
-            )
-    if not judgements:
-        raise DataError(f"'{path}' has no judgements: expected lines of query, 0, passage and grade.")
-    return judgements
-
-
-def _refuse(where: str, reason: str) -> None:
-    raise DataError(f"{where}: {reason}. Mend the line or take it out.")

@@ -8,14 +8,13 @@ nDCG@10, RR@10 (MRR), AP (MAP), R@100, P(rel=2)@5. Values are trec_eval's, by qu
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from corag.core.errors import ConfigError
 from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
 from eval.datasets.pages import page_ids
-from eval.datasets.trec import Judgements
 from eval.scoring.gold import find_gold, passage_identities
 from eval.scoring.rows import MEASURES, measure_title
 from retrieval.index.aliases import Aliases
@@ -90,7 +89,6 @@ def score_rankings(
     rows: Iterable[SavedRow],
     measures: Collection[Measure],
     aliases: Aliases,
-    judgements: Judgements | None = None,
 ) -> dict[str, dict[str, float]]:
     """Return the measures of rows by question id and name; none of a question without relevant passages.
 
@@ -98,18 +96,13 @@ def score_rankings(
         rows: finished questions; a failed one has an empty ranking.
         measures: of :func:`find_ranking_measures`.
         aliases: what gold ids mean in the index that was searched.
-        judgements: grades by question and passage; without, each gold passage of a question has grade 1.
     """
     grades: dict[str, dict[str, int]] = {}
     rankings: dict[str, dict[str, float]] = {}
     for row in rows:
         name = row.question.id
-        found = None if judgements else find_gold(row, aliases)
-        relevance = (
-            judgements.get(name, {}) if judgements else dict.fromkeys(found.places if found else (), 1)
-        )
-        if any(grade > 0 for grade in relevance.values()):
-            grades[name], ranking = _judged_ranking(row, relevance, aliases)
+        if (found := find_gold(row, aliases)) and found.places:
+            grades[name], ranking = _judged_ranking(row, found.places, aliases)
             if ranking:  # some providers divide by the length of a ranking, but none misses one
                 rankings[name] = {each: float(len(ranking) - number) for number, each in enumerate(ranking)}
     values = {name: {str(each): 0.0 for each in measures} for name in grades}
@@ -119,28 +112,24 @@ def score_rankings(
 
 
 def _judged_ranking(
-    row: SavedRow, relevance: Mapping[str, int], aliases: Aliases
+    row: SavedRow, gold: Collection[str], aliases: Aliases
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the grades of a question by what the index calls its passages, and the ranking in these names.
+    """Return the grade, 1, of a question's gold passages as the index calls them, and the ranking likewise.
 
     A gold passage may be called by its document, file or title: the first passage of it counts, the others
-    take places as any that is not relevant. A passage with two names that are judged takes two places.
+    take places as any that is not relevant. A passage with two names that are gold takes two places.
     """
     if row.question.pages:
-        return dict(relevance), page_ids(row.passage_ids)
-    grades: dict[str, int] = {}
-    for name, grade in relevance.items():
-        key = aliases.same_as.get(name, name)
-        grades[key] = max(grade, grades.get(key, grade))
+        return dict.fromkeys(gold, 1), page_ids(row.passage_ids)
+    grades = dict.fromkeys((aliases.same_as.get(name, name) for name in gold), 1)
     identities = passage_identities(row, aliases)
 
     def rank_names() -> Iterator[str]:
         earlier: set[str] = set()
         for identity in dict.fromkeys(row.passage_ids):
-            judged_names = grades.keys() & identities(identity)
-            new = sorted(judged_names - earlier, key=lambda name: (-grades[name], name))
+            new = sorted((grades.keys() & identities(identity)) - earlier)
             earlier.update(new)
-            # White space in front: no judged passage is called so.
+            # White space in front: no gold passage is called so.
             yield from new or [f"\n{identity}"]
 
     return grades, list(rank_names())

@@ -87,7 +87,7 @@ def _plan_run(name: str, folder: Path, questions: Sequence[Question]) -> Planned
     # Perhaps of other questions, too.
     answered_ids = {id_ for id_, line in read_lines(folder).items() if not line.failed}
     waiting_for = sum(question.id not in answered_ids for question in questions)
-    waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items() if each}
+    waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items()}
     return PlannedRun(
         name,
         folder,

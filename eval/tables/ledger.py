@@ -29,25 +29,18 @@ STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens of one role; ``remembered_tokens``: of cached replies, None if the run kept no steps to tell."""
+    """Tokens of one role; ``remembered_tokens``: of cached replies."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
-    remembered_tokens: int | None = 0
+    remembered_tokens: int = 0
 
     @property
-    def in_cache(self) -> int | None:
+    def in_cache(self) -> int:
         """Prompt tokens that the engine found in its prefix cache: neither computed nor of a cached reply."""
-        return (
-            None
-            if self.remembered_tokens is None
-            else self.usage.total - self.usage.computed - self.remembered_tokens
-        )
+        return self.usage.total - self.usage.computed - self.remembered_tokens
 
     def __add__(self, other: Spending) -> Spending:
-        usage = self.usage + other.usage
-        if self.remembered_tokens is None or other.remembered_tokens is None:
-            return Spending(usage, None)
-        return Spending(usage, self.remembered_tokens + other.remembered_tokens)
+        return Spending(self.usage + other.usage, self.remembered_tokens + other.remembered_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +75,14 @@ class StartTimes:
         opened: when its folder was opened, in seconds since 1970; engine and index are loaded then.
         questions: how many lines it wrote.
         wall: seconds from then to its last question's end.
-        busy: seconds in which at least one of its requests was at the engine; None if no steps were kept.
+        busy: seconds in which at least one of its requests was at the engine.
         requested: seconds of all requests.
     """
 
     opened: float
     questions: int
     wall: float
-    busy: float | None
+    busy: float
     requested: float
 
 
@@ -101,7 +94,7 @@ class Ledger:
         questions: how many were finished.
         failure_count: how many of them failed.
         roles: spending by role, in order of appearance.
-        stages: waiting by stage; None for a run that kept no steps, as 'corag sample' keeps none.
+        stages: waiting by stage.
         remembered_searches: those that an equal search had made; they are among the calls of their stage.
         question_seconds: from a question's first call to its answer.
         starts: in the order of time.
@@ -112,7 +105,7 @@ class Ledger:
     questions: int
     failure_count: int
     roles: Mapping[str, Spending]
-    stages: Mapping[str, Waiting | None]
+    stages: Mapping[str, Waiting]
     remembered_searches: int
     question_seconds: Waiting
     starts: tuple[StartTimes, ...]
@@ -131,19 +124,16 @@ class Ledger:
 
     @property
     def idle_share(self) -> float | None:
-        """The share of the wall time without any request of the run at the engine; None without steps."""
-        busy = [start.busy for start in self.starts if start.busy is not None]
-        # Rows that a program made by hand may lie outside of all time.
-        if self.wall <= 0 or len(busy) < len(self.starts):
-            return None
-        return 1.0 - sum(busy) / self.wall
+        """The share of the wall time without any request of the run at the engine.
+
+        None for rows that a program made by hand, which may lie outside of all time.
+        """
+        return 1.0 - sum(start.busy for start in self.starts) / self.wall if self.wall > 0 else None
 
     @property
     def in_flight(self) -> float | None:
-        """How many of the run's requests were at the engine on average; None if that is not known."""
-        if self.idle_share is None:
-            return None
-        return sum(start.requested for start in self.starts) / self.wall
+        """How many of the run's requests were at the engine on average; None likewise."""
+        return sum(start.requested for start in self.starts) / self.wall if self.wall > 0 else None
 
     def share(self, role: str) -> float:
         """Return a role's share of all computed tokens."""
@@ -159,9 +149,7 @@ class Ledger:
                 for role, spending in self.roles.items()
             },
             "total": _tokens(self.total),
-            "waiting": {
-                stage: _round_figures(waiting and asdict(waiting)) for stage, waiting in self.stages.items()
-            },
+            "waiting": {stage: _round_figures(asdict(waiting)) for stage, waiting in self.stages.items()},
             "remembered_searches": self.remembered_searches,
             "question_seconds": _round_figures(asdict(self.question_seconds)),
             "wall_seconds": _round_figures(self.wall),
@@ -177,8 +165,8 @@ class Ledger:
 class _Line:
     """What a line of a run says about tokens and seconds.
 
-    ``calls``: the seconds of each call by stage. ``requests``: those to the engine; None if the line kept no
-    steps. ``end``: of its last call, or of the question.
+    ``calls``: the seconds of each call by stage. ``requests``: those to the engine. ``end``: of its last
+    call, or of the question.
     """
 
     question: str
@@ -188,11 +176,14 @@ class _Line:
     roles: Mapping[str, Spending]
     calls: Mapping[str, Sequence[float]]
     end: float
-    requests: Sequence[Span] | None
+    requests: Sequence[Span]
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """Add up a run. Raises :class:`DataError` if the folder is no run, or no question has been finished."""
+    """Add up a run.
+
+    Raises :class:`DataError` if the folder is no run, no question has been finished, or no steps were kept.
+    """
     attempts = read_attempts(folder)
     first = next(attempts, None)
     if first is None:
@@ -228,10 +219,8 @@ def add_up(attempts: Iterable[SavedRow]) -> Ledger:
     )
 
 
-def spending_by_role(steps: Sequence[Step], usage: Mapping[str, TokenUsage]) -> dict[str, Spending]:
-    """Return what a row spent by role: from its steps, which tell cached replies apart, else its ledger."""
-    if not steps:
-        return {role: Spending(tokens, None) for role, tokens in usage.items()}
+def spending_by_role(steps: Sequence[Step]) -> dict[str, Spending]:
+    """Return what some steps spent by role; they tell cached replies apart."""
     roles: defaultdict[str, Spending] = defaultdict(Spending)
     for step in steps:
         if not isinstance(step, SearchStep):
@@ -246,7 +235,7 @@ def _spending_of(usage: TokenUsage) -> Spending:
     return Spending(usage, 0 if usage.computed else usage.total)
 
 
-def _tokens(spending: Spending) -> dict[str, int | None]:
+def _tokens(spending: Spending) -> dict[str, int]:
     usage = spending.usage
     return {
         "calls": usage.calls,
@@ -278,36 +267,36 @@ def union_length(spans: Iterable[Span]) -> float:
 
 
 def _line(row: SavedRow) -> _Line:
+    if row.usage and not row.steps:
+        raise DataError(
+            f"the question '{row.question.id}' has no steps, as sampled chains have none: no ledger."
+        )
     spans = [
         (step, (row.begun + step.started, row.begun + step.started + step.seconds)) for step in row.steps
     ]
-    requests = [span for step, span in spans if not isinstance(step, SearchStep)]
     return _Line(
         row.question.id,
         row.answer is None,
         row.seconds,
         row.remembered_searches,
-        spending_by_role(row.steps, row.usage),
+        spending_by_role(row.steps),
         {stage: [step.seconds for step in row.steps if step.kind == stage] for stage in STAGES},
         max([row.begun + row.seconds, *(end for _, (_, end) in spans)]),
-        # Tokens without steps: the run kept none. Neither: the question failed before its first call.
-        None if row.usage and not row.steps else requests,
+        [span for step, span in spans if not isinstance(step, SearchStep)],
     )
 
 
-def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting | None:
-    if any(line.requests is None for line in lines):
-        return None
+def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting:
     calls = [line.calls[stage] for line in lines]
     return Waiting.of(sum(map(len, calls)), list(map(sum, calls)))
 
 
 def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
-    requests = [span for line in lines for span in line.requests or ()]  # overlaps count once in ``busy``
+    requests = [span for line in lines for span in line.requests]  # overlaps count once in ``busy``
     return StartTimes(
         opened=opened,
         questions=len(lines),
         wall=max(line.end for line in lines) - opened,
-        busy=None if any(line.requests is None for line in lines) else union_length(requests),
+        busy=union_length(requests),
         requested=sum(end - begin for begin, end in requests),
     )

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 from annotated_types import Ge
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import LocalPath, NameOrPath
+from corag.core.option_names import NameOrPath
 from corag.core.options import Options
 from corag.core.runs.failures import Failures
 from corag.core.types import Question
-from eval.datasets.trec import Judgements, read_judgements
 from eval.scoring.rankings import EXAMPLES, find_ranking_measures
 from eval.scoring.rows import Measures, measure_title
 from eval.scoring.scorers import Scorer
@@ -72,10 +71,6 @@ class TableView(Options):
 
     min_hops: Annotated[int, Ge(0)] = 0
     """show only questions with at least this many hops."""
-
-    qrels: LocalPath = ""
-    """relevance judgements (TREC's or BEIR's format) with grades, used instead of the questions' gold
-    passages."""
 
     answer_recall: bool = False
     """also search the passages' texts for the gold answers; requires the runs' indexes."""
@@ -231,32 +226,16 @@ def score_view(
 ) -> ScoredRuns:
     """Read runs once and score those questions that a view shows; arguments as of :func:`table_of_runs`."""
     runs = read_runs(folders)
-    judgements = _read_judgements(view.qrels, runs) if view.qrels else None
     if questions is not None:
         runs = [run.on(questions) for run in runs]
-    scored_runs = score_runs(
+    return score_runs(
         [select_questions(run, view) for run in runs],
         view.scorer,
         view.recall_at,
         stored_gold=questions is None,
         answer_recall=view.answer_recall,
         measures=view.measures,
-        judgements=judgements,
     )
-    note = [f"Gold passages are those of {view.qrels}."] if view.qrels else []
-    return replace(scored_runs, notes=[*scored_runs.notes, *note])
-
-
-def _read_judgements(file: str, runs: Sequence[Run]) -> Judgements:
-    """Read a file of judgements. Raises :class:`ConfigError` if it judges none of the runs' questions."""
-    judgements = read_judgements(file)
-    ids = {name for run in runs for name in run.rows}
-    if ids and ids.isdisjoint(judgements):
-        raise ConfigError(
-            f"'{file}' judges none of the questions: its ids are such as '{next(iter(judgements))}', theirs "
-            f"such as '{min(ids)}'. Name the judgements of this question file."
-        )
-    return judgements
 
 
 def table_of_scored(scored_runs: ScoredRuns, measures: Sequence[str] = (), over: Over = "") -> ResultsTable:
@@ -409,9 +388,7 @@ def _find_measures(scored_runs: ScoredRuns, requested_names: Sequence[str]) -> l
     spellings |= {name: name for name in names}
     for name, measure in find_ranking_measures(requested_names, scored_runs.recall_at).items():
         if str(measure) not in names:
-            raise ConfigError(
-                f"no question has gold passages to measure '{name}' by: give judgements with " + "qrels=FILE."
-            )
+            raise ConfigError(f"no question has gold passages to measure '{name}' by.")
         spellings[name.lower()] = str(measure)
     for name in requested_names:
         if name.lower() not in spellings:

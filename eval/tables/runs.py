@@ -20,8 +20,6 @@ from corag.core.runs.rows import SavedRow
 from corag.core.types import Passage, Question
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
-from eval.datasets.pages import judged_pages
-from eval.datasets.trec import Judgements
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
@@ -113,35 +111,22 @@ class Run:
         }
         return replace(self, rows=rows, scored_rows=())
 
-    def with_judgements(self, judgements: Judgements) -> Run:
-        """Return the run with judgements in the place of its questions' gold passages, or gold pages."""
-        rows, by_page = {}, any(row.question.pages for row in self.rows.values())
-        for name, row in self.rows.items():
-            relevant = tuple(each for each, grade in judgements.get(name, {}).items() if grade > 0)
-            pages = judged_pages(relevant, row.question.pages) if by_page else ()
-            rows[name] = replace(row, question=replace(row.question, supporting=relevant, pages=pages))
-        return replace(self, rows=rows, scored_rows=())
-
     def score(
         self,
         scorer: Scorer,
         recall_at: int,
         texts: PassageTexts | None = None,
         rankings: Collection[Measure] = (),
-        judgements: Judgements | None = None,
     ) -> Run:
         """Return the run with the scores of its rows; there is no recall if its method does not search.
 
         ``texts``: returns the passages' texts, to look for gold answers in them. ``rankings``: measures of
-        the passages' order, by the grades of ``judgements`` if there are any. A question that these do not
-        judge has no recall, whatever the scorer wants.
+        the passages' order.
         """
-        if judgements is not None:
-            scorer = replace(scorer, wants_pages=False)
         searches, aliases = self.manifest.searches, index_aliases(self.manifest.last.index)
         rows = self.rows.values()
         scored_rows = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
-        values = score_rankings(rows, rankings, aliases, judgements) if rankings and searches else {}
+        values = score_rankings(rows, rankings, aliases) if rankings and searches else {}
         return replace(self, scored_rows=[_with_rankings(each, values) for each in scored_rows])
 
     @property
@@ -252,7 +237,6 @@ def score_runs(
     stored_gold: bool = True,
     answer_recall: bool = False,
     measures: Sequence[str] = (),
-    judgements: Judgements | None = None,
 ) -> ScoredRuns:
     """Score runs on the questions that all of them have, by the first run's gold answers.
 
@@ -265,7 +249,6 @@ def score_runs(
         stored_gold: whether gold answers are those that the runs keep, which may differ and then are noted.
         answer_recall: whether gold answers are looked for in the passages' texts, too.
         measures: names, of which those of rankings are computed.
-        judgements: take the place of the questions' gold passages.
 
     Raises:
         ConfigError: if the runs have no question in common, and for a measure that cannot be computed.
@@ -281,9 +264,8 @@ def score_runs(
     rankings = find_ranking_measures(measures, depth).values()
     scored_runs = []
     for run in (run.on(questions) for run in runs):
-        judged = run if judgements is None else run.with_judgements(judgements)
         texts = passage_texts(run) if answer_recall and run.manifest.searches else None
-        scored_runs.append(judged.score(rule, depth, texts, rankings, judgements))
+        scored_runs.append(run.score(rule, depth, texts, rankings))
     notes = [
         _unfinished_note(runs, questions) if is_paired else _side_by_side_note(unasked_runs),
         _gold_note(runs) if stored_gold else "",

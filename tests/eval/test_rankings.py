@@ -1,32 +1,27 @@
-"""Measures of rankings beside those of answers, and judgements in the place of gold passages."""
+"""Measures of rankings beside those of answers."""
 
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
-from corag.core.runs.manifest import Manifest, Start
 from eval.api.results import Results
-from eval.datasets.trec import read_judgements
 from eval.exporting import ExportConfig, export_run
 from eval.scoring.rankings import find_ranking_measures, score_rankings
-from eval.scoring.scorers import scorer
-from eval.tables.runs import Run
 from retrieval.index.aliases import NO_ALIASES, Aliases
-from tests.eval.runs import QUESTIONS, SETTINGS, START, make_run, row, run_of, saved, searched
+from tests.eval.runs import QUESTIONS, make_run, row, run_of, saved, searched
 from tests.messages import raises_message
 
 QUESTION = replace(QUESTIONS[0], supporting=("a", "b"))
 
 
-def scores(passages, *names, question=QUESTION, aliases=NO_ALIASES, judgements=None):
+def scores(passages, *names, question=QUESTION, aliases=NO_ALIASES):
     """The measures of one question's ranking, as typed."""
     measures = find_ranking_measures(names, 15)
-    values = score_rankings([saved(question, "x", passages)], measures.values(), aliases, judgements)
+    values = score_rankings([saved(question, "x", passages)], measures.values(), aliases)
     return {name: values[question.id][str(each)] for name, each in measures.items()}
 
 
@@ -36,14 +31,6 @@ def test_measures_are_those_of_the_order_of_collection():
     assert found["mrr"] == 0.5
     assert found["map"] == pytest.approx((1 / 2 + 2 / 4) / 2), "a passage collected twice takes one place"
     assert (found["R@2"], found["p@2"], found["Success@1"]) == (0.5, 0.5, 0)
-
-
-def test_grades_count_in_ndcg_and_negative_ones_are_not_relevant():
-    judgements = {QUESTION.id: {"a": 3, "b": 1, "x": -2, "y": 0}}
-    found = scores(["x", "b", "a"], "nDCG@10", "P@3", "P(rel=2)@3", judgements=judgements)
-    assert found["P@3"] == pytest.approx(2 / 3) and found["P(rel=2)@3"] == pytest.approx(1 / 3)
-    ideal = 3 + 1 / math.log2(3)
-    assert found["nDCG@10"] == pytest.approx((1 / math.log2(3) + 3 / 2) / ideal)
 
 
 def test_gold_passages_count_by_what_the_index_calls_them():
@@ -60,7 +47,6 @@ def test_a_question_without_relevant_passages_is_not_measured_and_a_failed_one_f
     rows = [saved(QUESTIONS[0], None), saved(replace(QUESTIONS[1], supporting=()), "x", ["a"])]
     measure = find_ranking_measures(["AP"], 15).values()
     assert score_rankings(rows, measure, NO_ALIASES) == {QUESTIONS[0].id: {"AP": 0}}
-    assert score_rankings(rows, measure, NO_ALIASES, {QUESTIONS[1].id: {"z": 0}}) == {}
 
 
 @pytest.mark.parametrize("name", ["RR@10", "Judged@10", "nDCG@10", "R@5", "Compat(p=0.9)", "Rprec"])
@@ -99,37 +85,6 @@ def table(capsys, *argv):
     return printed, json.loads(printed.splitlines()[-1])
 
 
-def test_judgements_take_the_place_of_gold_passages(tmp_path, capsys):
-    run = run_of(tmp_path / "ours", range(12))
-    qrels = tmp_path / "test.tsv"
-    qrels.write_text("query-id\tcorpus-id\tscore\n" + "".join(f"{n}\tnew{n}\t1\n" for n in range(6)))
-    _, record = table(capsys, run, "--qrels", qrels, "--measures", "recall,AP")
-    assert (record["runs"]["ours"]["recall"], record["runs"]["ours"]["AP"]) == (0, 0)
-    assert record["runs"]["ours"]["measured_on_fewer"] == {"recall": 6, "AP": 6}
-    assert f"Gold passages are those of {qrels}." in record["notes"]
-    assert Results({"ours": run}).table(measures=["AP"]).to_pandas()["AP"].tolist() == [1.0]
-
-
-def test_judgements_of_pages_are_looked_for_in_passages_and_unjudged_questions_are_not_measured():
-    asked = [
-        replace(QUESTIONS[n], supporting=("17", "4", "5"), pages=(("17",), ("4", "5"))) for n in range(4)
-    ]
-    asked.append(replace(QUESTIONS[4], supporting=()))
-    rows = {each.id: saved(each, each.answers[0], ["4-1", "5-2", "290-3"]) for each in asked}
-    run = Run("kilt", Path("kilt"), Manifest(SETTINGS, [Start.from_json(START)]), rows)
-    own = {"17": 1, "4": 1, "5": 2}
-    judgements = {"0": own, "1": {"290": 1, "9": 0}, "2": {"290-3": 1}, "4": {"4": 1}}
-    by_gold = run.score(scorer("kilt"), 15)
-    before = {each.row.question.id: each.scores.measures for each in by_gold.scored_rows}
-    judged = run.with_judgements(judgements).score(scorer("kilt"), 15, judgements=judgements)
-    after = {each.row.question.id: each.scores.measures for each in judged.scored_rows}
-    assert after["0"] == before["0"] and before["0"]["kilt_em"] == 1, "sets of the question stay sets"
-    assert (after["1"]["recall"], after["1"]["r_precision"], after["1"]["kilt_em"]) == (1, 0, 0)
-    assert after["2"]["recall"] == 1 and "r_precision" not in after["2"], "a passage is no page"
-    assert "recall" not in after["3"] and "kilt_em" not in after["3"] and after["3"]["em"] == 1
-    assert after["4"]["kilt_em"] == 1 and before["4"]["kilt_em"] == 0
-
-
 def test_exported_judgements_name_the_passages_that_the_index_kept(tmp_path, capsys):
     index = searched(tmp_path / "index", "jsonl")
     Aliases({"dropped": "kept"}).save(tmp_path / "index")
@@ -161,26 +116,10 @@ def test_exports_have_the_tables_figures_by_other_tools(tmp_path, capsys):
         assert figures[str(name)] == pytest.approx(theirs[name], abs=1e-4) != 0
 
 
-@pytest.mark.parametrize(
-    "lines",
-    ["", "1 0 p1 1\n1 0 my passage 1\n", "1 0 p1 high\n", "1 0 p1 0.5\n", "1 0 p1 inf\n",
-     "1 0 p1 1\n1 0 p1 2\n", "1 0 p1 123456\n"],
-)  # fmt: skip
-def test_a_wrong_line_of_judgements_is_told_by_its_number(tmp_path, lines):
-    (tmp_path / "qrels").write_text(lines)
-    with raises_message(DataError):
-        read_judgements(tmp_path / "qrels")
-
-
-def test_files_of_other_questions_are_sentences(tmp_path):
+def test_measures_that_cannot_be_taken_are_sentences(tmp_path):
     run = run_of(tmp_path / "ours", range(4))
-    (tmp_path / "qrels").write_text("x1 0 p1 1\n")
-    for files, view in (
-        ({"ours": run}, {"qrels": str(tmp_path / "qrels")}),
-        ({"ours": run}, {"measures": ["nope@3"]}),
-    ):
-        with raises_message(ConfigError):
-            Results(files).table(**view)
+    with raises_message(ConfigError):
+        Results({"ours": run}).table(measures=["nope@3"])
     bare = [row(replace(question, supporting=()), "x", ["y"]) for question in QUESTIONS]
     with raises_message(ConfigError):
         Results({"bare": make_run(tmp_path / "bare", bare)}).table(measures=["AP"])
