@@ -143,6 +143,9 @@ def _add_records(root: Node, chains: Sequence[Mapping[str, Any]]) -> None:
             hop = record["hops"][-1]
             node.query, node.reply, node.refused = hop["sub_query"], hop["sub_answer"], hop["refused"]
             node.passage_count = len(hop["passage_ids"])
+    for node in root.descendants():
+        if node.kind == "hop" and node.passage_count is None:
+            node.notes.append(Text("no hop: a repeat, or nothing to search for", style="dim"))
 
 
 def _mark_chosen(root: Node, path: str) -> None:
@@ -178,8 +181,6 @@ def _label(node: Node, is_last_chosen: bool) -> Text:
         parts.append(hop)
     if node.passage_count is not None:
         parts.append(Text(f"({node.passage_count} passage{'s'[: node.passage_count != 1]})", style="dim"))
-    elif node.kind == "hop":
-        parts.append(Text("no hop: a repeat, or nothing to search for", style="dim"))
     parts += node.notes
     if stopped := node.record.get("stopped"):
         parts.append(Text(f"stopped: {stopped}", style="dim"))

@@ -26,14 +26,14 @@ def takes_own_objects(
     They are opened for the length of the call.
     """
     signature = inspect.signature(function)
-    openers = {"model": _using_model, "index": _using_index, "dev_index": _using_index}
+    places = {"model": "model", "index": "index", "dev_index": "index"}
 
     @wraps(function)
     async def opening(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         bound_arguments = signature.bind(*args, **kwargs)
         async with AsyncExitStack() as stack:
-            for name in openers.keys() & bound_arguments.arguments.keys():
-                context = openers[name](bound_arguments.arguments[name])
+            for name in places.keys() & bound_arguments.arguments.keys():
+                context = _using(places[name], bound_arguments.arguments[name])
                 bound_arguments.arguments[name] = await stack.enter_async_context(context)
             return await function(*bound_arguments.args, **bound_arguments.kwargs)
 
@@ -41,29 +41,22 @@ def takes_own_objects(
 
 
 @asynccontextmanager
-async def _using_model(value: Any) -> AsyncIterator[Any]:
-    if isinstance(value, Model | ModelConfig):
+async def _using(what: str, value: Any) -> AsyncIterator[Any]:
+    """Yield what is open or described already, or an object of the user's, opened for the block."""
+    if isinstance(value, Model | ModelConfig | Index | RetrieverConfig) or (
+        value is None and what == "index"
+    ):
         yield value
         return
     if value is None or isinstance(value, str | os.PathLike):
-        model_name = "default" if value is None else os.fspath(value)
+        name = "default" if value is None else os.fspath(value)
         raise ConfigError(
-            f"the model is {value!r}: give what open_model returned, as in open_model({model_name!r}), or an "
-            "object or function that answers prompts."
+            f"the {what} is {value!r}: give what open_{what} returned, as in open_{what}({name!r}), or an "
+            "object or function of your own."
         )
-    async with open_handle(model_handle(value, {})) as model:
-        yield model
-
-
-@asynccontextmanager
-async def _using_index(value: Any) -> AsyncIterator[Any]:
-    if value is None or isinstance(value, Index | RetrieverConfig):
-        yield value
-        return
-    if isinstance(value, str | os.PathLike):
-        raise ConfigError(
-            f"the index is {value!r}: give what open_index returned, as in "
-            f"open_index({os.fspath(value)!r}), or an object or function that is searched."
-        )
-    async with open_handle(await index_handle([value], {})) as index:
-        yield index
+    if what == "model":
+        async with open_handle(model_handle(value, {})) as model:
+            yield model
+    else:
+        async with open_handle(await index_handle([value], {})) as index:
+            yield index

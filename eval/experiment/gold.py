@@ -65,7 +65,6 @@ async def match_gold(
     by_name = find_names([id_ for id_ in ids if id_ not in known_ids | hashes], folders)
     _print_other_folders(by_name)
     known_ids.update(by_name)
-    missing = [id_ for id_ in ids if id_ not in known_ids | hashes]
     results = []
     for each in questions:
         if each.id in by_title:
@@ -74,13 +73,7 @@ async def match_gold(
             each = replace(each, supporting=())
         results.append(each)
     results = _name(_rename(results, load_aliases(folders)), by_name)
-    _print_titles(list(by_title.values()), present, len(questions))
-    if missing:
-        _print(
-            f"the index lacks {len(missing):,} of {len(ids):,} gold passages, such as '{missing[0]}': the "
-            f"{_count_lost(questions, results, by_title):,} of {len(questions):,} questions that they belong "
-            "to have no recall."
-        )
+    _print_counts(questions, results, by_title, known_ids | present)
     _print_passages(questions, themselves)
     return results
 
@@ -104,30 +97,31 @@ def _by_title(question: Question) -> Question:
     return replace(question, supporting=tuple(f"{TITLE}{title}" for title in question.titles))
 
 
-def _print_titles(questions: Sequence[Question], present: Collection[str], total: int) -> None:
-    """Print how many questions have gold passages by title, and how many have none of them whole."""
-    with_titles = [each for each in questions if all(title in present for title in each.titles)]
+def _print_counts(
+    questions: Sequence[Question],
+    results: Sequence[Question],
+    by_title: Collection[str],
+    present: Collection[str],
+) -> None:
+    """Print how many questions have gold passages by title, and how many have none any more.
+
+    ``by_title``: ids of the questions that wanted titles. ``present``: ids and titles that the index has.
+    """
+    with_titles = [each for each in results if each.id in by_title and each.supporting]
     if with_titles:
         _print(
-            f"the gold passages of {len(with_titles):,} of {total:,} questions have other ids in the index, "
-            f"or none: they count by title, such as '{with_titles[0].titles[0]}', with any passage of that "
-            "title."
+            f"the gold passages of {len(with_titles):,} of {len(questions):,} questions have other ids in "
+            f"the index: they count by title, such as '{with_titles[0].titles[0]}'."
         )
-    without_titles = [each for each in questions if not all(title in present for title in each.titles)]
-    if without_titles:
-        lacking = next(title for title in without_titles[0].titles if title not in present)
-        _print(
-            f"the index has neither the ids nor all titles of the gold passages of {len(without_titles):,} "
-            f"of {total:,} questions, such as '{lacking}': they have no recall."
-        )
-
-
-def _count_lost(questions: Sequence[Question], results: Sequence[Question], by_title: Collection[str]) -> int:
-    """Return how many questions have lost their gold passages, but for those with titles."""
     pairs = zip(questions, results, strict=True)
-    return sum(
-        bool(one.supporting) > bool(other.supporting) for one, other in pairs if one.id not in by_title
-    )
+    lost = [each for each, now in pairs if (each.supporting or each.id in by_title) and not now.supporting]
+    if lost:
+        names = lost[0].titles if lost[0].id in by_title else lost[0].supporting
+        lacking = next(name for name in names if name not in present)
+        _print(
+            f"the index lacks gold passages of {len(lost):,} of {len(questions):,} questions, such as "
+            f"'{lacking}': they have no recall."
+        )
 
 
 def _print_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:

@@ -11,10 +11,7 @@ from eval.experiment.registry import METHODS, MethodOptions, check_names, method
 
 
 def test_every_method_is_listed_once_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        list(METHODS) == [section.name for section in fields(MethodOptions)]
-        and methods_of(MethodOptions) == METHODS
-    )
+    assert [each.name for each in fields(MethodOptions)] == list(METHODS) == list(methods_of(MethodOptions))
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
     for name, entry in METHODS.items():

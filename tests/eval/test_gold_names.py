@@ -56,7 +56,9 @@ async def test_what_is_nothing_in_the_index_leaves_no_recall_and_is_told(
     index: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await gold(index, "manuals/tr8.md") == ()
-    assert "lacks 1 of 1 gold passages, such as 'manuals/tr8.md'" in " ".join(capsys.readouterr().err.split())
+    assert "lacks gold passages of 1 of 1 questions, such as 'manuals/tr8.md'" in " ".join(
+        capsys.readouterr().err.split()
+    )
     with raises_message(DataError):
         await gold(index, "readme.md")
     assert await gold(index, "manuals/readme.md") == ("file:manuals/readme.md",)
@@ -64,10 +66,8 @@ async def test_what_is_nothing_in_the_index_leaves_no_recall_and_is_told(
 
 async def test_a_name_of_several_files_is_refused_before_anything_opens(index: str, tmp_path: Path) -> None:
     model = ModelConfig(name=str(tmp_path / "no model"), backend="transformers")
-    retriever = RetrieverConfig([index])
-    config = RunConfig(
-        questions="q.jsonl", method=["one_step"], model=model, retriever=retriever, out=str(tmp_path / "out")
-    )
+    places = {"retriever": RetrieverConfig([index]), "out": str(tmp_path / "out")}
+    config = RunConfig(questions="q.jsonl", model=model, **places)
     with raises_message(DataError):
         await answer_dataset(config, [Question("q", "Who?", ("X",), ("readme.md",))])
 

@@ -110,8 +110,8 @@ async def test_titles_are_looked_up_wherever_the_index_is(
         where = beir / folder
         assert await matched(questions, index, where) == [by_title, ()], folder
         said = " ".join(capsys.readouterr().err.split())
-        assert "of 1 of 2 questions have other ids in the index, or none: they count by title" in said
-        assert "nor all titles of the gold passages of 1 of 2 questions, such as 'Renamed since'" in said
+        assert "of 1 of 2 questions have other ids in the index: they count by title" in said
+        assert "lacks gold passages of 1 of 2 questions, such as 'Renamed since'" in said
     assert await matched(questions, RemoteHandle("elsewhere"), "no/index/here") == [
         each.supporting for each in questions
     ], "nobody can tell"
