@@ -89,33 +89,21 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_json(text: str) -> Any:
     """Parse JSON as :func:`json.loads` does, and refuse what could not be written again.
 
-    Raises :class:`json.JSONDecodeError`, also for what is nested too deep for Python, and for the half of a
-    character (a surrogate without the other), which no file and no tokenizer takes.
+    Raises :class:`json.JSONDecodeError`, also for what is nested too deep for Python, for numbers of
+    thousands of digits, and for the half of a character (a surrogate without the other), which no file and no
+    tokenizer takes.
     """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _as_json_error(error, text, 0) from None
-    _refuse_half_characters(value, text)
-    return value
-
-
-def _as_json_error(error: ValueError | RecursionError, text: str, start: int) -> json.JSONDecodeError:
-    """Return what the parser raised as an error of JSON; ``start``: where it began."""
-    if isinstance(error, json.JSONDecodeError):
-        return error
-    if isinstance(error, RecursionError):
-        return json.JSONDecodeError("nested too deep", text, start)
-    # Python refuses whole numbers of thousands of digits.
-    return json.JSONDecodeError(str(error).partition(";")[0], text, start)
-
-
-def _refuse_half_characters(value: Any, text: str) -> None:
-    if escape := _SURROGATE.search(text):
-        try:
+        if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise json.JSONDecodeError("half of a character, escaped", text, escape.start()) from None
+    except json.JSONDecodeError:
+        raise
+    except UnicodeEncodeError:
+        raise json.JSONDecodeError("half of a character, escaped", text, 0) from None
+    except (ValueError, RecursionError) as error:
+        raise json.JSONDecodeError(str(error).partition(";")[0], text, 0) from None
+    return value
 
 
 def write_atomically(path: str | Path, text: str) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, DataError, reason
 from corag.core.files import build_once, cache_folder, parse_json, read_text
 from corag.core.hub_files import fetch_folder, is_hub_name
 from corag.core.hugging_face import reading_weights
@@ -99,8 +98,8 @@ def _read(path: Path) -> dict[str, Any]:
         if isinstance(value, dict):
             return value
         problem = f"a {type(value).__name__}"
-    except json.JSONDecodeError as error:
-        problem = error.msg
+    except ValueError as error:
+        problem = reason(error)
     raise DataError(
         f"'{path}' is not valid JSON ({problem}): restore it, or train again into another folder."
     )
@@ -121,20 +120,6 @@ def read_manifest(adapter: Path, name: str = TRAINING) -> dict[str, Any] | None:
             "another folder."
         ) from None
     return manifest
-
-
-def read_training(adapter: str, model: str) -> dict[str, Any] | None:
-    """Return the settings of the training that made an adapter, or else a model; None if nothing says so.
-
-    ``adapter`` and ``model``: as ``--model.adapter`` and ``--model.name`` name them.
-    """
-    if adapter:
-        manifest = read_manifest(Path(adapter_folder(adapter)))
-    else:
-        files = [Path(model) / TRAINING, Path(model) / MERGED_TRAINING]
-        manifest = next((_read(file) for file in files if file.is_file()), None)
-    settings = (manifest or {}).get("settings")
-    return settings if isinstance(settings, dict) else None
 
 
 def with_adapter(model: Any, adapter: str) -> Any:

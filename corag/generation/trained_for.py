@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from corag.core.errors import DataError
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, read_manifest
@@ -18,16 +19,22 @@ Prompts = Mapping[str, Sequence[str]]
 """Names, versions and hashes of prompts, by the name of the method that asks them."""
 
 
-def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
-    """Return the prompts that a model and its adapter were taught; nothing if no training noted any.
+def read_trainings(adapter: str, model: str) -> list[dict[str, Any]]:
+    """Return how an adapter and a model were made, the adapter first; what does not say is left out.
 
     ``adapter`` and ``model``: as ``--model.adapter`` and ``--model.name`` name them.
     """
-    folders = [folder for folder in (model, adapter_folder(adapter)) if folder not in ("", "default")]
-    results = []
+    folders = [folder for folder in (adapter_folder(adapter), model) if folder not in ("", "default")]
+    manifests = []
     for folder, name in itertools.product(folders, (TRAINING, MERGED_TRAINING)):
         with suppress(DataError):  # a file of that name that is not ours
-            results.append((read_manifest(Path(folder), name) or {}).get("result") or {})
+            manifests.append(read_manifest(Path(folder), name))
+    return [manifest for manifest in manifests if manifest is not None]
+
+
+def trained_for(adapter: str, model: str) -> dict[str, list[str]]:
+    """Return the prompts that a model and its adapter were taught; nothing if no training noted any."""
+    results = [each["result"] or {} for each in reversed(read_trainings(adapter, model))]
     return join_prompts([result.get("trained_for", {}) for result in results])
 
 

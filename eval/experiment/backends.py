@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -11,16 +11,17 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError
 from corag.core.files import file_digest
 from corag.core.method import MethodConfig
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.provenance import Input
-from corag.generation.adapters import adapter_folder, read_training
+from corag.generation.adapters import adapter_folder
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
+from corag.generation.trained_for import read_trainings
 from eval.experiment.collector import check_trace
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
@@ -138,11 +139,9 @@ def check_model(
         ConfigError: if the model lacks an ability that the method needs.
     """
     require_abilities(what, options.needs(), model)
-    training = None
-    with suppress(DataError):  # a file of that name that is not ours
-        training = read_training(config.adapter, config.name)
+    trainings = read_trainings(config.adapter, config.name)
     method = METHODS.get(options.SECTION)
-    if training and method and (difference := method.training_difference(options, training)):
+    if trainings and method and (difference := method.training_difference(options, trainings[0]["settings"])):
         print_once(f"corag: '{config.adapter or config.name}' {difference}.")
 
 

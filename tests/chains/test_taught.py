@@ -12,7 +12,7 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.taught import Teaching, training_difference
 from corag.core.command_line import parse
 from corag.core.prompting.template import load_template
-from corag.generation.adapters import read_training
+from corag.generation.trained_for import read_trainings
 from eval.experiment.run import RunConfig
 
 TUNED = CoRAGConfig(preset="small_model", stop="learned")
@@ -33,7 +33,7 @@ def as_trained(settings: dict[str, Any]) -> CoRAGConfig:
 
 
 def test_the_shipped_adapter_is_told_from_what_the_paper_asks() -> None:
-    settings = read_training("default", "default")
+    settings = read_trainings("default", "default")[0]["settings"]
     assert settings is not None
     assert training_difference(CoRAGConfig(), settings) == (
         "was trained for corag with passages_per_hop 3, context fused, context_passages 5, stop learned, but "

