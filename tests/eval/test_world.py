@@ -241,18 +241,8 @@ def test_one_search_is_not_enough_but_gold_sub_questions_are(
 
 
 def test_names_never_repeat() -> None:
-    pools = (
-        names.SURNAMES,
-        names.TOWNS,
-        names.REGIONS,
-        names.RIVERS,
-        names.FIRMS,
-        names.SOURCES,
-        names.GROUNDS,
-        names.FIELDS,
-    )
-    seen = {"".join(pieces) for pool in pools for pieces in itertools.product(*pool.pieces)}
-    assert len(seen) == sum(pool.size for pool in pools)
+    seen = {"".join(pieces) for pool in names.POOLS.values() for pieces in itertools.product(*pool.pieces)}
+    assert len(seen) == sum(pool.size for pool in names.POOLS.values())
     titles = {frame.format(f"{a} {n}") for frame, a, n in itertools.product(*names.TITLES.pieces)}
     assert len(titles) == names.TITLES.size
     pool = names.Pool("toy", (("a", "b", "c"), ("x", "y"), ("1", "2", "3", "4")))
@@ -315,5 +305,5 @@ def test_a_province_that_has_nothing_more_to_ask_says_so(world: list[Province]) 
 def test_comparison_table_speaks_of_known_relations() -> None:
     for rule in COMPARISONS:
         for first, second in itertools.pairwise(rule.path):
-            assert RELATIONS[first].range is RELATIONS[second].domain
+            assert RELATIONS[first].range == RELATIONS[second].domain
         assert (rule.pick == "same") == bool(rule.otherwise)

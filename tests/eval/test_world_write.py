@@ -43,6 +43,11 @@ def test_other_processes_and_hash_seeds_write_the_same_bytes(folder: Path, tmp_p
         assert all((other / name).read_bytes() == (folder / name).read_bytes() for name in NAMES)
 
 
+def test_a_seed_gives_the_world_that_it_always_gave(folder: Path) -> None:
+    manifest = WorldManifest(**json.loads((folder / "manifest.json").read_text()))
+    assert (manifest.version, manifest.fingerprint) == (1, "2b28ece0bcfb5ec0"), "raise VERSION if this is meant"
+
+
 def test_another_seed_is_another_world(folder: Path, tmp_path: Path) -> None:
     write_world(tmp_path, seed=1, passages=1050, train=60, dev=20, test=20, report=lambda line: None)
     mine, other = (

@@ -1,6 +1,6 @@
 """A fictional universe with passages and multi-hop questions: run, test, train and scale without a download.
 
-``relations`` and ``prose`` say in tables what there is and how English tells it, ``names`` invents names.
+``world.toml`` says what there is and how English tells it, ``relations`` reads it, ``names`` invents names.
 ``facts`` draws a province, ``passages`` and ``questions`` write about it, ``world`` cuts it into splits and
 ``write`` puts it into a folder.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from corag.core.seeds import derive_seed
 from eval.datasets.world import names
-from eval.datasets.world.relations import Kind
+from eval.datasets.world.relations import WORLD, Kind
 
 # How many of each a province has; NAMESAKES of the towns are called after another one. People share the names
 # of FAMILIES.
@@ -20,36 +20,7 @@ REGIONS, RIVERS, TOWNS, NAMESAKES, PEOPLE, FAMILIES = 2, 3, 8, 2, 34, 14
 COMPANIES, BOOKS, FESTIVALS, BATTLES = 10, 20, 5, 4
 ENTITIES = REGIONS + RIVERS + TOWNS + PEOPLE + COMPANIES + BOOKS + FESTIVALS + BATTLES
 
-_PROFESSIONS = (
-    "cartographer painter botanist astronomer architect engineer composer surgeon lawyer chemist printer "
-    "sculptor geologist schoolteacher clockmaker librarian"
-).split()
-_PRESSES = (
-    ("Press", "publishing house"),
-    ("Books", "publishing company"),
-    ("Editions", "publisher of novels and poetry"),
-)
-_TRADES = (
-    ("Shipyards", "shipbuilding company"), ("Glassworks", "maker of window glass and bottles"),
-    ("Brewery", "brewery"), ("Bank", "savings bank"), ("Mills", "paper mill"), ("Foundry", "iron foundry"),
-    ("Instruments", "maker of measuring instruments"), ("Textiles", "weaving company"),
-    ("Ceramics", "maker of tiles and tableware"), ("Optics", "maker of lenses and telescopes"),
-    ("Railways", "builder of railway carriages"), ("Pianos", "maker of pianos"),
-)  # fmt: skip
-_GENRES = (
-    "novel", "historical novel", "collection of poems", "travel book", "crime novel", "stage play",
-    "children's book", "memoir",
-)  # fmt: skip
-_PRODUCTS = (
-    "blue pottery", "honey", "wool", "dry white wine", "goat cheese", "salt", "amber jewellery",
-    "cherry brandy", "black slate", "smoked trout", "lace", "plum jam", "linen", "marble", "hops",
-    "copper ware",
-)  # fmt: skip
-_FEASTS = (
-    ("Festival", "music festival"), ("Fair", "book fair"), ("Regatta", "boat race"),
-    ("Tournament", "archery contest"), ("Parade", "lantern parade"), ("Show", "flower show"),
-)  # fmt: skip
-_NAMESAKES = "Nether {}", "Upper {}", "Old {}", "New {}", "{} Cross", "Little {}"
+_THINGS, _NAMES = WORLD["things"], WORLD["names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +101,9 @@ class _Builder:
         self.rng = random.Random(derive_seed(seed, "province", number))
         self.facts = Facts()
 
-    def take(self, pool: names.Pool, count: int) -> list[str]:
+    def take(self, pool: str, count: int) -> list[str]:
         """Take the province's own names from a pool."""
-        return [pool.name(self.number * count + i, self.seed) for i in range(count)]
+        return [names.POOLS[pool].name(self.number * count + i, self.seed) for i in range(count)]
 
     def any_of(self, kind: Kind) -> Entity:
         return self.rng.choice(self.facts.of_kind(kind))
@@ -145,13 +116,13 @@ class _Builder:
 
     def land(self) -> None:
         facts, rng = self.facts, self.rng
-        regions = facts.add([Entity(Kind.REGION, name) for name in self.take(names.REGIONS, REGIONS)])
-        stems = self.take(names.RIVERS, RIVERS)
+        regions = facts.add([Entity(Kind.REGION, name) for name in self.take("region", REGIONS)])
+        stems = self.take("river", RIVERS)
         rivers = facts.add([Entity(Kind.RIVER, f"River {stem}", (stem, f"{stem} River")) for stem in stems])
-        plain = self.take(names.TOWNS, TOWNS - NAMESAKES)
+        plain = self.take("town", TOWNS - NAMESAKES)
         namesakes = [
             pattern.format(name)
-            for pattern, name in zip(rng.sample(_NAMESAKES, NAMESAKES), plain, strict=False)
+            for pattern, name in zip(rng.sample(_THINGS["namesakes"], NAMESAKES), plain, strict=False)
         ]
         towns = facts.add([Entity(Kind.TOWN, name) for name in plain + namesakes])
 
@@ -160,10 +131,12 @@ class _Builder:
             facts.state(town, "region", regions[i % REGIONS])
             facts.state(town, "river", rng.choice(rivers))
             facts.state(town, "population", value(f"{people:,}", people, str(people)))
-        for i, (region, product) in enumerate(zip(regions, rng.sample(_PRODUCTS, REGIONS), strict=True)):
+        for i, (region, product) in enumerate(
+            zip(regions, rng.sample(_THINGS["products"], REGIONS), strict=True)
+        ):
             facts.state(region, "capital", rng.choice(towns[i::REGIONS]))
             facts.state(region, "product", value(product))
-        sources = self.take(names.SOURCES, RIVERS)
+        sources = self.take("spring", RIVERS)
         for river, source, length in zip(rivers, sources, rng.sample(range(60, 900), RIVERS), strict=True):
             facts.state(river, "source", value(source))
             facts.state(river, "length", value(f"{length} kilometres", length, f"{length} km", str(length)))
@@ -171,20 +144,18 @@ class _Builder:
 
     def people(self) -> None:
         facts, rng = self.facts, self.rng
-        families = self.take(names.SURNAMES, FAMILIES)
+        families = self.take("family", FAMILIES)
         first_year = rng.randrange(1780, 1900)
-        pool = [(name, True) for name in names.FEMALE] + [(name, False) for name in names.MALE]
+        pool = [(name, True) for name in _NAMES["female"]] + [(name, False) for name in _NAMES["male"]]
         for i, (name, female) in enumerate(rng.sample(pool, PEOPLE)):
-            middle = rng.choice(
-                [other for other in (names.FEMALE if female else names.MALE) if other != name]
-            )
+            middle = rng.choice([other for other in _NAMES["female" if female else "male"] if other != name])
             family = families[i % FAMILIES]
             full_name = f"{name} {middle} {family}"
             (person,) = facts.add([Entity(Kind.PERSON, f"{name} {family}", (full_name,), female=female)])
             year = first_year + rng.randrange(60)
             facts.state(person, "birth_year", value(str(year), year))
             facts.state(person, "born_in", self.any_of(Kind.TOWN))
-            facts.state(person, "profession", value(rng.choice(_PROFESSIONS)))
+            facts.state(person, "profession", value(rng.choice(_THINGS["professions"])))
         for town in facts.of_kind(Kind.TOWN):
             facts.state(town, "mayor", self.any_of(Kind.PERSON))
         for region in facts.of_kind(Kind.REGION):
@@ -198,8 +169,8 @@ class _Builder:
 
     def companies(self) -> None:
         facts, rng = self.facts, self.rng
-        trades = [*_PRESSES, *rng.sample(_TRADES, COMPANIES - len(_PRESSES))]
-        stems = self.take(names.FIRMS, COMPANIES)
+        trades = [*_THINGS["presses"], *rng.sample(_THINGS["trades"], COMPANIES - len(_THINGS["presses"]))]
+        stems = self.take("company", COMPANIES)
         firms = [
             Entity(Kind.COMPANY, f"{stem} {noun}", (stem,), gloss)
             for stem, (noun, gloss) in zip(stems, trades, strict=True)
@@ -245,8 +216,10 @@ class _Builder:
     def books(self) -> None:
         facts, rng = self.facts, self.rng
         titles = [names.book_title(self.number * BOOKS + i, self.seed) for i in range(BOOKS)]
-        presses = facts.of_kind(Kind.COMPANY)[: len(_PRESSES)]
-        for book in facts.add([Entity(Kind.BOOK, title, gloss=rng.choice(_GENRES)) for title in titles]):
+        presses = facts.of_kind(Kind.COMPANY)[: len(_THINGS["presses"])]
+        for book in facts.add(
+            [Entity(Kind.BOOK, title, gloss=rng.choice(_THINGS["genres"])) for title in titles]
+        ):
             author = self.any_of(Kind.PERSON)
             facts.state(book, "author", author)
             year = self.state_year(book, "published", author, 24, 65)
@@ -257,7 +230,9 @@ class _Builder:
 
     def gatherings(self) -> None:
         facts, rng = self.facts, self.rng
-        feasts = zip(self.take(names.GROUNDS, FESTIVALS), rng.sample(_FEASTS, FESTIVALS), strict=True)
+        feasts = zip(
+            self.take("fairground", FESTIVALS), rng.sample(_THINGS["feasts"], FESTIVALS), strict=True
+        )
         festivals = [Entity(Kind.FESTIVAL, f"{site} {noun}", (), gloss) for site, (noun, gloss) in feasts]
         for festival in facts.add(festivals):
             initiator = self.any_of(Kind.PERSON)
@@ -266,7 +241,7 @@ class _Builder:
             facts.state(festival, "held_in", self.any_of(Kind.TOWN))
             facts.state(festival, "winners", *self.grown_up_around(year + 10))
         battles = [
-            Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take(names.FIELDS, BATTLES)
+            Entity(Kind.BATTLE, f"Battle of {site}", (site,)) for site in self.take("battlefield", BATTLES)
         ]
         for battle in facts.add(battles):
             victor = self.any_of(Kind.PERSON)

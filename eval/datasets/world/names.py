@@ -13,50 +13,10 @@ from math import gcd, prod
 
 from corag.core.errors import DataError
 from corag.core.seeds import derive_seed
+from eval.datasets.world.relations import WORLD
 
-# Pieces chosen so that a name can be cut in one way only: consonants, vowel, consonants, vowel (and
-# consonants), ending.
-_ONSETS = "b br d dr f fr g gr h j k kr l m n p r s st t th tr v w".split()
-_VOWELS = "a e i o u".split()
-_CODAS = "l n r m nd rk st lm ld sk rv th ck nt rn ss v d g t".split()
-_MIDDLES = "a e o er en el in ing ar es".split()
-
-FEMALE = (
-    "Mara Ilsa Tovia Edda Lisbet Oriel Sunna Petra Wenna Alira Branka Celia Dorith Elka Fenja Gerda Halla "
-    "Imke Jorun Kaia Linnet Mirel Nessa Odile Perrin Rosalin Sefa Tilde Ulla Verena Ysolde Zora Adela "
-    "Bettina Corisa Delphine Estrid Frida Ginevra Hedda"
-).split()
-MALE = (
-    "Tomas Orrin Aldo Bastian Corvin Dorian Emeric Falk Gregor Hadrian Ivo Jasper Kester Lorenz Matthis "
-    "Niklas Osric Pavel Quill Rurik Silas Tobias Ulrich Viktor Wendel Yorick Anselm Bertram Cyprian Dietmar "
-    "Edmund Florian Gideon Henrik Isidor Joren Konrad Leander Magnus Norbert"
-).split()
-
-_ADJECTIVES = (
-    "Glass Silent Crooked Amber Hidden Winter Hollow Burning Distant Broken Painted Patient Scarlet Silver "
-    "Forgotten Restless Quiet Golden Drowned Wandering Paper Copper Blue Borrowed Empty Endless Faithful "
-    "Gentle Honest Iron Ivory Last Lonely Lost Marble Midnight Narrow Northern Pale Sleeping Small Southern "
-    "Stolen Stone Sunken Tall Velvet Weary White Wild Wooden Young Bitter Bright Clever Cold Dark Early "
-    "Green Unfinished"
-).split()
-_NOUNS = (
-    "Orchard Lantern Harbour Staircase Garden Mirror Sparrow Clock Bridge Letter Meadow Tower Violin Window "
-    "Island Ladder Kingdom Compass Cathedral Feather Forest Candle Anchor Archive Bell Carpet Circus Cloud "
-    "Country Crown Daughter Door Dream Fountain Gate Guest Hour House Hunter Journey Key Lake Library Map "
-    "Market Miller Mountain Museum Needle Night Ocean Palace Piano Pilot Promise River Road Room Sailor "
-    "School Season Shadow Shepherd Ship Shore Soldier Song Spring Stranger Street Summer Table Theatre "
-    "Thief Train Traveller Valley Village Voice Wall Watchmaker Weaver Well Winter Witness Wolf"
-).split()
-_FRAMES = (
-    "The {} | Beneath the {} | Letters from the {} | The {} at Dawn | Song of the {} | Beyond the {} | "
-    "Return to the {} | The {} in Autumn | A History of the {} | The Road to the {} | Farewell to the {} | "
-    "The {} and the Sea | In Search of the {} | The Secret of the {} | The {} in the Rain | The Year of the "
-    "{} | Tales of the {} | Under the {} | The Keeper of the {} | The {} by Moonlight | Waiting for the {} "
-    "| The House of the {} | The {} of My Father | Notes on the {} | The Children of the {} | Before the {} "
-    "| The Ballad of the {} | The {} without a Name | After the {} | The Shadow of the {} | Leaving the {} "
-    "| The {} on the Hill | Voices from the {} | The Riddle of the {} | The {} across the Water | Finding "
-    "the {} | The Garden of the {} | The Death of the {} | The {} under Snow | Dreams of the {}"
-).split(" | ")
+_NAMES = WORLD["names"]
+_STEMS = tuple(tuple(_NAMES[each]) for each in ("onsets", "vowels", "codas", "middles"))
 
 
 @lru_cache
@@ -97,23 +57,9 @@ class Pool:
         return "".join(self.take(number, seed)).capitalize()
 
 
-def _name_pool(label: str, endings: str) -> Pool:
-    return Pool(label, tuple(map(tuple, (_ONSETS, _VOWELS, _CODAS, _MIDDLES, endings.split()))))
-
-
-SURNAMES = _name_pool(
-    "family", "den sen rick man low by kin son lund berg vik mar dahl quist gar win mont stern hart nov"
-)
-TOWNS = _name_pool(
-    "town", "ford wick mere ton stead ham bury gate haven port field moor brook well combe holm thorpe dale"
-)
-REGIONS = _name_pool("region", "mark land shire gard wold reach march vale")
-RIVERS = _name_pool("river", "sel vern mel ler wen vey dow tis ra")
-FIRMS = _name_pool("company", "dex tor lin vex ron max bol com fix dan")
-SOURCES = _name_pool("spring", "fell crag ridge hollow cliff")
-GROUNDS = _name_pool("fairground", "green bank water yard grove")
-FIELDS = _name_pool("battlefield", "hill heath moss down plain")
-TITLES = Pool("book", (tuple(_FRAMES), tuple(_ADJECTIVES), tuple(_NOUNS)))
+POOLS = {kind: Pool(kind, (*_STEMS, tuple(endings))) for kind, endings in _NAMES["endings"].items()}
+"""Of single words, by what is called so, such as "town"."""
+TITLES = Pool("book", tuple(tuple(_NAMES[each]) for each in ("frames", "adjectives", "nouns")))
 
 
 def book_title(number: int, seed: int = 0) -> str:

@@ -10,8 +10,7 @@ from string import Formatter
 
 from corag.core.types import Passage, passage_id
 from eval.datasets.world.facts import ENTITIES, Entity, Facts
-from eval.datasets.world.prose import COLOUR, LANDMARKS, NOUNS, OPENINGS, WORDS
-from eval.datasets.world.relations import RELATIONS, Kind
+from eval.datasets.world.relations import RELATIONS, WORLD, Kind
 
 PASSAGES = 100
 """Passages per province."""
@@ -51,13 +50,13 @@ class _Writer:
 
     def words(self) -> dict[str, str]:
         """Choose the small words of one passage."""
-        return {word: self.rng.choice(choices) for word, choices in WORDS.items()}
+        return {word: self.rng.choice(choices) for word, choices in WORLD["words"].items()}
 
     def page(self, entity: Entity) -> Passage:
         about = self.facts.about[entity.name]
         slots = {relation: listing(objects) for relation, objects in about.items()}
         opening = self.rng.choice(
-            [text for text in OPENINGS[entity.kind] if _fields(text) <= {"name", "gloss", *slots}]
+            [text for text in WORLD["openings"][entity.kind] if _fields(text) <= {"name", "gloss", *slots}]
         )
         rest = [relation for relation in about if relation not in _fields(opening)]
         self.rng.shuffle(rest)
@@ -70,7 +69,8 @@ class _Writer:
         text = opening.format(name=full_name, gloss=entity.gloss, **slots)
         body = self.join(clauses)
         length = self.rng.randint(LEAST_WORDS, MOST_WORDS)
-        fillers = self.rng.sample(COLOUR[entity.kind], len(COLOUR[entity.kind]))
+        colour = WORLD["colour"][entity.kind]
+        fillers = self.rng.sample(colour, len(colour))
         while len(" ".join([text, *body]).split()) < length:
             body.insert(self.rng.randint(min(1, len(body)), len(body)), fillers.pop())
         further = self.see_also(about) if self.references else []
@@ -111,7 +111,7 @@ class _Writer:
         Two sentences in a row may begin with the pronoun, never with the same noun.
         """
         pronoun = ("she" if entity.female else "he") if entity.kind is Kind.PERSON else "it"
-        noun = NOUNS.get(entity.kind) or entity.name.split()[-1]
+        noun = WORLD["nouns"].get(entity.kind) or entity.name.split()[-1]
         choices, before, words = [pronoun, pronoun, noun, entity.mention], entity.mention, self.words()
         for clause in clauses:
             before = self.rng.choice([word for word in choices if word == pronoun or word != before])
@@ -120,9 +120,9 @@ class _Writer:
             yield sentence(clause.format(S=before, P=possessive, p=_possessive(pronoun), **words))
 
     def landmark(self, entity: Entity) -> Passage:
-        title, texts = self.rng.choice(LANDMARKS[entity.kind])
-        text = self.rng.choice(texts).format(name=entity.name, gloss=entity.gloss, **self.words())
-        return _passage(title.format(name=entity.name), text)
+        landmark = self.rng.choice(WORLD["landmarks"][entity.kind])
+        text = self.rng.choice(landmark["texts"]).format(name=entity.name, gloss=entity.gloss, **self.words())
+        return _passage(landmark["title"].format(name=entity.name), text)
 
     def family(self, name: str, bearers: Sequence[Entity]) -> Passage:
         text = (

@@ -132,7 +132,9 @@ class QuestionWriter:
 
     def __init__(self, facts: Facts, rng: random.Random) -> None:
         self.facts, self.rng = facts, rng
-        self.by_kind = {kind: entities for kind in Kind if (entities := facts.of_kind(kind))}
+        self.by_kind: dict[str, list[Entity]] = {
+            kind: entities for kind in Kind if (entities := facts.of_kind(kind))
+        }
 
     def ask(self, count: int, first: int) -> Iterator[WorldQuestion]:
         """Yield ``count`` different questions, following :data:`PLAN` from place ``first`` on."""
@@ -205,12 +207,12 @@ class QuestionWriter:
             and not any(anchor.name in name for name in named_later)
         )
 
-    def _fill(self, templates: tuple[str, ...], phrase: str, at_end: str) -> str:
+    def _fill(self, templates: Sequence[str], phrase: str, at_end: str) -> str:
         """Put a phrase into one of the templates: a long one into one that ends with it."""
         fits = [text for text in templates if len(phrase.split()) <= _LONG_PHRASE or text.endswith(at_end)]
         return self.rng.choice(fits).format(phrase)
 
-    def _chain(self, subject: Entity, path: tuple[str, ...]) -> tuple[RelationStep, ...]:
+    def _chain(self, subject: Entity, path: Sequence[str]) -> tuple[RelationStep, ...]:
         """Execute a path; () if it breaks off."""
         hops: list[RelationStep] = []
         for name in path:
