@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from corag.core.errors import DataError
+from corag.core.files import FULL
 from training.trl_arguments import CHECKPOINTS
+
+# So safetensors says that there is no space, and torch, which counts what it wrote.
+_FULL = re.compile(r"No space left|File too large|inline_container")
+
+
+@contextmanager
+def full_disk_refused(out: Path) -> Iterator[None]:
+    """Raise :class:`DataError` where no space is left for what is written to a training's folder."""
+    try:
+        yield
+    except Exception as error:
+        is_full = error.errno in FULL if isinstance(error, OSError) else _FULL.search(str(error))
+        if not is_full:
+            raise
+        raise DataError(
+            f"cannot write a checkpoint or the result to '{out}': the disk is full ({error!s:.60}). Free some "
+            "space: the same command goes on from the last checkpoint."
+        ) from error
 
 
 def last_checkpoint(out: Path) -> str | None:

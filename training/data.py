@@ -91,13 +91,9 @@ class RowsConfig(Options):
 def list_examples(source: RowSource, config: RowsConfig) -> Iterator[TrainingExample]:
     """Yield all that is taught of a question: hop by hop, then what is asked once.
 
-    Raises :class:`DataError` if a passage is missing, or the chain is taught and the question has no answer.
+    Raises :class:`DataError` if a passage is missing.
     """
     question = source.row.question
-    if source.chain is not None and (not question.answers or not question.answers[0].strip()):
-        raise DataError(
-            f"question '{question.id}' has no gold answer to train on: give training questions one each."
-        )
     tasks = [task for name, task in ROW_TASKS.items() if name in config.tasks]
     pairs = [(number, task) for task in tasks for number in task.hop_numbers(source)]
     for number, task in sorted(pairs, key=lambda pair: (pair[0] == 0, pair[0])):
@@ -138,14 +134,14 @@ class MadeRow:
         shortening: what its prompt lost to fit.
         is_passage_cut: its best passage alone was longer than the room, and lost its last sentences.
         left_out: why it is not taught: "cut" (decoding would not give the reply whole), "lost" (the passages
-            that it rests on found no room), or "".
+            that it rests on found no room), "unfit" (no row can be made, as ``name`` says), or "".
     """
 
     name: str
     row: TrainingRow | None = None
     shortening: Shortening = field(default_factory=Shortening)
     is_passage_cut: bool = False
-    left_out: Literal["", "cut", "lost"] = ""
+    left_out: Literal["", "cut", "lost", "unfit"] = ""
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ class RowMaker:
         """Yield what becomes of each example of a question.
 
         ``passages``: by id, all that the question's rows show. ``is_taught``: its kept chain is taught.
-        Raises :class:`DataError` for an example that cannot be a row, or a missing passage.
+        Raises :class:`DataError` for a missing passage.
         """
         source = RowSource(
             row, passages, self.renderer.count, self.corag, self.ircot, is_taught, self.config.recovery_copies
@@ -170,10 +166,13 @@ class RowMaker:
             yield self.make_row(example)
 
     def make_row(self, example: TrainingExample) -> MadeRow:
-        """Return what becomes of an example. Raises as :func:`tokenise` does."""
+        """Return what becomes of an example."""
         if example.is_cut:
             return MadeRow(example.name, left_out="cut")
-        row, shortening = tokenise(example, self.renderer, self.config)
+        try:
+            row, shortening = tokenise(example, self.renderer, self.config)
+        except DataError as error:
+            return MadeRow(str(error), left_out="unfit")
         fitting, left_out = example, shortening
         if 0 < shortening.count("passage") == len(texts_left(example.prompt, "passage", Shortening())):
             room = self.config.max_length - sum(row.completion_mask)

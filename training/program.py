@@ -30,7 +30,7 @@ from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
-from training.checkpoints import describe_resume, last_checkpoint
+from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
 from training.checks import requested_identity
 from training.config import LoopOptions, ProgramOptions
 from training.launched import (
@@ -215,7 +215,9 @@ def _train_into(
             f"'{config.out}' on this machine is not the folder that the first process writes to: several "
             "machines need a folder 'out' that they share, and the same rows and model."
         )
-    manifest["result"] = train(trainer) | {"attention": attention_of(trainer.model)} | peak_memory()
+    with full_disk_refused(out):
+        result = train(trainer)
+    manifest["result"] = result | {"attention": attention_of(trainer.model)} | peak_memory()
     if trainer.is_world_process_zero():
         share_files(out)
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")

@@ -23,8 +23,8 @@ from retrieval.config import RetrieverConfig
 from training.chains import ChainRow, Description, describe, read_chain_manifest, read_chains
 from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
-from training.sample import SampleRunConfig, sample_into, scorable_questions
-from training.sampling import SampleConfig, check_questions
+from training.sample import SampleRunConfig, sample_into, usable_questions
+from training.sampling import SampleConfig
 from training.sft import check
 from training.stages import SFT, TrainOptions, launch_program
 
@@ -134,8 +134,8 @@ async def sample_chains(
             ``workers=ray_workers(count=2)``.
 
     Raises:
-        ConfigError: for settings that cannot be, or a folder that holds chains of other settings.
-        DataError: for a question without a gold answer.
+        ConfigError: for settings that cannot be, a folder that holds chains of other settings, or questions
+            none of which has what sampling needs (gold answers, a decomposition); others are left out.
         BackendError: if the engine or the index is gone.
     """
     file, read_as = question_file(questions, Path(out), options)
@@ -149,8 +149,7 @@ async def sample_chains(
     )
     # The file is written in our own format, whatever the questions came in.
     run = with_keywords(base, {**options, **{name: read_as[name] for name in read_as if name != "scorer"}})
-    question_list = scorable_questions(run, run.load())
-    check_questions(question_list, run.sample)
+    question_list = usable_questions(run)
     run.corag.check_files()
     async with choose_executor(run.workers, run.batch_size, len(question_list), model, index) as executor:
         await sample_into(run, question_list, executor)

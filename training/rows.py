@@ -107,6 +107,7 @@ class RowsReport:
         cut: names of replies that are not taught, since they were cut off at their limit of tokens, or are
             annotated ones that would be.
         lost: names of rows that are left out, since the passages that they rest on found no room.
+        unfit: sentences on rows that cannot be made, such as of a gold answer that is longer than a row.
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
@@ -120,6 +121,7 @@ class RowsReport:
     shortened: dict[str, dict[str, int]] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    unfit: list[str] = field(default_factory=list)
     tokens: int = 0
     files: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
@@ -136,7 +138,8 @@ class RowsReport:
     def add(self, split: str, outcome: MadeRow) -> None:
         """Count what became of an example."""
         if outcome.row is None:
-            (self.cut if outcome.left_out == "cut" else self.lost).append(outcome.name)
+            reasons = {"cut": self.cut, "lost": self.lost, "unfit": self.unfit}
+            reasons[outcome.left_out].append(outcome.name)
             return
         self.lengths.setdefault(f"{split}/{outcome.row.task}", RowLengths()).add(outcome.row)
         self.tokens += len(outcome.row.input_ids)
@@ -153,6 +156,8 @@ class RowsReport:
             + str(len(self.cut))
             + (f"; rows that lost what they rest on, left out: {_by_task(self.lost)}" if self.lost else "")
         )
+        if self.unfit:
+            yield f"rows that cannot be made, left out: {_by_task(self.unfit)}, such as: {self.unfit[0]}"
         if cut := [name for name, losses in self.shortened.items() if "cut_passage" in losses]:
             yield f"rows whose best passage alone was too long, and lost its last sentences: {_by_task(cut)}"
         heads = f"{'rows':>7} {'prompt':>9} {'completion':>11} {'longest':>8}"
@@ -262,7 +267,7 @@ def _explain_no_rows(
         )
     return (
         f"the chains in {names} give no training rows of {', '.join(config.tasks)}; questions left "
-        f"out, by reason: {report.left_out or 'none'}."
+        f"out, by reason: {report.left_out or 'none'}.{' '.join(['', *report.unfit[:1]])}"
     )
 
 

@@ -33,16 +33,11 @@ from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
 from eval.experiment.open_executor import open_executor, open_search_executor
 from eval.experiment.opening import prepare_output
-from eval.experiment.questions import QuestionFile, question_notes, with_gold_answers
+from eval.experiment.questions import QuestionFile, has_gold_answers, keep_usable, question_notes
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from ircot.method import IRCoTConfig
 from retrieval.config import RetrieverConfig
-from training.sampling import (
-    SampleConfig,
-    check_questions,
-    collect_thoughts,
-    sample_chains,
-)
+from training.sampling import SampleConfig, collect_thoughts, sample_chains
 
 
 @dataclass(frozen=True)
@@ -97,18 +92,26 @@ class SampleRunConfig(QuestionFile):
         return Shard.parse(self.shard).folder(out) if self.shard else out
 
 
-def scorable_questions(config: SampleRunConfig, questions: Sequence[Question]) -> list[Question]:
-    """Return the questions that have gold answers, by which chains are scored; print how many do not."""
-    return with_gold_answers(questions, "chains are scored by them", strict=config.strict)
+def usable_questions(config: SampleRunConfig) -> list[Question]:
+    """Return the questions that can be sampled for; print how many cannot, and why.
+
+    Raises :class:`ConfigError` if there are none, or none brings the chain to take over.
+    """
+    source, questions = config.sample.source, config.load()
+    why = "chains are scored by them"
+    questions = keep_usable(questions, has_gold_answers, "gold answers", why, strict=config.strict)
+    if source == "model" or (source == "given" and any(each.decomposition for each in questions)):
+        return questions
+    why = f"sample.source={source} follows it, and 'corag world', MuSiQue or 'corag/multihopqa' have some"
+    return keep_usable(questions, lambda each: each.decomposition, "decomposition", why, strict=config.strict)
 
 
-async def sample_dataset(config: SampleRunConfig, questions: Sequence[Question]) -> None:
+async def sample_dataset(config: SampleRunConfig) -> None:
     """Sample for the questions that the folder does not hold yet.
 
-    Raises :class:`DataError` for a question that cannot be sampled for, before an engine opens.
+    Raises as :func:`usable_questions` does, before an engine opens.
     """
-    questions = scorable_questions(config, questions)
-    check_questions(questions, config.sample)
+    questions = usable_questions(config)
     if config.sample.source == "thoughts" and not config.workers.enabled:
         opening = open_search_executor(config.retriever)
     else:

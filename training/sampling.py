@@ -15,7 +15,7 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.decode import decode_chain, search_hop
 from corag.chains.final_answer import retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError
 from corag.core.options import Options
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, mentions
@@ -105,9 +105,8 @@ class SampledChains(Answer):
 async def collect_thoughts(question: Question, tools: Tools, ircot: IRCoTConfig) -> SampledChains:
     """Return the gold thoughts of one question, with the paragraphs that IRCoT would have had for each.
 
-    Raises :class:`DataError` if the question has no gold answer or no decomposition.
+    The question has a gold answer and a decomposition.
     """
-    check_question(question, SampleConfig(source="thoughts"))
     thoughts, reaches_answer = await follow_reasoning(question, tools, ircot)
     return SampledChains(
         text="",
@@ -124,9 +123,8 @@ async def sample_chains(
 ) -> SampledChains:
     """Sample chains for one question and keep the one under which its gold answer is likeliest.
 
-    Raises :class:`DataError` if the question has no gold answer, or no decomposition where that is asked for.
+    The question has a gold answer, and a decomposition where that is followed.
     """
-    check_question(question, config)
     context = await retrieve_context(tools, corag)
     if config.source in ("decomposition", "given"):
         follow = follow_decomposition if config.source == "decomposition" else follow_given_chain
@@ -250,31 +248,6 @@ def choose(chains: Sequence[SampledChain], config: SampleConfig) -> tuple[int | 
     if config.reject_below is not None and chains[best].means[-1] < config.reject_below:
         return None, "threshold"
     return best, ""
-
-
-def check_question(question: Question, config: SampleConfig) -> None:
-    """Raise :class:`DataError` if a question cannot be sampled for."""
-    if not question.answers or not all(answer.strip() for answer in question.answers):
-        raise DataError(
-            f"question '{question.id}' has no gold answer, or a blank one: chains are scored by it, so give "
-            "one."
-        )
-    if config.source not in ("model", "given") and not question.decomposition:
-        raise DataError(
-            f"question '{question.id}' has no decomposition: give questions with sub-questions ('corag "
-            "world', MuSiQue, 'corag/multihopqa'), or sample chains from the model (source 'model')."
-        )
-
-
-def check_questions(questions: Sequence[Question], config: SampleConfig) -> None:
-    """Raise :class:`DataError` if a question cannot be sampled for, or none brings the chain to take over."""
-    for question in questions:
-        check_question(question, config)
-    if config.source == "given" and questions and not any(each.decomposition for each in questions):
-        raise DataError(
-            "no question brings a chain, of which source 'given' takes over what the dataset has: give "
-            "questions of 'corag/multihopqa', or sample chains from the model (source 'model')."
-        )
 
 
 def _record_chain(

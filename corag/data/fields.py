@@ -51,6 +51,29 @@ def parse_columns(pairs: Sequence[str], fields: Collection[str]) -> dict[str, st
     return columns
 
 
+class ColumnCheck:
+    """Looks for columns that no record has."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._unseen, self._names = dict(columns), set[str]()
+
+    def add(self, record: Record) -> None:
+        """Note what a record has."""
+        if self._unseen:
+            self._names.update(map(str, record))
+            self._unseen = {
+                name: column for name, column in self._unseen.items() if value_at(record, column) is None
+            }
+
+    def finish(self) -> None:
+        """Raise :class:`ConfigError` for a column that none of the records has."""
+        if self._unseen and self._names:
+            column = next(iter(self._unseen.values()))
+            raise ConfigError(
+                f"columns names '{column}', which no record has: {nearest(column, self._names)}"
+            )
+
+
 def rename(record: Record, columns: Columns) -> Record:
     """Return a record whose fields are called as ours are."""
     if not columns:

@@ -37,15 +37,22 @@ def content_ending(path: str | Path) -> str:
     return Path(content_name(path)).suffix.lower()
 
 
+def check_records_file(path: str | Path) -> None:
+    """Raise :class:`DataError` for what is no file that can be read, and read again."""
+    check_file(path)
+    if not Path(path).is_file():
+        raise DataError(f"'{path}' is a pipe or a device, which gives its content once: save that as a file.")
+
+
 def open_bytes(path: str | Path) -> BinaryIO:
     """Open a file for reading, unpacked if its first bytes say that it is compressed.
 
     Raises :class:`DataError` for a file that cannot be read. While it is read, a compressed one that is torn
     or damaged raises EOFError, OSError or zlib.error: see :func:`damage`.
     """
-    check_file(path)
+    check_records_file(path)
     file = Path(path).open("rb")  # noqa: SIM115 - the caller's
-    start = file.peek(4)  # a look, not a read: of a pipe nothing can be put back
+    start = file.peek(4)
     if start.startswith(_GZIP):
         return cast("BinaryIO", gzip.GzipFile(fileobj=file))
     if start.startswith(_ZSTD):

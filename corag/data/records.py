@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import check_file, parse_json
+from corag.core.files import parse_json
 from corag.core.installation import require
-from corag.data.packed import DAMAGE, content_ending, damage, open_bytes
+from corag.data.packed import DAMAGE, check_records_file, content_ending, damage, open_bytes
 from corag.data.text import read_lines
 
 TEXT_TABLES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -131,6 +131,11 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
         if line.strip():
             first = line
             break
+    if first.strip() == "{":
+        raise DataError(
+            f"{path}: expected a JSON list, or one object per line, but found an object that spans lines: "
+            "write its records as lines, such as with jq -c '.data[]', or jq -c '.' if it is one."
+        )
     if first.lstrip().startswith("["):
         yield from _list_records(path, first + "".join(lines), number)
     else:
@@ -138,28 +143,15 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
 
 
 def _line_records(path: Path, lines: Iterable[str], first: int) -> Iterator[FileItem]:
-    opened = ""  # the first line, where an object goes on in the next
     for number, line in enumerate(lines, first):
         if line.isspace():
             continue
         where = f"{path}, line {number}"
         try:
-            value = _parse(line)
+            yield _record(_parse(line), where)
         except json.JSONDecodeError as error:
-            if number == first and error.pos >= len(line.rstrip()):
-                opened = line
-            elif opened:
-                raise _spread_error(path, opened + line) from None
-            else:
-                detail = f"not valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})."
-                yield OddRecordError(where, "not valid JSON", detail)
-        else:
-            if opened:  # it was torn, and what follows are lines
-                yield OddRecordError(f"{path}, line {first}", "not valid JSON", "not valid JSON: it is torn.")
-                opened = ""
-            yield _record(value, where)
-    if opened:
-        raise _spread_error(path, opened)
+            detail = f"not valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})."
+            yield OddRecordError(where, "not valid JSON", detail)
 
 
 def _parse(text: str) -> Any:
@@ -169,27 +161,12 @@ def _parse(text: str) -> Any:
         return parse_json(text)
 
 
-def _spread_error(path: Path, start: str) -> DataError:
-    name = re.match(r'\s*\{\s*"(\w+)"\s*:\s*\[', start)
-    expression = f".{name[1]}[]" if name else "."
-    return DataError(
-        f"{path}: expected a JSON list, or one object per line, but found one object that spans lines: write "
-        f"its records as lines, such as with jq -c '{expression}'."
-    )
-
-
 def _list_records(path: Path, text: str, first: int) -> Iterator[FileItem]:
     try:
         values = _parse(text)
     except json.JSONDecodeError as error:
-        where = f"line {first - 1 + error.lineno}"
-        comma = text[: error.pos].rstrip().endswith(",") and text[error.pos :].lstrip()[:1] in ("]", "}")
-        why = (
-            "a comma before a closing bracket: delete it"
-            if comma
-            else f"{error.msg.removesuffix(' at')} at column {error.colno}"
-        )
-        raise DataError(f"{path}, {where}: not valid JSON ({why}).") from None
+        where = f"line {first - 1 + error.lineno}, column {error.colno}"
+        raise DataError(f"{path}, {where}: not valid JSON ({error.msg.removesuffix(' at')}).") from None
     for number, value in enumerate(values, 1):
         yield _record(value, f"{path}, record {number}")
 
@@ -220,14 +197,21 @@ def _table_records(
         elif not header:
             is_header = not names or len({cell.strip().lower() for cell in row}.intersection(names)) > 1
             header = [cell.strip() for cell in row] if is_header else names
-            if repeated := [name for name, count in Counter(header).items() if count > 1 and name]:
-                raise DataError(
-                    f"{path}: several columns are named '{repeated[0]}': rename or remove all but one."
-                )
+            _check_header(path, header)
             if not is_header:
                 yield _row(row, header, where)
         else:
             yield _row(row, header, where)
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    if repeated := [name for name, count in Counter(header).items() if count > 1 and name]:
+        raise DataError(f"{path}: several columns are named '{repeated[0]}': rename or remove all but one.")
+    if len(header) == 1 and (others := [each for each in ";|\t," if each in header[0]]):
+        raise DataError(
+            f"{path}: its header is one column, {header[0]!r:.80}: name what stands between the columns with "
+            f"delimiter, such as {others[0]!r}."
+        )
 
 
 def _row(row: Sequence[str], header: Sequence[str], where: str) -> Record | OddRecordError:
@@ -279,7 +263,7 @@ def _split_cells(lines: Iterator[str], delimiter: str) -> Rows:
 
 def _arrow_records(path: Path) -> Iterator[FileItem]:
     """Stream the rows of a Parquet or Arrow file, without columns of vectors and bytes."""
-    check_file(path)
+    check_records_file(path)
     require(f"'{path}'", "pyarrow", otherwise="write the file as JSONL")
     import pyarrow as arrow
     from pyarrow import ipc, parquet
@@ -296,7 +280,7 @@ def _arrow_records(path: Path) -> Iterator[FileItem]:
             for row in batch.select(_readable_columns(batch.schema)).to_pylist():
                 number += 1
                 yield Record(f"{path}, row {number}", row)
-    except arrow.ArrowException as error:
+    except (arrow.ArrowException, OSError, ValueError) as error:  # two of damaged pages and of bad UTF-8
         raise DataError(
             f"{path}: it is damaged, or no {path.suffix.lower()[1:]} file ({error!s:.100}): copy it again."
         ) from None

@@ -6,8 +6,6 @@ questions' own paragraphs make a corpus (``paragraphs``); ``exports`` writes wha
 
 from eval.datasets.dataset import Dataset
 from eval.datasets.load import load_questions, read_question_records
-from eval.datasets.registry import DATASETS, find_dataset, task_description
+from eval.datasets.registry import DATASETS, find_dataset
 
-__all__ = [
-    "DATASETS", "Dataset", "find_dataset", "load_questions", "read_question_records", "task_description",
-]  # fmt: skip
+__all__ = ["DATASETS", "Dataset", "find_dataset", "load_questions", "read_question_records"]

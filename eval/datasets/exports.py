@@ -1,4 +1,4 @@
-"""A run's rows in the formats of other tools: official prediction files, TREC runs, a table of traces.
+"""A run's rows in the formats of other tools: official prediction files, TREC runs.
 
 A failed question is exported with an empty answer, because official scripts want every question. No method
 here predicts sentences or triples: supporting facts and evidence are taken from an answer's fields

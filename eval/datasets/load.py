@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import ConfigError, DataError, nearest, reason
+from corag.core.errors import ConfigError, DataError, reason
 from corag.core.installation import require
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
-from corag.data.fields import Columns, Record, find_field, parse_columns, record_id, rename, value_at
+from corag.data.fields import ColumnCheck, Columns, Record, find_field, parse_columns, record_id, rename
 from eval.datasets.dataset import Aliases, Dataset
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.registry import find_dataset, recognise
@@ -124,10 +124,9 @@ def parse_questions(
     """
     questions: dict[str, Question] = {}
     locations: dict[str, str] = {}
-    unseen, names = dict(columns or {}), set[str]()
+    check = ColumnCheck(columns or {})
     for where, record in records:
-        names.update(map(str, record))
-        unseen = {name: column for name, column in unseen.items() if value_at(record, column) is None}
+        check.add(record)
         try:
             values = _with_id(rename(record, columns or {}), dataset)
             question = dataset.parse(values, where)
@@ -153,9 +152,7 @@ def parse_questions(
             report.note_unscored(where, dataset.gold)
         if report.question_count == limit:
             break
-    if unseen and names:
-        column = next(iter(unseen.values()))
-        raise ConfigError(f"columns names '{column}', which no record has: {nearest(column, names)}")
+    check.finish()
     if not questions:
         why = "\n".join(report.lines())
         raise DataError(

@@ -37,14 +37,3 @@ def recognise(record: Mapping[str, Any]) -> str:
     """
     fields = record.keys()
     return next((each.name for each in DATASETS.values() if each.marks and each.marks <= fields), "")
-
-
-def task_description(name: str) -> str:
-    """Return what a dataset's questions are like, as prompts say it in place of ``{task}``.
-
-    Raises :class:`ConfigError` for a dataset without a description of its own.
-    """
-    with_tasks = {each.name: each.task for each in DATASETS.values() if each.task}
-    if name not in with_tasks:
-        raise ConfigError(f"there is no task description for '{name}': {nearest(name, with_tasks)}")
-    return with_tasks[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Self
 
@@ -20,26 +20,34 @@ from eval.experiment.progress import print_line
 from retrieval.config import RetrieverConfig
 
 
-def with_gold_answers(questions: Sequence[Question], what: str, *, strict: bool = False) -> list[Question]:
-    """Return the questions that have gold answers, and print how many are left out.
+def has_gold_answers(question: Question) -> bool:
+    """Whether a question can be scored."""
+    return bool(question.answers) and all(map(str.strip, question.answers))
 
-    ``what``: the command and what it does with them. Raises :class:`ConfigError` if there are none; if
-    ``strict``, if some have none.
+
+def keep_usable(
+    questions: Sequence[Question],
+    is_usable: Callable[[Question], object],
+    lacking: str,
+    why: str,
+    *,
+    strict: bool = False,
+) -> list[Question]:
+    """Return the usable questions, and print how many are left out.
+
+    ``lacking``: what the others have none of; ``why``: what it is for. Raises :class:`ConfigError` if no
+    question is usable; if ``strict``, if some are not.
     """
-    with_answers = [each for each in questions if each.answers and all(map(str.strip, each.answers))]
-    blank = len(questions) - len(with_answers)
-    if blank and (strict or not with_answers):
-        first = next(each.id for each in questions if each not in with_answers)
-        raise ConfigError(
-            f"{blank:,} of the {len(questions):,} questions have no gold answers, such as '{first}': {what}, "
-            "so leave them out."
-        )
-    if blank:
-        print_line(
-            f"corag: {blank:,} of {len(questions):,} questions have no gold answers, so they are left out: "
-            f"{what}."
-        )
-    return with_answers
+    kept = [each for each in questions if is_usable(each)]
+    if len(kept) == len(questions):
+        return kept
+    first = next(each.id for each in questions if not is_usable(each))
+    count = f"{len(questions) - len(kept):,} of {len(questions):,}"
+    sentence = f"{count} questions have no {lacking}, such as '{first}'"
+    if strict or not kept:
+        raise ConfigError(f"{sentence}: {why}, so leave them out.")
+    print_line(f"corag: {sentence}, so they are left out: {why}.")
+    return kept
 
 
 def question_notes(questions: Sequence[Question]) -> dict[str, Any]:

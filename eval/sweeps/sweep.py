@@ -38,7 +38,7 @@ from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
 from eval.experiment.open_executor import start_workers
 from eval.experiment.opening import open_model_quietly
-from eval.experiment.questions import FurtherQuestions, QuestionFile, with_gold_answers
+from eval.experiment.questions import FurtherQuestions, QuestionFile, has_gold_answers, keep_usable
 from eval.experiment.run import RunConfig, answer_with, is_told_apart, method_settings
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.cluster import connect
@@ -181,7 +181,7 @@ def apply_dev_questions(config: SweepConfig, test_cells: Sequence[Cell]) -> list
 def _scorable(config: QuestionFile) -> Sequence[Question]:
     """Return the questions by which cells can be compared."""
     what = "a sweep compares scores ('corag run --answers_to answers.csv' answers without)"
-    return with_gold_answers(config.load(), what, strict=config.strict)
+    return keep_usable(config.load(), has_gold_answers, "gold answers", what, strict=config.strict)
 
 
 @asynccontextmanager

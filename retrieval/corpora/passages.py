@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.types import Passage, passage_id
-from corag.data.fields import NAMES, Columns, as_text, find_field, is_nothing, rename
+from corag.data.fields import NAMES, ColumnCheck, Columns, as_text, find_field, is_nothing, rename
 from corag.data.records import FileItem, Note, OddRecordError, Record, read_records
 
 CorpusItem = Passage | OddRecordError | Note
@@ -16,6 +16,7 @@ CorpusItem = Passage | OddRecordError | Note
 
 PASSAGE_FIELDS = ("id", "title", "text", "source", "page")
 _NO_COLUMNS: Columns = {}
+_LONGEST_ID = 32_700  # bytes: Lucene's terms have 32,766 at most, and "#2" may be added
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,25 @@ def read_records_and_passages(
     paths: Sequence[str | Path], reading: Reading
 ) -> Iterator[tuple[Mapping[str, Any], CorpusItem]]:
     """Read as :func:`read_passages`, with the record of each passage; {} beside what is none."""
+    check = ColumnCheck(reading.columns)
     for path in paths:
         without_id = 0
         for item in read_file(path, reading):
             if not isinstance(item, Record):
                 yield {}, item
                 continue
+            check.add(item.fields)
+            record = rename(item.fields, reading.columns)
             try:
-                passage = passage_from_record(item.fields, item.where, reading.columns)
+                passage = passage_from_record(record, item.where, reading.columns)
             except OddRecordError as odd:
-                yield item.fields, odd
+                yield record, odd
                 continue
-            without_id += "id" not in item.fields and not find_field(item.fields, "id")
-            yield item.fields, passage
-        if without_id and "id" not in reading.columns:
+            without_id += not _identifier(record, item.where)
+            yield record, passage
+        if without_id:
             yield {}, Note(f"{path}: {without_id:,} records have no id: theirs is made of title and text")
+    check.finish()
 
 
 def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns = _NO_COLUMNS) -> Passage:
@@ -72,13 +77,12 @@ def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns 
     A number counts as text, and a list of sentences as one text. Of Pyserini's ``contents`` the first line is
     the title unless there is another. A record without an id gets one derived from title and text. ``source``
     (text) is taken over, with ``page`` (a number or label). A text that is nothing makes a passage without
-    text.
+    text. ``columns``: those by which the record was renamed, for messages.
 
     Raises:
         OddRecordError: starting with ``where``, for a record that is no passage.
     """
-    record = rename(record, columns) if columns else record
-    text, title, identifier = record.get("text"), record.get("title"), record.get("id")
+    text, title = record.get("text"), record.get("title")
     if type(title) is not str:
         title = _value(record, find_field(record, "title"), where)
     if type(text) is not str or not text:
@@ -97,14 +101,25 @@ def passage_from_record(record: Mapping[str, Any], where: str, columns: Columns 
             title, text = _split_contents(text, title)
     if is_nothing(text):
         text = ""
-    if type(identifier) is not str or not identifier:
-        identifier = _value(record, find_field(record, "id"), where)
     source, page = record.get("source"), record.get("page")
     if not isinstance(source, str):  # the corpus's own affair
         source, page = "", 0
     elif not isinstance(page, str) and not (isinstance(page, int) and page > 0):
         page = 0
-    return Passage(identifier or passage_id(title, text), title, text, source, page)
+    return Passage(_identifier(record, where) or passage_id(title, text), title, text, source, page)
+
+
+def _identifier(record: Mapping[str, Any], where: str) -> str:
+    """Return a record's id, "" if it has none."""
+    identifier = record.get("id")
+    if type(identifier) is not str or not identifier.strip():
+        identifier = _value(record, find_field(record, "id"), where)
+    if len(identifier) > _LONGEST_ID // 4 and (size := len(identifier.encode())) > _LONGEST_ID:
+        expected = f"expected an id of at most {_LONGEST_ID:,} bytes"
+        raise OddRecordError(
+            where, "with an id that is too long", f"{expected}, but '{identifier[:40]}...' has {size:,}."
+        )
+    return identifier.strip()
 
 
 def _value(record: Mapping[str, Any], name: str, where: str) -> str:

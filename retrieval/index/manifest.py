@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from corag.core.errors import DataError, IndexMismatchError
+from corag.core.errors import IndexMismatchError
 from corag.core.files import write_atomically
 from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
 from corag.core.runs.provenance import Input, Provenance
 from corag.core.runs.shards import read_share
 from corag.core.seeds import stable_hash
+from corag.data.packed import check_records_file
 
 IndexKind = Literal["bm25", "dense"]
 INDEX_FILE = "corag_index.json"
@@ -187,10 +188,7 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
     """Hash the corpus files by content. Raises :class:`DataError` for a missing one."""
     files = []
     for path in map(Path, paths):
-        if path.is_dir():
-            raise DataError(f"'{path}' is a folder: name its files, or leave the format to 'auto'.")
-        if not path.is_file():
-            raise DataError(f"there is no corpus file '{path}': check the path.")
+        check_records_file(path)
         files.append(CorpusFile(hub_name(str(path)), path.stat().st_size, _hash_file(path)))
     return tuple(files)
 

@@ -8,11 +8,11 @@ import pytest
 from corag.chains.config import CoRAGConfig
 from corag.cli.main import main
 from corag.core.command_line import parse
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question
-from eval.datasets import DATASETS, load_questions, task_description
+from eval.datasets import DATASETS, load_questions
 from eval.datasets.sets.jsonl import question_record
 from eval.experiment.run import RunConfig, method_settings
 from eval.scoring.official_scores import kilt_scores
@@ -102,11 +102,9 @@ def test_a_wrong_record_names_place_and_field(load, change, message):
 
 def test_every_task_has_a_description_and_the_kilt_scorer(capsys):
     for name in KILT:
-        assert default_scorer(name).name == "kilt" and task_description(name)
-    assert "SUPPORTS" in task_description("kilt_fever") and "[START_ENT]" in task_description("kilt_cweb")
-    assert task_description("kilt_trex") != task_description("kilt_nq")
-    with raises_message(ConfigError):
-        task_description("kilt_fevr")
+        assert default_scorer(name).name == "kilt" and DATASETS[name].task
+    assert "SUPPORTS" in DATASETS["kilt_fever"].task and "[START_ENT]" in DATASETS["kilt_cweb"].task
+    assert DATASETS["kilt_trex"].task != DATASETS["kilt_nq"].task
     assert main(["list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert set(DATASETS) <= set(listed)
@@ -118,15 +116,15 @@ def test_a_command_says_of_the_questions_what_their_dataset_is_unless_it_is_told
 
     usual = CoRAGConfig().task
     for name in KILT:
-        assert of("--dataset", name).corag.task == task_description(name)
+        assert of("--dataset", name).corag.task == DATASETS[name].task
     fever = ("--dataset", "kilt_fever")
     assert of("--dataset", "hotpotqa").corag.task == of().corag.task == usual
-    assert of(*fever, "--corag.preset", "small_model").corag.task == task_description("kilt_fever")
-    assert of(*fever, command=SampleRunConfig).corag.task == task_description("kilt_fever")
+    assert of(*fever, "--corag.preset", "small_model").corag.task == DATASETS["kilt_fever"].task
+    assert of(*fever, command=SampleRunConfig).corag.task == DATASETS["kilt_fever"].task
     one_step = of(*fever, "--method", "one_step")
     assert one_step.one_step == of().one_step
     noted = method_settings(of(*fever, "--method", "corag"), "corag")["options"]
-    assert noted == settings_of(CoRAGConfig(task=task_description("kilt_fever")))
+    assert noted == settings_of(CoRAGConfig(task=DATASETS["kilt_fever"].task))
 
 
 def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):
@@ -136,7 +134,7 @@ def test_cells_of_a_sweep_are_told_too_and_may_say_otherwise(tmp_path):
     )
     config = parse(SweepConfig, ["--questions", "q.jsonl", "--config", str(file)], "corag sweep", "")
     tasks = [cell.config.corag.task for cell in read_cells(config, config.cells, "")]
-    assert tasks == [task_description("kilt_fever")] * 2 + ["guess"]
+    assert tasks == [DATASETS["kilt_fever"].task] * 2 + ["guess"]
     config = parse(
         SweepConfig,
         ["--questions", "q.jsonl", "--config", str(file), "--corag.task", "x"],

@@ -482,7 +482,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: run([{"question": "a"}], corag, m, i, out=p, strict=True), DataError,
          "question 1: no id: one is made"),
         (lambda m, i, p: sweep([{"question": "a"}], {"a": greet}, m, out=p), ConfigError,
-         "1 of the 1 questions have no gold answers"),
+         "1 of 1 questions have no gold answers"),
         (lambda m, i, p: run(RECORD, corag, m, i, out=p, retriever={}), ConfigError,
          "retriever is no option here"),
         (lambda m, i, p: run(RECORD, corag, m, i, out=p, dataset="hotpot"), ConfigError,

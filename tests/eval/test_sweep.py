@@ -26,7 +26,7 @@ from corag.core.types import Question
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
 from eval.datasets.world.write import write_world
-from eval.experiment.questions import with_gold_answers
+from eval.experiment.questions import has_gold_answers, keep_usable
 from eval.statistics.scaling import CellScores
 from eval.sweeps.cells import Cell, read_cells
 from eval.sweeps.findings import choose_cells
@@ -432,12 +432,13 @@ def test_a_cell_of_other_settings_is_refused(backends: Backends, capsys: pytest.
 
 def test_questions_without_answers_are_left_out_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     some = [Question("a", "Who?", ("x",)), Question("b", "Where?"), Question("c", "When?", (" ",))]
-    assert with_gold_answers(some, "a sweep compares scores") == some[:1]
+    wanted = (has_gold_answers, "gold answers", "a sweep compares scores")
+    assert keep_usable(some, *wanted) == some[:1]
     printed = " ".join(capsys.readouterr().err.split())
-    assert "2 of 3 questions have no gold answers, so they are left out: a sweep compares scores." in printed
+    assert "2 of 3 questions have no gold answers, such as 'b', so they are left out: a sweep" in printed
     for asked, strict in ((some, True), (some[1:], False)):
-        with pytest.raises(ConfigError, match=r"2 of the \d questions have no gold answers, such as 'b'"):
-            with_gold_answers(asked, "a sweep compares scores", strict=strict)
+        with pytest.raises(ConfigError, match=r"2 of \d questions have no gold answers, such as 'b'"):
+            keep_usable(asked, *wanted, strict=strict)
 
 
 def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:

@@ -45,7 +45,9 @@ def test_other_processes_and_hash_seeds_write_the_same_bytes(folder: Path, tmp_p
 
 def test_a_seed_gives_the_world_that_it_always_gave(folder: Path) -> None:
     manifest = WorldManifest(**json.loads((folder / "manifest.json").read_text()))
-    assert (manifest.version, manifest.fingerprint) == (1, "2b28ece0bcfb5ec0"), "raise VERSION if this is meant"
+    assert (manifest.version, manifest.fingerprint) == (1, "2b28ece0bcfb5ec0"), (
+        "raise VERSION if this is meant"
+    )
 
 
 def test_another_seed_is_another_world(folder: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from eval.experiment import extensions  # noqa: F401 - the formats of datasets
 from eval.scoring.gold import find_gold
 from retrieval.config import IndexConfig
 from retrieval.corpora.formats import FORMATS, read_corpus, register_format
+from retrieval.corpora.passages import Reading
 from retrieval.corpora.sifting import CorpusReport
 from retrieval.index.aliases import Aliases
 from retrieval.index.build import build_index
@@ -180,6 +181,32 @@ def test_an_odd_record_is_left_out_with_its_reason_and_the_others_are_read(tmp_p
         path.write_text(lines({"id": "1", "text": "x"}, record))
         with raises_message(DataError):
             list(read_corpus([path], "jsonl", CorpusReport(), strict=True))
+
+
+def test_blank_ids_are_made_and_those_that_lucene_cannot_hold_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    ids = ("  ", " a ", "x" * 32_701, "ü" * 17_000, "y" * 32_700)
+    path.write_text(lines(*({"id": each, "text": f"Text {n}."} for n, each in enumerate(ids))))
+    report = CorpusReport()
+    assert [each.id for each in read_corpus([path], "jsonl", report)] == [
+        passage_id("", "Text 0."), "a", "y" * 32_700,
+    ]  # fmt: skip
+    assert report.odd == {"with an id that is too long": 2} and report.records == len(ids)
+    assert f"{path}, line 3: expected an id of at most 32,700 bytes" in report.first_odd[0]
+    assert report.notes == [f"{path}: 1 records have no id: theirs is made of title and text"]
+
+
+def test_a_column_that_no_record_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text(lines({"key": "a", "body": "One."}, {"body": "Two."}))
+    for name in ("key", "kay"):
+        reading = Reading(columns={"text": "body", "id": name})
+        passages = read_corpus([path], "jsonl", CorpusReport(), reading)
+        if name == "key":
+            assert [each.id for each in passages] == ["a", passage_id("", "Two.")]
+        else:
+            with raises_message(ConfigError):
+                list(passages)
 
 
 def test_ids_that_passages_share_are_told_apart(tmp_path: Path) -> None:

@@ -211,6 +211,18 @@ def test_annotated_replies_that_decoding_would_cut_off_are_not_taught(tmp_path, 
         ]  # fmt: skip
 
 
+def test_an_answer_longer_than_a_row_is_left_out_and_named(tmp_path, renderer):
+    long = replace(QUESTION, id="long", answers=("old " * ALL.max_length,))
+    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=[QUESTION, long])
+    report = write(tmp_path / "chains", tmp_path / "rows", renderer, ALL)
+    (sentence,) = report.unfit
+    assert sentence.startswith("final_answer of question 'long' has a reply of ")
+    assert f"left out: 1 (final_answer 1), such as: {sentence}" in "\n".join(report.lines())
+    taught = {(row["question_id"], row["task"]) for row in load_from_disk(str(tmp_path / "rows"))["train"]}
+    assert {("q1", "final_answer"), ("long", "sub_query")} <= taught
+    assert ("long", "final_answer") not in taught
+
+
 def test_an_impossible_answer_is_read_back_as_impossible(tmp_path, renderer):
     write_chains(tmp_path / "chains", SAMPLE, CORAG)
     traces = tmp_path / "chains" / TRACES

@@ -129,25 +129,24 @@ def test_training_questions_without_answers_are_left_out_or_refused_before_anyth
         file.write_text(json.dumps(good) + "\n" + json.dumps(record) + "\n")
         argv = ["sample", "--questions", str(file), "--out"]
         message = refused(capsys, [*argv, str(tmp_path / "kept")])
-        assert "1 of 2 questions have no gold answers, so they are left out" in message
+        assert "1 of 2 questions have no gold answers, such as 'q2', so they are left out" in message
         message = refused(capsys, [*argv, str(tmp_path / "out"), "--strict", "true"])
         assert reason in message and "line 2" in message
     assert not (tmp_path / "out").exists()
 
 
-def test_decompositions_are_wanted_before_anything_starts(capsys, tmp_path):
+def test_questions_without_a_decomposition_are_left_out_or_refused_before_anything_starts(capsys, tmp_path):
     file = tmp_path / "train.jsonl"
-    file.write_text(json.dumps(question_record(QUESTION) | {"decomposition": []}) + "\n")
-    argv = [
-        "sample",
-        "--questions",
-        str(file),
-        "--sample.source",
-        "decomposition",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert "question 'q1' has no decomposition" in refused(capsys, argv)
+    good = question_record(QUESTION)
+    bare = json.dumps(good | {"id": "q2", "question": "Who else?", "decomposition": []}) + "\n"
+    argv = ["sample", "--questions", str(file), "--out", str(tmp_path / "out"), "--sample.source"]
+    for source in ("decomposition", "thoughts", "given"):
+        file.write_text(bare)
+        assert "1 of 1 questions have no decomposition, such as 'q2'" in refused(capsys, [*argv, source])
+        file.write_text(json.dumps(good) + "\n" + bare)
+        message = refused(capsys, [*argv, source])
+        assert ("1 of 2 questions have no decomposition, such as 'q2'" in message) == (source != "given")
+        assert "name an index" in message or "corag index" in message
 
 
 def test_an_index_is_wanted(capsys, questions):

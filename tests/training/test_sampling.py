@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError
 from corag.core.runner import answer_question
 from corag.core.seeds import derive_seed
 from corag.core.tools import Tools
@@ -25,7 +25,7 @@ from tests.training.toy import (
     sample,
     script,
 )
-from training.sampling import SampleConfig, SampledChain, check_questions, choose, sample_chains
+from training.sampling import SampleConfig, SampledChain, choose, sample_chains
 
 CORAG = CoRAGConfig(**PROMPTS, passages_per_hop=1, search_depth=2, context_passages=2)
 BOOK, AUTHOR, TOWN = "the glass orchard", "mara velden", "tarn hollow"
@@ -392,25 +392,6 @@ def test_a_given_chain_without_hops_is_scored_as_it_is():
     bare = replace(QUESTION, decomposition=())
     answer, generator, _ = follow(bare, source="given")
     assert (answer.chains[0].hops, answer.chosen, len(generator.scored)) == ((), 0, 2)
-    check_questions([QUESTION, bare], SampleConfig(source="given"))
-    with raises_message(DataError):
-        check_questions([bare], SampleConfig(source="given"))
-
-
-# ---- refusals
-
-
-@pytest.mark.parametrize(
-    "question,source,said",
-    [
-        (replace(QUESTION, answers=()), "model", "question 'q1' has no gold answer"),
-        (replace(QUESTION, answers=(" ",)), "decomposition", "question 'q1' has no gold answer"),
-        (replace(QUESTION, decomposition=()), "decomposition", "question 'q1' has no decomposition"),
-    ],
-)
-def test_a_question_that_cannot_be_sampled_for(question, source, said):
-    with pytest.raises(DataError, match=said):
-        sample(SampleConfig(source=source), CORAG, by_prompt, question=question)
 
 
 def test_a_failed_search_fails_the_question_and_nothing_else():

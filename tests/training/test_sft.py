@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -31,7 +32,7 @@ from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
 from tests.training.launching import kill_after, launched, launched_by_corag, write_options
-from training.checkpoints import describe_resume, last_checkpoint
+from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
 from training.config import LoraOptions, SftConfig
 from training.sft import load_rows, main, make_trainer
 from training.stages import interruption_note
@@ -567,6 +568,21 @@ def test_only_whole_checkpoints_are_gone_on_from(tmp_path: Path) -> None:
     write(24)
     (tmp_path / "checkpoints/checkpoint-24/optimizer.pt").unlink()
     assert "checkpoint-24, which lacks the optimizer's state" in describe_resume(tmp_path)
+
+
+@pytest.mark.parametrize("write", [torch.save, save_file, lambda value, path: path.write_bytes(bytes(10**6))])
+def test_a_disk_that_is_full_at_a_checkpoint_is_a_sentence(
+    tmp_path: Path, write: Callable[..., object]
+) -> None:
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(DataError, match="the disk is full"), full_disk_refused(tmp_path):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, usual[1]))
+        try:
+            write({"weights": torch.zeros(10**5)}, tmp_path / "weights")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    with pytest.raises(RuntimeError), full_disk_refused(tmp_path):
+        raise RuntimeError("expected scalar type Float")
 
 
 @pytest.mark.slow

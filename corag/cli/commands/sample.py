@@ -19,7 +19,7 @@ from training.sample import SampleRunConfig, sample_dataset
 
 def main(config: SampleRunConfig) -> CommandResult:
     """Sample for every question and print what came of it. The status is 1 if more failed than may."""
-    asyncio.run(sample_dataset(config, config.load()))
+    asyncio.run(sample_dataset(config))
     summary = describe(read_chains([config.folder]))
     for line in summary.lines():
         print(line)

@@ -134,8 +134,8 @@ def _decomposition(record: Record, where: str) -> tuple[GoldHop, ...]:
     return tuple(hops)
 
 
-def question_columns(question: Question) -> dict[str, Any]:
-    """Return the fields of a question that a flat table has, by the names that they have in files."""
+def question_record(question: Question) -> dict[str, Any]:
+    """Return the record that :func:`parse_question` reads back as the same question."""
     return {
         "id": question.id,
         "question": question.text,
@@ -143,12 +143,6 @@ def question_columns(question: Question) -> dict[str, Any]:
         "supporting": list(question.supporting),
         "type": question.kind,
         "hops": question.hops,
-    }
-
-
-def question_record(question: Question) -> dict[str, Any]:
-    """Return the record that :func:`parse_question` reads back as the same question."""
-    return question_columns(question) | {
         "decomposition": [
             {"question": hop.question, "answer": hop.answer, "passage_id": hop.passage_id}
             | ({"says": hop.says} if hop.says else {})
