@@ -12,7 +12,8 @@ import contextlib
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 from unicodedata import category
 
@@ -78,7 +79,8 @@ def rename(record: Record, columns: Columns) -> Record:
     """Return a record whose fields are called as ours are."""
     if not columns:
         return record
-    rest = {name: value for name, value in record.items() if name not in columns.values()}
+    read = {part for column in columns.values() for part in (column, column.partition(".")[0])}
+    rest = {name: value for name, value in record.items() if name not in read}
     return rest | {name: value_at(record, column) for name, column in columns.items()}
 
 
@@ -102,7 +104,9 @@ def is_nothing(value: object) -> bool:
     """Whether a value is none: null, NaN, an empty list, a text of spaces and punctuation alone."""
     if isinstance(value, str):
         return not any(map(str.isalnum, value)) and all(category(each)[0] in "PZC" for each in value)
-    return value is None or (isinstance(value, float) and math.isnan(value)) or value in ([], {}, ())
+    return (
+        value is None or (isinstance(value, float | Decimal) and math.isnan(value)) or value in ([], {}, ())
+    )
 
 
 def as_text(value: object) -> str:
@@ -124,7 +128,7 @@ def as_text(value: object) -> str:
         return str(int(value)) if value.is_integer() else str(value)
     if isinstance(value, datetime):
         return value.isoformat(" ") if value.time() != value.min.time() else value.date().isoformat()
-    if isinstance(value, str | int | date):
+    if isinstance(value, str | int | date | time | Decimal):
         return str(value).strip()
     inner = f": name a field in it, such as {next(iter(value))}" if isinstance(value, Mapping) else ""
     raise ValueError(f"{value!r:.60} is no text{inner}")

@@ -191,7 +191,7 @@ def _table_records(
         if isinstance(row, Note):
             yield Note(f"{path}: {row.text}")
         elif isinstance(row, str):
-            yield OddRecordError(where, "with an odd quotation mark", row)
+            yield OddRecordError(where, "that is no row", row)
         elif not any(map(str.strip, row)):
             continue
         elif not header:
@@ -258,7 +258,11 @@ def _split_cells(lines: Iterator[str], delimiter: str) -> Rows:
         except csv.Error as error:
             rows = reader.line_num - number + 1
             over = f", and takes {rows:,} lines with it" if rows > 1 else ""
-            yield number, f"a quotation mark that does not enclose a cell ({error}){over}: write it twice."
+            said = str(error).partition(" - ")[0]
+            yield (
+                number,
+                f"it is no row of a table ({said}){over}: within a cell, a quotation mark is written twice.",
+            )
 
 
 def _arrow_records(path: Path) -> Iterator[FileItem]:
@@ -281,8 +285,9 @@ def _arrow_records(path: Path) -> Iterator[FileItem]:
                 number += 1
                 yield Record(f"{path}, row {number}", row)
     except (arrow.ArrowException, OSError, ValueError) as error:  # two of damaged pages and of bad UTF-8
+        said = " ".join(str(error).split())
         raise DataError(
-            f"{path}: it is damaged, or no {path.suffix.lower()[1:]} file ({error!s:.100}): copy it again."
+            f"{path}: it is damaged, or no {path.suffix.lower()[1:]} file ({said:.100}): copy it again."
         ) from None
 
 

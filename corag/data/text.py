@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -169,11 +170,11 @@ def read_lines(
     try:
         codec, guess = (find_codec(encoding), "") if encoding else find_encoding(head)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{path}: {str(error).rstrip('.')}, or name its encoding with encoding.") from None
     if guess:
         note(f"{guess} (name another with encoding)")
     if codec.startswith(("utf-16", "utf-32")):  # whose line ends are no single bytes
-        yield from (head + stream.read()).decode(codec, "replace").splitlines(keepends=True)
+        yield from io.StringIO((head + stream.read()).decode(codec, "replace"), newline="\n")
         return
     bad = 0
     for line in _byte_lines(head, stream):

@@ -5,6 +5,7 @@ Which dataset a source is, the caller says; it is never guessed from a name.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,16 @@ from corag.core.errors import ConfigError, DataError, reason
 from corag.core.installation import require
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
-from corag.data.fields import ColumnCheck, Columns, Record, find_field, parse_columns, record_id, rename
+from corag.data.fields import (
+    ColumnCheck,
+    Columns,
+    Record,
+    as_text,
+    find_field,
+    parse_columns,
+    record_id,
+    rename,
+)
 from eval.datasets.dataset import Aliases, Dataset
 from eval.datasets.records import PlacedRecords, read_file_records
 from eval.datasets.registry import find_dataset, recognise
@@ -127,8 +137,9 @@ def parse_questions(
     check = ColumnCheck(columns or {})
     for where, record in records:
         check.add(record)
+        renamed = rename(record, columns or {})
         try:
-            values = _with_id(rename(record, columns or {}), dataset)
+            values = _with_id(renamed, dataset)
             question = dataset.parse(values, where)
             if spellings and dataset.add_aliases:
                 question = dataset.add_aliases(question, values, spellings)
@@ -145,7 +156,7 @@ def parse_questions(
             notes = [f"this is the format of {official}: add dataset={official}"] if official else []
             for text in notes or dataset.note_record(values):
                 report.remark(where, text)
-        if not record_id(record) and dataset.question:
+        if not record_id(renamed) and dataset.question:
             report.remark(where, "no id: one is made of the question's text")
         # Judgements of passages come without answers by their nature; all others are noted.
         if not question.answers and (dataset.gold or not question.supporting):
@@ -166,8 +177,9 @@ def parse_questions(
 def _with_id(record: Record, dataset: Dataset) -> Record:
     """Return a record with an id: that of its question's text where it has none."""
     name = find_field(record, dataset.question) if dataset.question else ""
-    if name and not record_id(record) and isinstance(record[name], str):
-        return {**record, "id": stable_hash(record[name].strip())}
+    with contextlib.suppress(ValueError):  # of a question that is no text
+        if name and not record_id(record) and (text := as_text(record[name])):
+            return {**record, "id": stable_hash(text)}
     return record
 
 

@@ -157,7 +157,7 @@ def test_columns_name_what_has_another_name(tmp_path: Path) -> None:
     assert mapped(table, columns=columns, delimiter=";") == [Passage("1", "Oslo", "A city on a fjord")]
     with raises_message(DataError):
         read(table, "auto")
-    with raises_message(DataError):
+    with raises_message(ConfigError):
         mapped(table, columns=["text=Text"], delimiter=";")
     with raises_message(ConfigError):
         IndexConfig([], "", columns=["text=a", "body=b"])
