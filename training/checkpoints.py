@@ -27,8 +27,8 @@ def full_disk_refused(out: Path) -> Iterator[None]:
         if not is_full:
             raise
         raise DataError(
-            f"cannot write a checkpoint or the result to '{out}': the disk is full ({error!s:.60}). Free some "
-            "space: the same command goes on from the last checkpoint."
+            f"cannot write a checkpoint or the result to '{out}': the disk is full ({error!s:.60}). Free "
+            "some space: the same command goes on from the last checkpoint."
         ) from error
 
 
