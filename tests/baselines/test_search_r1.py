@@ -29,9 +29,9 @@ def queries(tools):
 TRANSCRIPTS = {
     "search_r1": (
         "<think>First the author.</think>\n<search> author of The Glass Orchard </search>\n\n<information>"
-        f"Doc 1(Title: The Glass Orchard) {BOOK_TEXT}</information>\n\n"
+        f'Doc 1(Title: "The Glass Orchard") {BOOK_TEXT}</information>\n\n'
         "<think>Now she.</think> <search>writer Mara Velden born</search>\n\n<information>"
-        f"Doc 1(Title: Mara Velden) {AUTHOR_TEXT}</information>\n\n"
+        f'Doc 1(Title: "Mara Velden") {AUTHOR_TEXT}</information>\n\n'
     ),
     "zerosearch": (
         "<think>First the author.</think>\n<search> author of The Glass Orchard </search>\n\n<information>"
@@ -81,9 +81,9 @@ async def test_r1_searcher_continues_plain_text():
     assert generator.requests[0].prompt.plain and first.endswith(f"User:{QUESTION.text}\nAssistant: <think>")
     assert third == (
         f'{first}I need the author.\n<|begin_of_query|> author\t"The Glass Orchard"<|end_of_query|>\n\n'
-        f"<|begin_of_documents|>\n(1)The Glass Orchard {BOOK_TEXT}\n<|end_of_documents|>\n\n"
+        f"<|begin_of_documents|>\n(1)The Glass Orchard   {BOOK_TEXT}\n<|end_of_documents|>\n\n"
         "She is Mara Velden. <|begin_of_query|> writer\tMara Velden\tborn<|end_of_query|>\n\n"
-        f"<|begin_of_documents|>\n(1)Mara Velden {AUTHOR_TEXT}\n<|end_of_documents|>"
+        f"<|begin_of_documents|>\n(1)Mara Velden   {AUTHOR_TEXT}\n<|end_of_documents|>"
     )
 
 
@@ -153,7 +153,7 @@ async def test_a_long_result_is_cut_with_its_closing_tag():
     replies = [f"<search>{WHO}</search>", "<answer>Issel</answer>"]
     _, generator, _ = await replay(replies, max_result_tokens=6)
     assert generator.requests[1].prompt.prefix.endswith(
-        "</search>\n\n<information>Doc 1(Title: The Glass Orchard) The"
+        '</search>\n\n<information>Doc 1(Title: "The Glass Orchard") The'
     )
 
 

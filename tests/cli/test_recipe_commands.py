@@ -82,6 +82,11 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "scripts/recipes/as_multihopqa.py").write_text("import sys; open(sys.argv[2], 'w')")
     (tmp_path / "scripts/recipes/best_cell.py").write_text("")
     (tmp_path / "prompts-of-ircot/prompts").mkdir(parents=True)
+    for folder in ("data/flashrag", "indexes/wiki18-e5"):  # in the place of downloads
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"):
+        question = {"id": "1", "question": "Who?", "golden_answers": ["A"]}
+        (tmp_path / f"data/flashrag/{name}.jsonl").write_text(json.dumps(question))
     for name in ("train", "musique", "dev", "shots"):
         (tmp_path / f"{name}.json").write_text(json.dumps([{"number": number} for number in range(500)]))
     return tmp_path
@@ -124,6 +129,7 @@ RECIPES = [
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
     ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
     ("scaling_sweep", [], ["world", "index", "sweep"]),
+    ("seven_sets", ["--batch_size", "64"], ["run", "table"]),
     (
         "paper_corag",
         ["index", "chains", "rows", "train", "decode", "table"],
@@ -230,11 +236,13 @@ def test_the_road_to_ircots_table_stops_at_the_first_download(tmp_path: Path) ->
 
 
 @pytest.mark.drill  # some minutes on one core
-@pytest.mark.parametrize(("recipe", "questions"), [("paper_corag", 12), ("paper_ircot", 6)])
-def test_a_rehearsal_ends_in_a_table(recipe: str, questions: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "questions"), [("paper_corag", 12), ("paper_ircot", 6), ("seven_sets", "here")]
+)
+def test_a_rehearsal_ends_in_a_table(recipe: str, questions: int | str, tmp_path: Path) -> None:
     done = run_recipe(recipe, tmp_path, {"SMOKE": "1"})
     assert done.returncode == 0, done.stderr[-3000:]
-    method = {"paper_corag": "corag", "paper_ircot": "ircot"}[recipe]
+    method = {"paper_corag": "corag", "paper_ircot": "ircot", "seven_sets": "search_r1"}[recipe]
     assert re.search(rf"{method}.*\b{questions}\b", done.stdout)
 
 
