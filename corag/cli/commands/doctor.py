@@ -8,6 +8,7 @@ corag doctor indexes/mine                    # read an index whole: is every fil
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Collection, Iterator
@@ -60,15 +61,8 @@ class DoctorOptions(Options):
     was built, instead of all else."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One sentence about this machine.
-
-    ``ok`` is False when something that is needed is missing; of what may be left out, it is None.
-    """
-
-    ok: bool | None
-    sentence: str
+Finding = tuple[bool | None, str]
+"""A sentence about this machine after False if something needed is missing, None if something else is."""
 
 
 def main(config: DoctorOptions) -> int:
@@ -78,101 +72,93 @@ def main(config: DoctorOptions) -> int:
         return show(map(check_index, map(Path, folders)), "DAMAGED")
     checks = installation(), machine(), java(), fetched_parts(), libraries(commands), engines(commands)
     status = show(chain.from_iterable(checks), "MISSING")
-    print(
-        "Mend what is marked MISSING, then give the command again." if status else "Nothing else is needed."
-    )
+    if status:
+        print("Mend what is marked MISSING, then give the command again.")
+    elif commands:
+        print(f"What {', '.join(commands)} cannot do without is here.")
     return status
 
 
-def show(findings: Iterator[CheckResult], bad: str) -> int:
+def show(findings: Iterator[Finding], bad: str) -> int:
     """Print findings in a line each; return 1 if any is bad."""
     status = 0
-    for finding in findings:
-        mark = {True: "ok", False: bad, None: "without"}[finding.ok]
-        print(f"  {mark:<7} {printable(finding.sentence)}")
-        status |= finding.ok is False
+    for is_ok, sentence in findings:
+        mark = {True: "ok", False: bad, None: "without"}[is_ok]
+        print(f"  {mark:<7} {printable(sentence)}")
+        status |= is_ok is False
     return status
 
 
-def check_index(folder: Path) -> CheckResult:
+def check_index(folder: Path) -> Finding:
     """Whether all files of an index are as they were built."""
     if not folder.is_dir():
-        return CheckResult(False, f"{folder}: there is no such folder. Check the path.")
+        return False, f"{folder}: there is no such folder. Check the path."
     try:
         manifest = read_manifest(folder)
         if manifest is None:
-            return CheckResult(
+            return (
                 False,
-                f"{folder}: there is no {INDEX_FILE}, which is written last: no complete index of ours.",
+                f"{folder}: no complete index of ours: {INDEX_FILE}, which is written last, is missing.",
             )
         changed_names = changed_files(folder, manifest)
     except IndexMismatchError as error:
-        return CheckResult(False, str(error))
+        return False, str(error)
     files, size = len(manifest.files), sum(size for _, size in manifest.files) / 1e6
     if changed_names:
-        return CheckResult(False, f"{folder}: not as built: {', '.join(changed_names)}. {REBUILD}")
-    return CheckResult(True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built.")
+        return False, f"{folder}: not as built: {', '.join(changed_names)}. {REBUILD}"
+    return True, f"{folder}: {files} files, {size:,.1f} MB, all as they were built."
 
 
-def machine() -> Iterator[CheckResult]:
+def machine() -> Iterator[Finding]:
     """Python, cores, memory, GPUs."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     # A scheduler or a container may have given fewer than the machine has.
     cores = f"{count_cores()} of {os.cpu_count()}" if count_cores() != os.cpu_count() else str(os.cpu_count())
-    version = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
-    yield CheckResult(
+    yield (
         sys.version_info >= (3, 11),
-        f"Python {version}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of memory, {free:.0f} GiB "
-        "free on this disk.",
+        f"Python {platform.python_version()}, {cores} core{'s' * (cores != '1')}, {memory:.0f} GiB of "
+        f"memory, {free:.0f} GiB free on this disk.",
     )
     gpus, driver = gpu_names(), gpu_driver()
     if not gpus:
-        yield CheckResult(True, "No NVIDIA GPU: everything runs on the CPU, with small models.")
+        yield True, "No NVIDIA GPU: everything runs on the CPU, with small models."
         return
-    yield CheckResult(True, f"{len(gpus)} GPU(s): {'; '.join(gpus)}. Driver {driver or 'unknown'}.")
+    yield True, f"{len(gpus)} GPU(s): {'; '.join(gpus)}. Driver {driver or 'unknown'}."
     if driver and int(driver.partition(".")[0]) < DRIVER:
-        yield CheckResult(
-            False, f"CUDA 13 wants NVIDIA's driver {DRIVER} or newer, but it is {driver}: update it."
-        )
+        yield False, f"CUDA 13 wants NVIDIA's driver {DRIVER} or newer, but it is {driver}: update it."
 
 
-def java() -> Iterator[CheckResult]:
+def java() -> Iterator[Finding]:
     """The Java that Lucene will run in."""
     try:
         java = find_java()
     except CoragError as error:
-        yield CheckResult(False, f"Java: {error}")
+        yield False, f"Java: {error}"
         return
-    speed = (
-        "with the vector module"
-        if java.vector_module
-        else "without the vector module (Lucene works, about a fifth slower)"
-    )
-    yield CheckResult(True, f"Java {java.version} at {java.path}, {speed}.")
+    speed = "with" if java.vector_module else "without (Lucene is about a fifth slower)"
+    yield True, f"Java {java.version} at {java.path}, {speed} the vector module."
 
 
-def installation() -> Iterator[CheckResult]:
+def installation() -> Iterator[Finding]:
     """Which corag this is, and how it was installed."""
     root = clone_folder()
     how = f"from the clone {root}" if root else f"installed in {sys.prefix}"
-    yield CheckResult(True, f"corag {installed_version('corag') or 'of no version'}, {how}.")
+    yield True, f"corag {installed_version('corag') or 'of no version'}, {how}."
 
 
-def fetched_parts() -> Iterator[CheckResult]:
+def fetched_parts() -> Iterator[Finding]:
     """Lucene, the default model and the default encoder."""
     for part in parts():
         if location := part.find():
-            yield CheckResult(True, f"{part.name}: {location}.")
+            yield True, f"{part.name}: {location}."
         elif lacking := missing(part.packages):
-            yield CheckResult(
-                _optional(), f"{part.name}: nothing here can use it. {advise(lacking)} brings what does."
-            )
+            yield _optional(), f"{part.name}: nothing here can use it. {advise(lacking)} brings what does."
         else:
-            yield CheckResult(False, f"{part.name} is not on this machine yet: corag setup.")
+            yield False, f"{part.name} is not on this machine yet: corag setup."
 
 
-def libraries(commands: Collection[str]) -> Iterator[CheckResult]:
+def libraries(commands: Collection[str]) -> Iterator[Finding]:
     """What each extra brings: complete, in part, or not at all."""
     versions = packages_distributions()
     for extra, modules in EXTRAS.items():
@@ -186,23 +172,23 @@ def libraries(commands: Collection[str]) -> Iterator[CheckResult]:
         ]
         here = ", ".join(f"{name} {installed_version(name)}".strip() for name in names)
         if not lacking:
-            yield CheckResult(True, f"{SUMMARIES[extra]}: {here}.")
+            yield True, f"{SUMMARIES[extra]}: {here}."
         else:
             is_needed = not set(NEEDS.get(extra, ())).isdisjoint(commands)
             sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
-            yield CheckResult(False if is_needed else _optional(), sentence)
+            yield False if is_needed else _optional(), sentence
     if note := cpu_build_note():
-        yield CheckResult(False, f"T{note[1:]}")
+        yield False, f"T{note[1:]}"
 
 
-def engines(commands: Collection[str]) -> Iterator[CheckResult]:
+def engines(commands: Collection[str]) -> Iterator[Finding]:
     """What answers: without an engine in this process, servers alone."""
     if all(missing(ENGINES[name].packages) for name in ("vllm", "transformers")):
         is_needed = not set(commands).isdisjoint(ANSWERING)
         sentence = (
             f"An engine: {how_to_install('vllm')}, or name a server (model.backend=openai, model.urls)."
         )
-        yield CheckResult(False if is_needed else _optional(), sentence)
+        yield False if is_needed else _optional(), sentence
 
 
 def _optional() -> bool | None:
