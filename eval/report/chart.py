@@ -66,19 +66,6 @@ class _Axes:
         yield element("text", "tokens per question (log scale)", class_="middle", x=middle, y=_HEIGHT - 6)
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """A run in the picture; ``run``: its number in the table."""
-
-    run: int
-    name: str
-    method: str
-    tokens: float
-    score: Interval
-    x: float
-    y: float
-
-
 def marker(run: int) -> Markup:
     """Return a run's mark, as :func:`symbols` defines it."""
     return element("svg", element("use", href=f"#marker-{run}"), class_="marker", aria_hidden="true")
@@ -95,41 +82,41 @@ def symbols(runs: int) -> Markup:
 
 def draw_chart(table: ResultsTable, measure: str, methods: Sequence[str]) -> Markup | None:
     """Return the picture of a measure; None if no run has it. ``methods``: each run's."""
-    means = [each.measures.get(measure) for each in table.summaries]
-    if not any(means):
-        return None
-    tokens = [each.tokens for each, mean in zip(table.summaries, means, strict=True) if mean]
-    most = max(mean.high or mean.mean for mean in means if mean)
-    axes = _Axes(tick_places(tokens), next((top for top in _TOPS if most <= top), 1.0), not all(tokens))
     points = [
-        _Point(
-            run, each.method, methods[run], each.tokens, mean, axes.across(each.tokens), axes.up(mean.mean)
-        )
-        for run, (each, mean) in enumerate(zip(table.summaries, means, strict=True))
-        if mean
+        (run, each.tokens, score)
+        for run, each in enumerate(table.summaries)
+        if (score := each.measures.get(measure))
     ]
+    if not points:
+        return None
+    most = max(score.high or score.mean for _, _, score in points)
+    tokens = [each for _, each, _ in points]
+    axes = _Axes(tick_places(tokens), next((top for top in _TOPS if most <= top), 1.0), not all(tokens))
     title = f"{measure_title(measure, table.recall_at)} in percent"
-    marks = [_point(point, axes) for point in points]
-    parts = [*axes.draw(), *_curves(points), *marks, element("text", title, x=0, y=12)]
+    curves: dict[str, list[tuple[int, float, Interval]]] = {}
+    for point in sorted(points, key=lambda each: each[1]):
+        curves.setdefault(methods[point[0]], []).append(point)
+    parts = [
+        *axes.draw(),
+        *(_curve(each, axes) for each in curves.values()),
+        *(_point(table.summaries[run].method, run, cost, score, axes) for run, cost, score in points),
+        element("text", title, x=0, y=12),
+    ]
     label = f"{title} against tokens per question; the table above has the figures"
     return element("svg", *parts, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
 
 
-def _curves(points: Sequence[_Point]) -> Iterator[Markup]:
-    """Yield a line through the runs of each method that has several, from the cheapest to the dearest."""
-    groups: dict[str, list[_Point]] = {}
-    for point in sorted(points, key=lambda each: each.tokens):
-        groups.setdefault(point.method, []).append(point)
-    for group in groups.values():
-        path = "L".join(f"{each.x} {each.y}" for each in group)
-        yield element("path", class_=f"curve run-colour-{group[0].run % COLOURS}", d=f"M{path}")
+def _curve(points: Sequence[tuple[int, float, Interval]], axes: _Axes) -> Markup:
+    """Return a line through the runs of a method, from the cheapest to the dearest."""
+    path = "L".join(f"{axes.across(tokens)} {axes.up(score.mean)}" for _, tokens, score in points)
+    return element("path", class_=f"curve run-colour-{points[0][0] % COLOURS}", d=f"M{path}")
 
 
-def _point(point: _Point, axes: _Axes) -> Markup:
-    bar, score = None, point.score
+def _point(name: str, run: int, tokens: float, score: Interval, axes: _Axes) -> Markup:
+    bar, x, y = None, axes.across(tokens), axes.up(score.mean)
     if score.low is not None and score.high is not None:
         low, high = axes.up(score.low), axes.up(score.high)
-        bar = element("path", class_="error", d=f"M{point.x} {low}V{high}m-4 0h8M{point.x - 4} {low}h8")
-    mark = element("use", href=f"#marker-{point.run}", x=point.x - 8, y=point.y - 8, width=16, height=16)
-    told = element("title", f"{point.name}: {percent(score)}, {point.tokens:,.0f} tokens")
-    return element("g", told, bar, mark, class_=f"run-colour-{point.run % COLOURS}")
+        bar = element("path", class_="error", d=f"M{x} {low}V{high}m-4 0h8M{x - 4} {low}h8")
+    mark = element("use", href=f"#marker-{run}", x=x - 8, y=y - 8, width=16, height=16)
+    title = element("title", f"{name}: {percent(score)}, {tokens:,.0f} tokens")
+    return element("g", title, bar, mark, class_=f"run-colour-{run % COLOURS}")

@@ -7,12 +7,10 @@ its baseline.
 from __future__ import annotations
 
 import json
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from corag.core.runs.provenance import Provenance
 from eval.report.chart import draw_chart, marker, symbols
 from eval.report.markup import Markup, element, folded, joined, table
 from eval.tables.printing import (
@@ -51,7 +49,7 @@ def sections(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> M
             element("section", element("h1", title_of(runs), id="title"), *headlines, class_="intro"),
             _section("results", "Results", *_results(results, scored_runs, baseline)),
             _section("scaling", "Accuracy against tokens", *scaling),
-            _section("settings", "Conditions", _conditions(runs)),
+            _section("settings", "Conditions", *_conditions(runs)),
         ]
     )
 
@@ -94,29 +92,12 @@ def _results(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> I
         yield folded(f"Tests against {run}", cells, *notes, open=run == shown, name="baseline")
 
 
-def _conditions(runs: Sequence[Run]) -> Markup:
-    """Return all settings, those in which the runs differ first."""
-    settings = {run.name: dict(_flat(_facts(run))) for run in runs}
-    names = dict.fromkeys(name for each in settings.values() for name in each)
-    lines = [[name, *(each.get(name, "\u2013") for each in settings.values())] for name in names]
-    heads = ["", *(_run_name(number, run.name) for number, run in enumerate(runs))]
-    lines.sort(key=lambda line: len(set(line[1:])) == 1)
-    return folded("Settings, those that differ first", table(heads, lines))
-
-
-def _facts(run: Run) -> dict[str, Any]:
-    """Return why a run's questions ended, its settings, and what its last start noted."""
-    reasons = Counter(row.answer.stopped if row.answer else "failed" for row in run.rows.values())
-    stopped = ", ".join(f"{reason or 'not said'} {count:,}" for reason, count in reasons.most_common())
-    start = run.manifest.last.record
-    command = shlex.join(start.get("command", ()))  # as a shell takes it
-    return {"stopped": stopped, **run.manifest.settings, "start": {**start, "command": command}}
-
-
-def _flat(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested settings as dotted names, with texts as they are and anything else as JSON."""
-    if isinstance(settings, Mapping) and settings:
-        for key, value in settings.items():
-            yield from _flat(value, f"{name}.{key}" if name else key)
-    else:
-        yield name, settings if isinstance(settings, str) else json.dumps(settings, ensure_ascii=False)
+def _conditions(runs: Sequence[Run]) -> Iterator[Markup]:
+    """Yield in which settings each run differs from the first, and its manifest."""
+    first = Provenance(runs[0].manifest.settings)
+    for run in runs:
+        changes = first.differences(Provenance(run.manifest.settings))
+        items = element("ul", *(element("li", each) for each in changes), class_="note")
+        manifest = json.dumps(run.manifest.to_json(), indent=1, ensure_ascii=False)
+        title = f"Settings of {run.name}" + f", and what differs from {runs[0].name}" * bool(changes)
+        yield folded(title, items, element("pre", manifest))

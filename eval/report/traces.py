@@ -107,10 +107,7 @@ def gold(question: Question, names: Iterable[str], passages: Passages) -> dict[s
     ``names``: what the runs call its gold passages.
     """
     names = dict.fromkeys(names)
-    hops = [
-        [hop.question, hop.answer, passages.number(hop.passage_id) if hop.passage_id else None]
-        for hop in question.decomposition
-    ]
+    hops = [[hop.question, hop.answer] for hop in question.decomposition]
     return _drop_empty(
         {
             "supporting": [passages.number(name, bare_name(name) if is_name(name) else "") for name in names],

@@ -20,7 +20,7 @@ from corag.core.types import Question
 from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
-from eval.experiment.registry import METHODS, methods_of
+from eval.experiment.registry import methods_of
 from eval.experiment.run import RunConfig, repeats_of, run_path
 
 # Options of a sweep that its cells have in common: what is asked, how it is scored, where it is kept. With
@@ -44,7 +44,6 @@ class Cell:
 
     Attributes:
         name: what it is called in tables, and its run folder.
-        label: what of its name a plot needs beside its group.
         config: its settings; ``out`` is the folder of its run folder.
         option_names: full names of the options that it was given.
         questions: what it answers.
@@ -52,7 +51,6 @@ class Cell:
     """
 
     name: str
-    label: str
     config: RunConfig
     option_names: tuple[str, ...]
     questions: Sequence[Question] = ()
@@ -128,11 +126,10 @@ def read_cells(
 
 
 class _Draft(NamedTuple):
-    """A cell as it is written: where, its name and label, what it changes, and whether a grid combined it."""
+    """A cell as it is written: where, its name, what it changes, and whether a grid combined it."""
 
     source: str
     name: str
-    label: str
     changes: Changes
     is_combined: bool
     kind: Kind = "cell"
@@ -149,7 +146,7 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
     if isinstance(each.changes, RunConfig):
         (method,) = each.changes.method
         options = [f"{method}.{option.name}" for option in fields(each.changes.of(method))]
-        return Cell(each.name, each.label, each.changes, ("method", *options))
+        return Cell(each.name, each.changes, ("method", *options))
     if shared_options := sorted(option for option in each.changes if option.split(".")[0] in SHARED_OPTIONS):
         raise ConfigError(
             f"{each.title} changes {shared_options[0]}, which all {each.kind}s share: give it to the "
@@ -169,20 +166,13 @@ def _configure(base: RunConfig, each: _Draft) -> Cell:
             f"{foreign[0].split('.')[0]}'."
         )
     names = tuple(full_names(type(config), each.changes.items()))
-    return Cell(each.name, each.label, config, names, is_combined=each.is_combined)
+    return Cell(each.name, config, names, is_combined=each.is_combined)
 
 
 def _repeats(cell: Cell) -> list[Cell]:
     """Return a cell once for each seed that it is repeated with."""
-    return [
-        replace(
-            cell,
-            name=name,
-            label=name.replace(cell.name, cell.label, 1),
-            config=config,
-        )
-        for name, config in repeats_of(cell.config, cell.name).items()
-    ]
+    repeats = repeats_of(cell.config, cell.name)
+    return [replace(cell, name=name, config=config) for name, config in repeats.items()]
 
 
 def _without_adapter(base: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +197,7 @@ def _listed_cells(cells: str | Mapping[str, Changes], kind: Kind) -> Iterator[_D
             "'tree: {method: corag, corag.strategy: tree}'."
         )
     for name, changes in data.items():
-        yield _Draft(source, str(name), str(name), changes, False, kind)
+        yield _Draft(source, str(name), changes, False, kind)
 
 
 def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterator[_Draft]:
@@ -231,33 +221,24 @@ def _grid_cells(grid: str | Sequence[Mapping[str, Any]], method: str) -> Iterato
             raise ConfigError(f"{source} has no value for {empty[0]}: give it one or more.")
         for values in itertools.product(*choices):
             changes = dict(zip(options, values, strict=True))
-            yield _Draft(source, *cell_names(method, changes), changes, True)
+            yield _Draft(source, cell_name(method, changes), changes, True)
 
 
-def cell_names(method: str, changes: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and label of a cell of a grid, made of all that its block gives, whatever the others give.
+def cell_name(method: str, changes: Mapping[str, Any]) -> str:
+    """Return the name of a cell of a grid, made of all that its block gives, whatever the others give.
 
-    So a grid may grow without renaming, and answering again, what is there. The label leaves out what the
-    cell's group in a plot tells.
+    So a grid may grow without renaming, and answering again, what is there.
 
-    >>> cell_names("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "1"})
-    ('corag strategy=best_of_n N=4 budget=1', 'N=4 budget=1')
+    >>> cell_name("ircot", {"method": "corag", "corag.strategy": "best_of_n", "corag.N": "4", "budget": "1"})
+    'corag strategy=best_of_n N=4 budget=1'
     """
     method = short_name(str(changes.get("method", method)))
-    parts = {
-        option: f"{option.removeprefix(f'{method}.')}={short_value(value)}"
+    parts = [
+        f"{option.removeprefix(f'{method}.')}={short_value(value)}"
         for option, value in changes.items()
         if option != "method"
-    }
-    entry = METHODS.get(method)
-    left_out = {f"{method}.{option}" for option in (entry.grouped_by if entry else ())}
-    label = [
-        part
-        for option, part in parts.items()
-        if option not in left_out and option.split(".")[0] not in OPENED_SECTIONS
     ]
-    name = " ".join([method, *parts.values()])
-    return name, " ".join(label) or name
+    return " ".join([method, *parts])
 
 
 def short_value(value: Any) -> str:

@@ -74,8 +74,7 @@ def plot(
     for each, group in zip(cells, groups, strict=True):
         interval = each.summary.measures[metric]
         assert interval is not None  # every cell has the metric
-        # A cell of a grid whose name is all in its group is called as the legend calls it.
-        label = group if each.cell.is_combined and each.cell.label == each.name else each.cell.label
+        label = name_point(each.cell, each.options) or group
         is_best = each.name in findings.pareto
         points.append(Point(label, group, each.scores.mean_tokens, interval, is_best))
     draw_scaling(points, files, measure=METRICS[metric], title=title, curves=findings.curves)
@@ -106,6 +105,18 @@ def name_groups(cells: Sequence[Cell], differing: Sequence[Mapping[str, Any]]) -
         cell.name if sizes[group] == 1 and not cell.is_combined else group
         for cell, group in zip(cells, groups, strict=True)
     ]
+
+
+def name_point(cell: Cell, options: Mapping[str, Any]) -> str:
+    """Return what tells a cell of a grid from others of its group, "" for nothing; any other cell's name."""
+    if not cell.is_combined:
+        return cell.name
+    grouped_by = {f"{cell.method}.{each}" for each in cell.config.find_method(cell.method).grouped_by}
+    return " ".join(
+        f"{option.rpartition('.')[2]}={short_value(value)}"
+        for option, value in options.items()
+        if option not in grouped_by | {"method"} and option.split(".")[0] not in OPENED_SECTIONS
+    )
 
 
 def check_figure(file: str | Path) -> None:

@@ -104,7 +104,7 @@ def _conditions(cells: FinishedCells) -> Conditions:
 def sweep_record(sweep: Sweep) -> dict[str, Any]:
     """Write a sweep as a JSON object; scores are fractions, but in percent where they are the curve's y."""
     findings, first = sweep.findings, sweep.test_cells[0].cell
-    record: dict[str, Any] = {
+    return {
         "questions": {
             "file": first.config.questions,
             "dataset": first.config.dataset,
@@ -114,13 +114,6 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
         "metric": sweep.metric,
         "scorer_title": sweep.test.scored_runs.scoring,
         "conditions": _conditions(sweep.test).common_lines,
-    }
-    if sweep.dev:
-        record |= {
-            "dev_scorer_title": sweep.dev.scored_runs.scoring,
-            "dev_conditions": _conditions(sweep.dev).common_lines,
-        }
-    return record | {
         "cells": {
             name: each | {"pareto": name in findings.pareto}
             for name, each in _cell_records(sweep.test).items()

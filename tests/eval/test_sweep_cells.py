@@ -11,7 +11,7 @@ from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import SHARED_OPTIONS, Cell, read_cells, varying
-from eval.sweeps.plots import name_groups
+from eval.sweeps.plots import name_groups, name_point
 from eval.sweeps.sweep import SweepConfig
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,8 @@ def test_a_configuration_holds_its_cells_and_keeps_their_order(tmp_path: Path) -
     ]  # fmt: skip
     assert cells["alpha"].config.corag.task == "{odd}: text"
     last = cells["corag strategy=best_of_n N=2 budget=4000"]
-    assert (last.config.corag.chains, last.config.budget, last.label) == (2, 4000, "N=2 budget=4000")
+    assert (last.config.corag.chains, last.config.budget) == (2, 4000)
+    assert name_point(last, varying(list(cells.values()))[last.name]) == "chains=2 budget=4000"
 
 
 def test_lists_of_lists_are_values_and_blocks_may_overlap(tmp_path: Path) -> None:
