@@ -24,8 +24,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
-from corag.baselines.forced_answer import force_answer
-from corag.baselines.shared import PROMPTS
+from corag.baselines.shared import PROMPTS, force_answer
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method, MethodConfig
 from corag.core.option_names import NameOrPath

@@ -29,8 +29,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from annotated_types import Ge, Le
 
-from corag.baselines.forced_answer import answer_of_chain, chain_text, cued_text
-from corag.baselines.shared import PROMPTS, check_few_shot
+from corag.baselines.shared import PROMPTS, answer_of_chain, chain_text, check_few_shot, cued_text
 from corag.core.errors import BudgetExhaustedError
 from corag.core.fusion import interleave
 from corag.core.method import Method
@@ -219,7 +218,9 @@ async def flare(question: Question, tools: Tools, config: FLAREConfig) -> FLAREA
             stop_reason = exit_reason(sentences, config)
     except BudgetExhaustedError:
         stop_reason = "budget"
-    answer = await answer_of_chain(final, sentences, stop_reason, tools, config)
+    answer = await answer_of_chain(
+        final, sentences, stop_reason, tools, config.force_answer, config.max_answer_tokens
+    )
     texts = tuple(sentence.text for sentence in sentences)
     return FLAREAnswer(answer, tuple(passage_ids), len(sentences), stop_reason, texts, tuple(drafts))
 

@@ -24,7 +24,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from corag.baselines.drag import DRAGConfig, demonstrate, fill, look_up
-from corag.baselines.forced_answer import force_answer
+from corag.baselines.shared import force_answer
 from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE
 from corag.core.errors import BudgetExhaustedError, DataError
 from corag.core.fusion import interleave

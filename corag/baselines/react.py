@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from annotated_types import Ge
 
-from corag.baselines.forced_answer import answer_from_newest
+from corag.baselines.shared import answer_from_newest
 from corag.baselines.transcripts import TranscriptConfig
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method

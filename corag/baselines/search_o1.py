@@ -25,15 +25,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from corag.baselines.forced_answer import answer_from_newest
-from corag.baselines.shared import PROMPTS, list_found_ids
+from corag.baselines.shared import PROMPTS, answer_from_newest, list_found_ids
 from corag.core.errors import BudgetExhaustedError, RequestRefusedError
 from corag.core.method import Method, MethodConfig
 from corag.core.option_names import NameOrPath
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
-from corag.core.protocols import Ability, Completion, Generation
+from corag.core.protocols import Ability, Completion
 from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
@@ -132,6 +131,11 @@ class SearchO1Config(MethodConfig, section="search_o1"):
             {Ability.TEMPERATURE: "choose search_o1.temperature=0"} if self.temperature else {}
         )
 
+    def sampling(self) -> dict[str, Any]:
+        """Return how reasoning and reading of documents are sampled, for :meth:`Tools.generate`."""
+        names = {"temperature", "top_p", "repetition_penalty"}
+        return {name: getattr(self, name) for name in names} | {"top_k": self.sampling_top_k}
+
     def templates(self) -> tuple[Template, ...]:
         """Both prompts."""
         return (self.template("reasoning"), self.template("documents"))
@@ -175,7 +179,10 @@ async def search_o1(question: Question, tools: Tools, config: SearchO1Config) ->
                 # 1. Reason, until a search query is complete or to the end.
                 path = f"turn {len(turns) + 1}"
                 prompt, stop = reasoning_prompt(question, config, "", turns), (END_QUERY, BEGIN_RESULT)
-                reply = await generate(prompt, "reasoning", config.max_turn_tokens, stop, path, tools, config)
+                limit = config.max_turn_tokens
+                reply = await tools.generate(
+                    prompt, role="reasoning", max_tokens=limit, stop=stop, path=path, **config.sampling()
+                )
                 if turns and reply.shortening.cut_tokens:
                     stop_reason = "window"  # the question lost words to the reasoning: no use of the reply
                     break
@@ -224,31 +231,9 @@ async def look_up(
     if not hits:
         return Search(query, NOTHING_HELPFUL)
     prompt = documents_prompt(query, hits, reasoning, config)
-    reply = await generate(prompt, "documents", config.max_result_tokens, (), path, tools, config)
+    limit = config.max_result_tokens
+    reply = await tools.generate(prompt, role="documents", max_tokens=limit, path=path, **config.sampling())
     return Search(query, final_information(reply.text), tuple(hit.passage.id for hit in hits))
-
-
-async def generate(
-    prompt: Prompt,
-    role: str,
-    max_tokens: int,
-    stop: Sequence[str],
-    path: str,
-    tools: Tools,
-    config: SearchO1Config,
-) -> Generation:
-    """Generate with the method's sampling."""
-    return await tools.generate(
-        prompt,
-        role=role,
-        max_tokens=max_tokens,
-        temperature=config.temperature,
-        stop=stop,
-        top_p=config.top_p,
-        top_k=config.sampling_top_k,
-        repetition_penalty=config.repetition_penalty,
-        path=path,
-    )
 
 
 # Prompts

@@ -32,9 +32,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
-from corag.baselines.forced_answer import answer_from_newest
 from corag.baselines.search_o1 import last_box
-from corag.baselines.shared import PROMPTS, list_found_ids
+from corag.baselines.shared import PROMPTS, answer_from_newest, list_found_ids
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method, MethodConfig
 from corag.core.option_names import NameOrPath

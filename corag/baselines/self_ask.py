@@ -22,8 +22,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from corag.baselines.forced_answer import answer_from_newest
-from corag.baselines.shared import PROMPTS, list_found_ids
+from corag.baselines.shared import PROMPTS, answer_from_newest, list_found_ids
 from corag.baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from corag.baselines.self_rag.critique import JudgedSegment
 from corag.baselines.self_rag.method import (
     REFLECTION_TOKENS,
     SUPPORT_TOKENS,
     Hypothesis,
+    JudgedSegment,
     SelfRAGConfig,
     rank_key,
     reflection_probabilities,

@@ -25,8 +25,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge
 
-from corag.baselines.forced_answer import answer_of_chain, chain_text, cued_text
-from corag.baselines.self_rag.critique import (
+from corag.baselines.self_rag.method import (
     SUPPORT,
     UTILITY,
     Critique,
@@ -35,7 +34,7 @@ from corag.baselines.self_rag.critique import (
     from_each,
     segment_score,
 )
-from corag.baselines.shared import PROMPTS
+from corag.baselines.shared import PROMPTS, answer_of_chain, chain_text, cued_text
 from corag.core.errors import BudgetExhaustedError
 from corag.core.method import Method
 from corag.core.option_names import NameOrPath
@@ -165,7 +164,9 @@ async def self_rag_prompted(
             stop_reason = exit_reason(best, len(segments), config)
     except BudgetExhaustedError:
         stop_reason = "budget"
-    answer = await answer_of_chain(final, segments, stop_reason, tools, config)
+    answer = await answer_of_chain(
+        final, segments, stop_reason, tools, config.force_answer, config.max_answer_tokens
+    )
     counts = (searches, comparisons, malformed_replies)
     return SelfRAGPromptedAnswer(
         answer, tuple(passage_ids), len(segments), stop_reason, *counts, tuple(segments)
