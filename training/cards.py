@@ -201,7 +201,7 @@ def _table(folders: Mapping[str, Path]) -> str:
     manifests = {name: shared_manifest(Manifest.read(folder)) for name, folder in folders.items()}
     table = table_of_runs(folders)
     summaries = [
-        replace(each, first_error="", reasons={NOT_SHARED: each.failure_count} if each.failure_count else {})
+        replace(each, reasons={NOT_SHARED: each.failure_count} if each.failure_count else {})
         for each in table.summaries
     ]
     table = replace(table, summaries=summaries, conditions=describe_conditions(manifests))

@@ -179,7 +179,6 @@ class Summary:
         unasked_count: questions whose token budget did not allow a single call of the model.
         computed_answers: answers that a rule computed ('--corag.compare rules').
         computed_right: how many of them are exactly right.
-        first_error: why the first of the failed questions failed.
         reasons: how many of them failed for which reason, the commonest first.
         mean_collected: how many of the passages that recall is over an answered question had, on average.
     """
@@ -193,7 +192,6 @@ class Summary:
     unasked_count: int = 0
     computed_answers: int = 0
     computed_right: int = 0
-    first_error: str = ""
     reasons: Mapping[str, int] = field(default_factory=dict)
     mean_collected: float = 0.0
 
@@ -243,11 +241,7 @@ class Summary:
         record: dict[str, Any] = {"method": self.method, "recall_at": self.recall_at}
         for name, value in self.values.items():
             record |= (_BY_NAME.get(name) or _measure(name)).record(value)
-        record |= {
-            "unscored": self.unscored_count,
-            "first_error": self.first_error,
-            "reasons": dict(self.reasons),
-        }
+        record |= {"unscored": self.unscored_count, "reasons": dict(self.reasons)}
         rare = {
             "estimated": self.has_estimates,
             "unasked": self.unasked_count,
@@ -271,7 +265,6 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
     rankings = dict.fromkeys(name for each in rows for name in each.scores.further if name not in _BY_NAME)
     columns = [*FURTHER_COLUMNS, *map(_measure, rankings)]
     further = {column.name: column.value(rows) for column in columns}
-    failed_rows = [each.row for each in rows if each.row.answer is None]
     computed_scores = [each.scores.em for each in rows if each.row.further.get("comparison")]
     return Summary(
         name,
@@ -283,8 +276,7 @@ def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summ
         unasked_count=sum(_is_unasked(each.row) for each in rows),
         thoughts_cut=sum(each.row.thoughts_cut for each in rows),
         has_estimates=any(each.row.total_usage.estimated for each in rows),
-        first_error=failed_rows[0].error if failed_rows else "",
-        reasons=Failures.count(row.error for row in failed_rows).reasons,
+        reasons=Failures.count(each.row.error for each in rows if each.row.answer is None).reasons,
         mean_collected=_average(
             [min(len(each.row.passage_ids), recall_at) for each in rows if each.row.answer is not None]
         ),

@@ -98,7 +98,7 @@ def print_results(table: ResultsTable, console: Console | None = None) -> None:
     for sentence in condition_lines(table):
         console.print(sentence, soft_wrap=True)
     if table.baseline:
-        print_comparisons(console, table.against, table.baseline, table.recall_at)
+        print_comparisons(console, table)
     for pair in table.disagreements:
         print_disagreements(console, pair)
     if table.means:
@@ -221,26 +221,16 @@ def comparison_notes(comparisons: Sequence[Against]) -> Iterator[str]:
     )
 
 
-def print_comparisons(
-    console: Console, comparisons: Sequence[Against], baseline: str, recall_at: int
-) -> None:
+def print_comparisons(console: Console, table: ResultsTable) -> None:
     """Print every run's difference from the baseline in every measure."""
-    has_warnings = any(one.failure_count for one in comparisons)
-    long = len(baseline) > _NAME_WIDTH
-    figures = (
-        "difference" if long else f"minus {baseline}",
-        "p",
-        "p (Holm)",
-        "MDE",
-        *["warning"] * has_warnings,
-    )
-    table = figures_table("method", "measure", right=figures)
-    table.title, table.title_justify = (f"minus {baseline}", "left") if long else (None, "left")
-    for one in comparisons:
-        *row, warning = comparison_cells(one, recall_at)
-        table.add_row(*row, *[warning] * has_warnings)
-    console.print(table)
-    for sentence in comparison_notes(comparisons):
+    warnings = ["warning"] * any(one.failure_count for one in table.against)
+    tests = figures_table("method", "measure", right=["difference", "p", "p (Holm)", "MDE", *warnings])
+    tests.title, tests.title_justify = f"minus {table.baseline}", "left"
+    for one in table.against:
+        *row, warning = comparison_cells(one, table.recall_at)
+        tests.add_row(*row, *[warning] * len(warnings))
+    console.print(tests)
+    for sentence in comparison_notes(table.against):
         console.print(sentence, soft_wrap=True)
 
 

@@ -42,7 +42,7 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
     for summary in table.summaries:
         figures = _drop_hidden(table, summary.to_json())
         record: dict[str, Any] = {"run": figures.pop("method")}
-        left_out = ("first_error", "reasons", "measured_on_fewer")
+        left_out = ("reasons", "measured_on_fewer")
         for name, value in figures.items():
             if name.endswith("_interval"):
                 measure = name.removesuffix("_interval")

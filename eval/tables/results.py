@@ -24,6 +24,7 @@ from eval.statistics.comparisons import (
     against_each_other,
     find_leaders,
 )
+from eval.statistics.intervals import Interval, Spread
 from eval.tables.cautions import depth_note, figure_remarks, group_remarks, remarks, size_note
 from eval.tables.columns import Summary, summarise
 from eval.tables.conditions import Conditions, describe_conditions, pages_note
@@ -130,21 +131,19 @@ class ResultsTable:
 
         Of runs with a mean over some, that mean counts.
         """
-        return verdict([self._mean_of(each) for each in self.summaries], self.leaders)
+        values: dict[str, dict[str, Interval | Spread | None]] = {}
+        for each in self.summaries:
+            means = self.means.get(each.method, {})
+            values[each.method] = {
+                **each.measures,
+                **{name: mean for name, mean in means.items() if mean.n > 1},
+            }
+        return verdict(values, self.leaders, self.recall_at)
 
     @property
     def headlines(self) -> list[str]:
         """What stands right below the figures, on a terminal and on a page: verdict and cautions."""
         return list(filter(None, [self.verdict, size_note(self.summaries), *self.cautions]))
-
-    def _mean_of(self, summary: Summary) -> Summary:
-        """Return the line of a group's first run with the group's means in place of its own."""
-        means = {
-            name: replace(own, mean=mean.mean, low=mean.low, high=mean.high)
-            for name, mean in self.means.get(summary.method, {}).items()
-            if mean.n > 1 and (own := summary.measures.get(name))
-        }
-        return replace(summary, values={**summary.values, **means})
 
     @property
     def cautions(self) -> list[str]:

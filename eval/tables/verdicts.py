@@ -6,51 +6,47 @@ from collections.abc import Mapping, Sequence
 
 from eval.scoring.rows import measure_title
 from eval.statistics.comparisons import LEVEL, Leading
-from eval.tables.columns import Summary, percent
+from eval.statistics.intervals import Interval, Spread
+from eval.tables.columns import percent
 
 _MAX_RUNS = 3  # runs that are named one by one
 
 
-def _leading_of(leaders: Mapping[str, Leading]) -> Leading | None:
-    """Return who leads by F1; by EM, or else the first measure that there is, without F1."""
-    return leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()), None)
+def verdict(
+    values: Mapping[str, Mapping[str, Interval | Spread | None]],
+    leaders: Mapping[str, Leading],
+    recall_at: int,
+) -> str:
+    """Return which run is the best and how sure that is; "" for one run, or without gold answers.
 
-
-def verdict(summaries: Sequence[Summary], leaders: Mapping[str, Leading]) -> str:
-    """Return which run is the best by F1 and how sure that is; "" for one run, or without gold answers.
-
-    ``leaders``: of the runs of these summaries.
+    By F1; without it by EM, or else the first measure that there is. ``values``: by run and measure;
+    ``leaders``: of these runs.
     """
-    leading = _leading_of(leaders)
-    if len(summaries) < 2 or not leading:
+    leading = leaders.get("f1") or leaders.get("em") or next(iter(leaders.values()), None)
+    if len(values) < 2 or not leading:
         return ""
-    by_name = {each.method: each for each in summaries}
-    title = measure_title(leading.measure, summaries[0].recall_at)
-    top = percent(by_name[leading.best[0]].measures[leading.measure])
-    others = [*leading.worse, *leading.even, *leading.untested, *leading.unshared]
+    title = measure_title(leading.measure, recall_at)
+    top = percent(values[leading.best[0]][leading.measure])
     on = f"on {count_questions(*leading.sizes)}"
-    if not others:
+    if not (leading.worse or leading.even or leading.untested or leading.unshared):
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
     # Of several that tie, one is the baseline of the tests.
     against = f" against {leading.best[0]}" if len(leading.best) > 1 else ""
     rule = f"Holm's rule over {_count_text(leading.tests, 'test')}, level {LEVEL:g}"
-    how = f" (paired sign-flip tests{against}, {rule})"
-    first = f"{_list(leading.best)} {_have(leading)} the highest {title}, {top},"
-    if not leading.worse and not leading.even:
-        return f"{first[:-1]}. {_untested_note(leading)}"
-    if not leading.worse:
-        sentence = f"{first} but no difference in {title} is significant {on}{how}."
-        return " ".join(filter(None, [sentence, _power(leading), _untested_note(leading)]))
-    if len(others) == len(leading.worse):
+    how = f"{on} (paired sign-flip tests{against}, {rule})."
+    first = f"{_list(leading.best)} {'has' if len(leading.best) == 1 else 'have'} the highest {title}, {top}"
+    others = leading.even or leading.untested or leading.unshared
+    if leading.worse and not others:
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
-        return f"{first} significantly above {which} {on}{how}."
-    even = f" but not above {_list(leading.even)}" if leading.even else ""
-    sentence = f"{first} significantly above {_list(leading.worse)}{even} {on}{how}."
+        sentence = f"{first}, significantly above {which} {how}"
+    elif leading.worse:
+        even = f" but not above {_list(leading.even)}" if leading.even else ""
+        sentence = f"{first}, significantly above {_list(leading.worse)}{even} {how}"
+    elif leading.even:
+        sentence = f"{first}, but no difference in {title} is significant {how} {_power(leading)}"
+    else:
+        sentence = f"{first}."
     return " ".join(filter(None, [sentence, _untested_note(leading)]))
-
-
-def _have(leading: Leading) -> str:
-    return "has" if len(leading.best) == 1 else "have"
 
 
 def _power(leading: Leading) -> str:

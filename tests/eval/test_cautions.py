@@ -12,7 +12,6 @@ from corag.core.errors import ConfigError
 from eval.api import Results
 from eval.datasets.corpora import describe_corpora
 from eval.tables.results import table_of_runs
-from eval.tables.verdicts import verdict
 from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
 from tests.messages import raises_message
 
@@ -81,7 +80,7 @@ def test_a_difference_of_one_point_is_one_point(tmp_path: Path) -> None:
     table = table_of_runs({"a": run_of(tmp_path / "a", range(10)), "b": run_of(tmp_path / "b", range(4, 13))})
     for least, words in ((0.01, "is 1 point ("), (0.002, "is below 1 point ("), (0.16, "is 16 points (")):
         leaders = {name: replace(each, detectable=least) for name, each in table.leaders.items()}
-        assert words in verdict(table.summaries, leaders)
+        assert words in replace(table, leaders=leaders).verdict
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

@@ -15,7 +15,6 @@ from eval.statistics.comparisons import (
     mirror,
 )
 from eval.statistics.intervals import bootstrap_mean, compare_paired
-from eval.tables.columns import Summary
 from eval.tables.verdicts import verdict
 from tests.messages import raises_message
 
@@ -157,12 +156,8 @@ def test_runs_that_share_no_gold_passage_are_not_tested_in_recall():
     assert {one.measure for one in against_each_other(runs)["b"]} == {"em"}
     only = {name: {"recall": measures["recall"]} for name, measures in runs.items()}
     assert find_leaders(only)["recall"] == replace(recall, tests=0), "a plain table asks for no baseline"
-    means = [bootstrap_mean(list(each["recall"].values())) for each in only.values()]
-    summaries = [
-        Summary(name, 15, {"n": 2, "failed": 0, "em": None, "f1": None, "recall": mean})
-        for name, mean in zip("ab", means, strict=True)
-    ]
-    assert verdict(summaries, find_leaders(only)) == (
+    means = {name: {"recall": bootstrap_mean(list(each["recall"].values()))} for name, each in only.items()}
+    assert verdict(means, find_leaders(only), 15) == (
         "a has the highest recall@15, 100.0. No question is measured in both a and these, so not tested: b."
     )
     with raises_message(ConfigError):
@@ -172,12 +167,8 @@ def test_runs_that_share_no_gold_passage_are_not_tested_in_recall():
 def test_a_verdict_says_how_sure_it_is():
     def said(*runs):
         measured = {name: scores(right, n=n) for name, right, n in runs}
-        summaries = [
-            Summary(name, 15, {"n": n, "failed": 0, "f1": None, "recall": None, "em": bootstrap_mean(
-                list(measured[name]["em"].values()))})
-            for name, right, n in runs
-        ]  # fmt: skip
-        return verdict(summaries, find_leaders(measured))
+        means = {name: {"em": bootstrap_mean(list(each["em"].values()))} for name, each in measured.items()}
+        return verdict(means, find_leaders(measured), 15)
 
     sure = said(("a", 30, 40), ("b", 2, 40))
     assert sure.startswith("a has the highest EM, 75.0 [59.8, 85.8], significantly above the other run on 40")
