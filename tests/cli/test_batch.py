@@ -184,7 +184,7 @@ def test_a_run_split_in_two_ways_is_asked_about(tmp_path):
     run = tmp_path / "run"
     split(run, 2)
     split(run, 3)
-    with raises_message(ConfigError):
+    with raises_message(DataError):
         join(run)
     assert list(read_rows(join(Shard(1, 3).folder(run)))) == IDS
 

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from corag.core.errors import BackendError
-from corag.core.installation import EXTRAS, SUMMARIES
+from corag.core.installation import EXTRAS
 from corag.core.package_files import PackageFiles
 from tests.messages import raises_message
 
@@ -80,7 +80,6 @@ def test_extras_are_those_of_the_project() -> None:
         asked_for = {name.replace("-", "_").removesuffix("_cpu") for name in names[extra]}
         names_of_packages = {module.replace(".", "_") for module in modules}
         assert asked_for & names_of_packages, f"{extra} brings none of {modules}"
-    assert EXTRAS.keys() == SUMMARIES.keys()
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
     assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "web"}
 

@@ -22,7 +22,6 @@ from corag.cli.parts import parts
 from corag.core.errors import CoragError, IndexMismatchError
 from corag.core.installation import (
     EXTRAS,
-    SUMMARIES,
     advise,
     clone_folder,
     cpu_build_note,
@@ -172,10 +171,10 @@ def libraries(commands: Collection[str]) -> Iterator[Finding]:
         ]
         here = ", ".join(f"{name} {installed_version(name)}".strip() for name in names)
         if not lacking:
-            yield True, f"{SUMMARIES[extra]}: {here}."
+            yield True, f"extra {extra}: {here}."
         else:
             is_needed = not set(NEEDS.get(extra, ())).isdisjoint(commands)
-            sentence = f"{SUMMARIES[extra]}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
+            sentence = f"extra {extra}: {', '.join(lacking)} not installed. {how_to_install(extra)}"
             yield False if is_needed else _optional(), sentence
     if note := cpu_build_note():
         yield False, f"T{note[1:]}"

@@ -113,22 +113,15 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     """
     match = _NAME.fullmatch(path.name)
     run = path.with_name(match["run"]) if match else path
-    if match:
-        count = int(match["count"])
-    else:
-        matches = [_NAME.fullmatch(folder.name) for folder in run.parent.glob("*.shard-*-of-*")]
-        counts = sorted({int(each["count"]) for each in matches if each and each["run"] == run.name})
-        if not counts:
-            raise DataError(
-                f"the run '{run}' has no shards beside it ({run.name}.shard-1-of-...): name a run that was "
-                "answered with 'corag run --shard 1/8' and so on, or any one of its shards."
-            )
-        if len(counts) > 1:
-            raise ConfigError(
-                f"the run '{run}' was split in several ways, into {_series(counts)} shards: name one shard "
-                f"of those to join, such as {Shard(1, counts[-1]).folder(run)}."
-            )
-        count = counts[0]
+    matches = [match] if match else [_NAME.fullmatch(each.name) for each in run.parent.glob("*.shard-*-of-*")]
+    counts = sorted({int(each["count"]) for each in matches if each and each["run"] == run.name})
+    if len(counts) != 1:
+        raise DataError(
+            f"the run '{run}' is split into {_series(counts) or 'no'} shards beside it "
+            f"({run.name}.shard-1-of-...): name a run that was answered with 'corag run --shard 1/8' and so "
+            "on, or any one of the shards to join."
+        )
+    (count,) = counts
     shards = {shard: shard.folder(run) for shard in (Shard(number, count) for number in range(1, count + 1))}
     missing = [shard.number for shard, folder in shards.items() if not (folder / SHARD).is_file()]
     if missing:
