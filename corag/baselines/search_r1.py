@@ -206,9 +206,4 @@ def fill(question: Question, config: SearchR1Config, cue: str, turns: Sequence[t
     return replace(prompt, messages=tuple(messages))
 
 
-METHOD = Method(
-    search_r1,
-    SearchR1Config,
-    "run a checkpoint that was trained to search while it reasons (Search-R1: Jin et al. 2025)",
-    published="2025-03",
-)
+METHOD = Method(search_r1, SearchR1Config, "models trained to search (Jin et al. 2025)", published="2025-03")

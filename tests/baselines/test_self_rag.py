@@ -206,22 +206,11 @@ async def test_nothing_found_goes_on_without_passages():
     assert generator.prompts[0].endswith("[No Retrieval]") and searches(tools) == [QUESTION.text]
 
 
-async def test_closed_answers_add_up_the_scores_of_equal_ones():
-    replies = {
-        BOOK.text: "[Relevant]Oslo.[Partially supported]",
-        TOWN.text: "[Relevant]Issel.[Fully supported][Utility:5]",
-        NOISE.text: "[Relevant]The Oslo[Partially supported]",
-    }
-    for aggregate, text in (("best", "Issel."), ("sum", "Oslo.")):
-        answer, _ = await replay(reflecting(by_passage(replies)), SelfRAGConfig(k=3, aggregate=aggregate))
-        assert answer.text == text
-
-
 async def test_what_has_no_weight_is_not_asked():
-    config = SelfRAGConfig(k=1, w_rel=0, w_use=0, sequence_score=False)
+    config = SelfRAGConfig(k=1, w_rel=0, w_use=0)
     answer, tools = await replay(reflecting(["[Relevant]Issel.[Fully supported][Utility:5]"]), config)
     assert tools.ledger["critique"].calls == 3
-    assert answer.segments[0].score == pytest.approx(0.5 + 0.5 * 0.25)
+    assert answer.segments[0].score == pytest.approx(0.5 + 0.5 * 0.25 + 0.5), "support and probability"
 
 
 async def test_a_spent_budget_answers_with_what_there_is():
@@ -267,7 +256,6 @@ def test_impossible_options_are_refused():
     for options, words in (
         ({"threshold": 2}, "threshold"),
         ({"k": 0}, r"self_rag\.k' is '0', but it should be"),
-        ({"aggregate": "sum", "max_segments": 2}, "max_segments to 1"),
     ):
         with pytest.raises(ConfigError, match=words):
             SelfRAGConfig(**options)

@@ -285,7 +285,7 @@ async def search_in_rounds(
             judgement = await ask_for_gaps(mode, question, trail, config)
         except BudgetExhaustedError:
             return "budget"
-        if judgement.malformed:
+        if judgement == Gaps():
             trail.malformed += 1
             return "malformed"
         if judgement.enough:
@@ -389,8 +389,13 @@ async def answer_wave(
     await gather(
         search_for(query, own, k, "sub_question", config) for query, own in zip(queries, trails, strict=True)
     )
+    # A long prompt loses the worst passages first: those that references led to, then the search's own.
+    template, words = config.prompt("sub_answer"), config.max_shown_words
     prompts = [
-        sub_answer_prompt(query, own.passages, config) for query, own in zip(queries, trails, strict=True)
+        template.render(
+            {"query": query, "paragraphs": render_passages(own.passages, template, words, goes_first="last")}
+        )
+        for query, own in zip(queries, trails, strict=True)
     ]
 
     async def sub_answer(index: int, branch: Tools) -> tuple[int, str]:
@@ -417,16 +422,6 @@ async def search_for(query: str, trail: Trail, k: int, why: Why, config: Recursi
         await follow_references(query, trail, config, why)
     else:
         await trail.search([query], k, why)
-
-
-def sub_answer_prompt(query: str, passages: Sequence[Passage], config: RecursiveConfig) -> Prompt:
-    """Ask a sub-question with what was found for it; a long prompt loses the worst passages first.
-
-    Those that references led to count as worse than what the sub-question's own search found.
-    """
-    template = config.prompt("sub_answer")
-    paragraphs = render_passages(passages, template, config.max_shown_words, goes_first="last")
-    return template.render({"query": query, "paragraphs": paragraphs})
 
 
 # The answer, from all that was found

@@ -45,16 +45,14 @@ _YES_OR_NO = re.compile(r"\W*(?:(?P<yes>yes|true)|no|not|false|partly|partially)
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What the model says about the passages. ``enough``: None if it says neither yes nor no."""
+    """What the model says about the passages, as far as it could be read.
 
-    enough: bool | None
-    gaps: tuple[str, ...]
-    queries: tuple[str, ...]
+    ``enough``: None if it says neither yes nor no.
+    """
 
-    @property
-    def malformed(self) -> bool:
-        """Whether nothing could be read."""
-        return self.enough is None and not self.gaps and not self.queries
+    enough: bool | None = None
+    gaps: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
 
 
 def parse_gaps(reply: str) -> Gaps:

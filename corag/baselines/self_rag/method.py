@@ -39,7 +39,6 @@ from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import clip_words
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Ability
-from corag.core.text import normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Passage, Question
 
@@ -70,9 +69,6 @@ class CritiqueConfig(MethodConfig):
 
     w_use: float = 0.5  # released code: its functions and README; its command line says 1.0
     """weight of ISUSE, whether that is useful, from -1 to 1."""
-
-    sequence_score: bool = True
-    """add the likelihood of what was written, as its mean probability per token."""
 
     max_shown_words: Annotated[int, Ge(1)] = 350
     """passages are cut to so many words in prompts."""
@@ -107,7 +103,7 @@ def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]], confi
     critique_score = (
         config.w_rel * critique.relevance + config.w_sup * critique.support + config.w_use * critique.utility
     )
-    if not config.sequence_score or not tokens:
+    if not tokens:
         return critique_score
     # The mean per token, so that a long segment is not worth less for its length.
     return critique_score + math.exp(sum(logprob for _, logprob in tokens) / len(tokens))
@@ -181,11 +177,6 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
     max_segment_tokens: Annotated[int, Ge(1)] = 100
     """most tokens of a segment."""
 
-    aggregate: Literal["best", "sum"] = "best"
-    """the answer is the "best" hypothesis, or, for questions that name their choices, the one whose
-    hypotheses have the highest score in "sum" (the released code's closed mode); that needs a single
-    segment."""
-
     prompt: NameOrPath = "self_rag"
     """a shipped name, a file, or a text with {query} and, at its end, {response}."""
 
@@ -193,13 +184,6 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
         "short_form": {},
         "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300, "beam": 2},
     }
-
-    def __post_init__(self) -> None:
-        if self.aggregate == "sum" and self.max_segments > 1:
-            raise ConfigError(
-                "self_rag's aggregate 'sum' adds up the scores of equal short answers: set max_segments to "
-                "1, or aggregate to 'best'."
-            )
 
     def prompt_at(self, query: str, response: str) -> Prompt:
         """Return the prompt that is to be continued after ``response``."""
@@ -272,7 +256,7 @@ class SelfRAGAnswer(Answer):
 
 async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> SelfRAGAnswer:
     """Answer one question with Self-RAG (paper, Algorithm 1 and section 3.3)."""
-    beam = pool = [Hypothesis()]
+    beam = [Hypothesis()]
     hits_by_query: dict[str, tuple[Hit, ...]] = {}
     wants_retrieval, comparisons, cut_short = False, 0, ""
     try:
@@ -295,7 +279,7 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
             beam = sorted(pool, key=lambda each: rank_key(each, config), reverse=True)[: config.beam]
     except BudgetExhaustedError:
         cut_short = "budget"
-    best = choose_by_votes(pool, config) if config.aggregate == "sum" else beam[0]
+    best = beam[0]
     ids = dict.fromkeys(hit.passage.id for hits in hits_by_query.values() for hit in hits)
     stop_reason = cut_short or best.stopped
     text = config.without_reflection_tokens(best.text)
@@ -352,18 +336,6 @@ def rank_key(hypothesis: Hypothesis, config: SelfRAGConfig) -> tuple[bool, float
     """Order hypotheses: one that says nothing comes after all others, a score that is no number last."""
     score = -math.inf if math.isnan(hypothesis.score) else hypothesis.score
     return bool(config.without_reflection_tokens(hypothesis.text)), score
-
-
-def choose_by_votes(pool: Sequence[Hypothesis], config: SelfRAGConfig) -> Hypothesis:
-    """Return the best one of the answer whose scores have the highest sum (released code, closed tasks)."""
-    answers = [normalize_answer(config.without_reflection_tokens(hypothesis.text)) for hypothesis in pool]
-    totals: dict[str, float] = {}
-    for answer, hypothesis in zip(answers, pool, strict=True):
-        totals[answer] = totals.get(answer, 0.0) + hypothesis.score
-    _, best = max(
-        zip(answers, pool, strict=True), key=lambda one: (bool(one[0]), totals[one[0]], one[1].score)
-    )
-    return best
 
 
 # Reflection tokens: what the model thinks, as probabilities of one token against the others of its group
