@@ -102,8 +102,7 @@ class AnswerService:
         self.preset(request.preset)
         if not request.text.strip():
             raise invalid("the question is empty: the last message must say something.", "messages")
-        limits = self.options.limits
-        return shorten_request(request, limits.question_chars, limits.conversation_chars)
+        return shorten_request(request, self.options.limits.question_chars)
 
     def enter(self, caller: str, preset: str) -> Ticket:
         """Admit a question. Raises :class:`CallError` if there is no room, or nothing to answer with."""

@@ -20,6 +20,7 @@ _REWRITTEN_TOKENS = 64  # how much longer a standalone question may be than the 
 _FEWEST_WORDS = 3  # of a question, unless the user's own has fewer
 _MOST_TURNS = 2  # of the user's before the last: "and since when?" may follow "and who leads it?"
 _MOST_CHARACTERS = 500  # of each of them: a document may be pasted before a question
+_MOST_CONVERSATION = 40_000  # characters of the turns before a question, the latest, and of a job
 _JOB_TOKENS, _MOST_JOB_TOKENS = 256, 1_024  # of a title, or of five questions as JSON
 _TASK_MARK = "### Task:"  # Open WebUI begins its own requests so, for a title or tags
 _CONTEXT_MARK = "<context>"  # and a question with documents of its own
@@ -69,24 +70,30 @@ class AnswerRequest:
     shortened: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def shorten_request(request: AnswerRequest, question_chars: int, conversation_chars: int) -> AnswerRequest:
-    """Return a request whose texts are not longer than this, in characters, with what was left out.
+def shorten_request(request: AnswerRequest, question_chars: int) -> AnswerRequest:
+    """Return a request whose texts are not too long, with what was left out.
 
-    A long conversation loses its oldest turns, and a long question its front, for a question stands behind
-    the document that was pasted with it. A job's instruction stands at its front.
+    A question loses its front, for it stands behind the document that was pasted with it. A job's instruction
+    stands at its front.
     """
     if request.job:
-        return replace(request, text=request.text[:conversation_chars])
+        return replace(request, text=request.text[:_MOST_CONVERSATION])
     text, system = cut_front(request.text, question_chars), request.system[:question_chars]
-    earlier = cut_conversation(request.earlier, conversation_chars)
+    pairs = {
+        "question": (request.text, text),
+        "system": (request.system, system),
+        "conversation": (_transcript(request), cut_front(_transcript(request), _MOST_CONVERSATION)),
+    }
     shortened = {
         name: {"characters": len(whole), "kept_characters": len(kept)}
-        for name, whole, kept in (("question", request.text, text), ("system", request.system, system))
+        for name, (whole, kept) in pairs.items()
         if kept != whole
     }
-    if earlier != request.earlier:
-        shortened["conversation"] = {"turns": len(request.earlier), "kept_turns": len(earlier)}
-    return replace(request, text=text, system=system, earlier=earlier, shortened=shortened)
+    return replace(request, text=text, system=system, shortened=shortened)
+
+
+def _transcript(request: AnswerRequest) -> str:
+    return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
 
 
 def cut_front(text: str, most: int) -> str:
@@ -100,20 +107,6 @@ def cut_front(text: str, most: int) -> str:
     _, blank, rest = text[-most:].partition(" ")
     # Of a text without blanks, such as Chinese, no word can be seen.
     return rest if blank and len(rest) >= most // 2 else text[-most:]
-
-
-def cut_conversation(turns: tuple[Turn, ...], most: int) -> tuple[Turn, ...]:
-    """Return the latest turns that have ``most`` characters together; of the latest the end, if need be."""
-    latest: list[Turn] = []
-    room = most
-    for turn in reversed(turns):
-        if len(turn.text) > room:
-            if not latest:
-                latest.append(replace(turn, text=cut_front(turn.text, most)))
-            break
-        latest.append(turn)
-        room -= len(turn.text)
-    return tuple(reversed(latest))
 
 
 def is_job(text: str) -> bool:
@@ -179,7 +172,7 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> tuple[str
     (Qu et al. 2020: open-retrieval conversational QA). Returns it, and what its searches say of it.
     """
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
-    transcript = "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
+    transcript = cut_front(_transcript(request), _MOST_CONVERSATION)
     prompt = template.render({"conversation": transcript, "question": request.text})
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)

@@ -36,10 +36,6 @@ class Limits(Options, section="limits"):
     question_chars: Annotated[int, Ge(1)] = 4_000
     """maximum length of a question in characters; a longer one is cut at the front, and the reply says so."""
 
-    conversation_chars: Annotated[int, Ge(1)] = 40_000
-    """maximum length of the earlier conversation in characters; of a longer one only the latest turns are
-    used, and the reply says so."""
-
     body_kb: Annotated[int, Ge(1)] = 10_000
     """maximum size of a request's body, in units of 1,000 bytes."""
 

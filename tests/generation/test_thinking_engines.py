@@ -127,6 +127,16 @@ async def test_a_thought_that_nothing_announced_is_no_part_of_the_reply(tmp_path
     await generator.close()
 
 
+@pytest.mark.parametrize("options", [{}, {"thinking": "strip"}])
+async def test_a_watched_reply_shows_no_thought(tmp_path: Path, options: dict[str, Any]) -> None:
+    generator = await open_scripted(tmp_path / "model", SILENT, **options)
+    texts: list[str] = []
+    request = GenerateRequest(chat_prompt("Who?"), Sampling(20), watch=texts.append)
+    assert (await generator.generate(request)).text == REPLY
+    assert {text.strip() for text in texts} == {"", REPLY} - ({""} if options else set())
+    await generator.close()
+
+
 async def test_kept_thoughts_are_left_where_the_model_writes_them(tmp_path: Path) -> None:
     generator = await open_scripted(tmp_path / "model", SILENT, thinking="keep")
     reply = await ask(generator, sampling=Sampling(20))

@@ -167,10 +167,6 @@ async def test_a_refusal_cites_nothing_and_has_no_list():
         assert body["corag"]["citations"] == [] and "number" not in body["corag"]["sources"][0]
 
 
-def final_prompts(given):
-    return {name: preset.options.templates()[-1].name for name, preset in read_presets(given).items()}
-
-
 @pytest.mark.parametrize("preset", [*PRESETS, "corag"])
 async def test_no_prompt_says_that_a_document_is_wikipedia(preset):
     given = from_documents(PRESETS | {"corag": {"method": "corag"}})
