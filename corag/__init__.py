@@ -60,6 +60,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "eval.experiment.run": "RunConfig",
         "eval.experiment.workers.config": "WorkersConfig",
         "training": "RowsConfig SampleConfig SftConfig",
+        "training.environment": "SearchEnvironment",
         "training.results": "make_rows sample_chains train",
     },
     suggest_import,

@@ -5,7 +5,7 @@
 the replies to them. ``data`` makes a question's rows of it, ``rows`` writes them as a dataset. ``sft`` trains
 on that, by accelerate in as many processes as there are devices. ``rounds`` runs everything, each of its
 ``stages`` in a process of its own. What training programs share is ``program`` (from the command line to the
-manifest), ``model_setup``, ``trl_arguments``, ``trainer`` and ``callbacks``.
+manifest), ``model_setup``, ``trainer`` and ``callbacks``.
 """
 
 from corag.core.lazy import lazy_exports

@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Gt
+
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
+from training.row_tasks import Task
 
 WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")
 """Options of how a training is watched and saved, which may differ when it goes on."""
-
-"""What transformers and TRL call an option of training, and what it is here."""
 
 
 @dataclass(frozen=True)
 class LoraOptions(Options):
     """Low-rank adapters (Hu et al. 2022)."""
 
-    rank: Annotated[int, Mark.OFTEN] = 16
+    rank: Annotated[int, Mark.OFTEN, Ge(1)] = 16
     """rank of each weight update."""
 
     alpha: Annotated[int, Mark.OFTEN] = 32
@@ -39,19 +40,19 @@ class LoraOptions(Options):
 class LoopOptions(Options):
     """What every training has, of a language model, an encoder or a re-ranker."""
 
-    epochs: float = 1.0
+    epochs: Annotated[float, Gt(0)] = 1.0
     """passes over the rows."""
 
-    max_steps: int = 0
+    max_steps: Annotated[int, Ge(0)] = 0
     """stop after this many steps instead of whole epochs; 0 for whole epochs."""
 
-    batch_size: int = 8
+    batch_size: Annotated[int, Ge(1)] = 8
     """rows per device and step."""
 
-    accumulation: int = 1
+    accumulation: Annotated[int, Ge(1)] = 1
     """gradient accumulation steps."""
 
-    learning_rate: float = 4e-4
+    learning_rate: Annotated[float, Gt(0)] = 4e-4
     """peak learning rate."""
 
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -67,13 +68,13 @@ class LoopOptions(Options):
     """precision of the frozen weights and of the computation; auto is bfloat16 where the hardware supports
     it, else float32."""
 
-    eval_steps: int = 0
+    eval_steps: Annotated[int, Ge(0)] = 0
     """steps between evaluations of the loss, one per task; 0 for the end only."""
 
-    save_steps: int = 100
+    save_steps: Annotated[int, Ge(0)] = 100
     """steps between checkpoints, from which an interrupted training resumes; 0 for none."""
 
-    logging_steps: int = 10
+    logging_steps: Annotated[int, Ge(1)] = 10
     """steps between log lines of the loss."""
 
     report_to: tuple[str, ...] = ("none",)
@@ -87,20 +88,6 @@ class LoopOptions(Options):
     """any other argument of TRL's trainer (and so of transformers' TrainingArguments), as a mapping, such as
     '{optim: paged_adamw_8bit, max_grad_norm: 0.5}'."""
 
-    def __post_init__(self) -> None:
-        if min(self.batch_size, self.accumulation, self.logging_steps) < 1 or self.epochs <= 0:
-            raise ConfigError(
-                "batch_size, accumulation and logging_steps must be at least 1, and epochs above 0, but "
-                f"batch_size is {self.batch_size}, accumulation {self.accumulation}, logging_steps "
-                f"{self.logging_steps} and epochs {self.epochs:g}."
-            )
-        if min(self.max_steps, self.eval_steps, self.save_steps) < 0 or self.learning_rate <= 0:
-            raise ConfigError(
-                "max_steps, eval_steps and save_steps cannot be negative, and learning_rate must be above 0, "
-                f"but max_steps is {self.max_steps}, eval_steps {self.eval_steps}, save_steps "
-                f"{self.save_steps} and learning_rate {self.learning_rate:g}."
-            )
-
 
 @dataclass(frozen=True)
 class TuningOptions(LoopOptions):
@@ -112,7 +99,7 @@ class TuningOptions(LoopOptions):
     lora: LoraOptions = field(default_factory=LoraOptions)
     """the adapter's size."""
 
-    max_length: int = 0
+    max_length: Annotated[int, Ge(0)] = 0
     """maximum tokens of a row; 0 for the length that the rows were made for. Longer rows are refused, never
     truncated."""
 
@@ -135,19 +122,23 @@ class TuningOptions(LoopOptions):
     space."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.lora.rank < 1 or self.max_length < 0:
-            raise ConfigError("lora.rank must be at least 1, and max_length cannot be negative.")
-
-    @property
-    def writes_model(self) -> bool:
-        """Whether checkpoints hold whole models, not adapters."""
-        return self.tuning == "full"
+        is_other = self.attention != "auto" and "flash" not in self.attention.lower()
+        if self.batching == "padding_free" and is_other:
+            raise ConfigError(
+                f"batching padding_free wants FlashAttention, but attention is '{self.attention}', under "
+                "which a row would look at those before it: leave one of them out."
+            )
+        if self.tuning == "full" and self.lora != LoraOptions():
+            raise ConfigError("tuning 'full' has no adapter: leave out the options of lora.")
 
 
 @dataclass(frozen=True)
 class ProgramOptions(TuningOptions):
-    """Options that all training programs of the project have."""
+    """Options of the programs that train a language model on rows."""
+
+    rows: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
+    """one or more folders of 'corag rows' (A,B), trained on together: questions of several corpora, or rows
+    made with other prompts."""
 
     out: Annotated[str, Mark.PLACE] = ""
     """folder of the adapter (or, with tuning "full", of the model) and of its checkpoints."""
@@ -157,15 +148,6 @@ class ProgramOptions(TuningOptions):
 
     adapter: NameOrPath = ""
     """folder of an adapter to continue training; "" for a new one."""
-
-
-@dataclass(frozen=True)
-class SftConfig(ProgramOptions):
-    """Options of training/sft.py."""
-
-    rows: Annotated[list[str], Mark.PLACE] = field(default_factory=list)
-    """one or more folders of 'corag rows' (A,B), trained on together: questions of several corpora, or rows
-    made with other prompts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,3 +160,12 @@ class SftConfig(ProgramOptions):
                 "tuning 'full' trains the model itself, so there is no adapter to go on with: leave one of "
                 "them out."
             )
+
+
+@dataclass(frozen=True)
+class SftConfig(ProgramOptions):
+    """Options of training/sft.py."""
+
+    task_weights: dict[Task, Annotated[float, Ge(0)]] = field(default_factory=dict)
+    """what the tokens of a task count in the loss, such as '{sub_query: 1, final_answer: 2}'; 1 for tasks
+    that are not named."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
+
+from annotated_types import Ge, Gt, Le, Lt
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import continuation
@@ -37,11 +39,11 @@ class RowsConfig(Options):
     a quarter of the tokens), no_chain (answer from question and passages: the baseline). From folders of
     --sample.source thoughts alone, thought: IRCoT's next sentence."""
 
-    ratio: float = 0.2
+    ratio: Annotated[float, Gt(0), Le(1)] = 0.2
     """share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is kept; rows
     that answer the question are always kept."""
 
-    ratios: dict[Task, float] = field(default_factory=dict)
+    ratios: dict[Task, Annotated[float, Gt(0), Le(1)]] = field(default_factory=dict)
     """shares of single tasks that differ from ratio: rows of sub-queries are short, so a small model can have
     more."""
 
@@ -49,24 +51,25 @@ class RowsConfig(Options):
     """unit of the share, which the paper does not specify: each "hop" separately, or each "question" with all
     hops."""
 
-    max_length: int = 3072
+    max_length: Annotated[int, Ge(2)] = 3072
     """maximum tokens of prompt and completion, at most the model's context; longer prompts lose passages as
     in decoding, the worst first, and the best one its last sentences. Rows that lose what their completion
     rests on are left out. Completions are never cut."""
 
-    validation: float = 0.05
+    validation: Annotated[float, Ge(0), Lt(1)] = 0.05
     """share of the questions held out for the evaluation loss."""
 
     seed: int = 0
     """decides which rows are kept and which questions are held out."""
 
-    per_length: int = 0
+    per_length: Annotated[int, Ge(0)] = 0
     """maximum number of questions per length (hops) of the kept chain, drawn by the seed; 0 for all. Short
     chains are usually the most frequent."""
 
-    recovery_copies: int = 1
-    """oversampling of sub-queries that were answered right after an unanswered one: such recoveries are
-    rare."""
+    purpose: Literal["fine_tuning", "distillation"] = "fine_tuning"
+    """rows for "distillation" also hold the prompt of a teacher with privileged context: for a sub-query the
+    step that the kept chain asks, for a sub-answer the gold passage alone, for a final answer the gold one.
+    Rows of other tasks, or without a gold passage, are left out."""
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -74,17 +77,6 @@ class RowsConfig(Options):
         if unknown := [task for task in self.ratios if task not in self.tasks]:
             raise ConfigError(
                 f"rows.ratios names {unknown[0]}, which is not among the tasks {', '.join(self.tasks)}."
-            )
-        if self.recovery_copies < 1 or self.per_length < 0:
-            raise ConfigError(
-                "rows need recovery_copies of at least 1 and per_length not below 0, but got "
-                f"{self.recovery_copies} and {self.per_length}."
-            )
-        shares = (self.ratio, *self.ratios.values())
-        if not all(0 < share <= 1 for share in shares) or not 0 <= self.validation < 1 or self.max_length < 2:
-            raise ConfigError(
-                "rows need ratios in (0, 1], a validation share in [0, 1) and a max_length of 2 tokens or "
-                f"more, but got {', '.join(map(str, shares))}, {self.validation} and {self.max_length}."
             )
 
 
@@ -112,7 +104,8 @@ def _is_drawn(task: str, question_id: str, hop: int, config: RowsConfig) -> bool
 class TrainingRow:
     """A row of the dataset: ``completion_mask`` is 1 on the tokens that the loss is of.
 
-    ``prompt``: as it was left when it was shortened, without the chat template.
+    ``prompt``: as it was left when it was shortened, without the chat template. ``privileged_context``: the
+    tokens of a teacher's whole prompt, for distillation.
     """
 
     question_id: str
@@ -122,6 +115,7 @@ class TrainingRow:
     completion: str
     input_ids: list[int]
     completion_mask: list[int]
+    privileged_context: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +128,15 @@ class MadeRow:
         shortening: what its prompt lost to fit.
         is_passage_cut: its best passage alone was longer than the room, and lost its last sentences.
         left_out: why it is not taught: "cut" (decoding would not give the reply whole), "lost" (the passages
-            that it rests on found no room), "unfit" (no row can be made, as ``name`` says), or "".
+            that it rests on found no room), "unfit" (no row can be made, as ``name`` says), "plain" (a
+            teacher would know no more), or "".
     """
 
     name: str
     row: TrainingRow | None = None
     shortening: Shortening = field(default_factory=Shortening)
     is_passage_cut: bool = False
-    left_out: Literal["", "cut", "lost", "unfit"] = ""
+    left_out: Literal["", "cut", "lost", "unfit", "plain"] = ""
 
 
 @dataclass(frozen=True)
@@ -159,9 +154,7 @@ class RowMaker:
         ``passages``: by id, all that the question's rows show. ``is_taught``: its kept chain is taught.
         Raises :class:`DataError` for a missing passage.
         """
-        source = RowSource(
-            row, passages, self.renderer.count, self.corag, self.ircot, is_taught, self.config.recovery_copies
-        )
+        source = RowSource(row, passages, self.renderer.count, self.corag, self.ircot, is_taught)
         for example in list_examples(source, self.config):
             yield self.make_row(example)
 
@@ -169,6 +162,9 @@ class RowMaker:
         """Return what becomes of an example."""
         if example.is_cut:
             return MadeRow(example.name, left_out="cut")
+        # A template of the user's own may have no place for it.
+        if self.config.purpose == "distillation" and example.privileged() in (None, example.prompt):
+            return MadeRow(example.name, left_out="plain")
         try:
             row, shortening = tokenise(example, self.renderer, self.config)
         except DataError as error:
@@ -217,8 +213,12 @@ def tokenise(
             f"{example.name} has a reply of {len(target)} tokens, but rows have at most {config.max_length}: "
             "choose a larger max_length, or leave the question out."
         )
+    known = example.privileged() if config.purpose == "distillation" else None
+    room, privileged = config.max_length - len(target), None
     try:
-        ids, shortening = renderer.encode_within(example.prompt, config.max_length - len(target))
+        ids, shortening = renderer.encode_within(example.prompt, room)
+        if known is not None:
+            privileged = list(renderer.encode_within(known, room)[0])
     except RequestRefusedError as error:
         raise DataError(
             f"{example.name} does not fit into rows of {config.max_length} tokens, even without passages "
@@ -232,6 +232,7 @@ def tokenise(
         completion,
         [*ids, *target],
         [0] * len(ids) + [1] * len(target),
+        privileged,
     )
     return row, shortening
 

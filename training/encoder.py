@@ -30,7 +30,7 @@ from training.retriever_config import EncoderTraining
 def main(config: EncoderTraining) -> dict[str, Any]:
     """Train, save the encoder with its manifest, and return the manifest.
 
-    Raises as :func:`training.retriever.check` does, before anything is trained.
+    Raises as :func:`training.retriever.train_model` does, before anything is trained.
     """
     base: list[str] = []
     prompts: list[Prompts] = []
@@ -144,4 +144,4 @@ def summarise(config: EncoderTraining, manifest: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     summary = "train the encoder of later hops"
-    start_program(EncoderTraining, retriever.check, main, summarise, "training/encoder.py", summary)
+    start_program(EncoderTraining, main, summarise, "training/encoder.py", summary)

@@ -15,59 +15,76 @@ from corag.core.hugging_face import reading_weights
 from corag.core.tokenizer import load_tokenizer
 from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
 from corag.generation.adapters import adapter_folder, check_adapter
-from corag.generation.models import model_folder, name_ends, native_dtype
+from corag.generation.models import folder_digest, model_folder, name_ends
 from corag.generation.rendering import Renderer
-from training.checks import is_flash
-from training.config import LoopOptions, ProgramOptions
+from training.config import LoraOptions, ProgramOptions
+from training.program import has_gpu, resolve_precision
 
 
 def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
     """Load the base model; return it with the options of a new adapter, if there is to be one."""
     import torch
-    from peft import LoraConfig, PeftModel
-    from transformers import AutoModelForCausalLM
 
     precision = resolve_precision(config)
     # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
     options: dict[str, Any] = {
         "dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)
     }
-    if (attention := resolve_attention(config, folder)) != "auto":
-        options["attn_implementation"] = attention
     if config.tuning == "qlora":
         options["quantization_config"] = build_4bit_config(precision)
-    with reading_weights(f"the model in '{folder}'"):
-        model = AutoModelForCausalLM.from_pretrained(folder, **options)
+    model = load_causal_model(config, folder, options)
     name_ends(model, Renderer.load(folder).stop_ids)
     if config.tuning == "full":
         return model, None
     if config.adapter:
-        adapter = adapter_folder(config.adapter)
-        if line := check_adapter(adapter, folder)[1]:
-            sys.stderr.write(f"corag: {line}\n")
-        check_weights(adapter, folder)
-        with reading_weights(f"the adapter '{adapter}'"):
-            peft_model = PeftModel.from_pretrained(
-                model, adapter, is_trainable=True, torch_device=str(model.device)
-            )
-        # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
-        peft_model.peft_config["default"].base_model_name_or_path = folder
-        return peft_model, None
+        return load_adapter(model, config, folder, is_trainable=True), None
+    return model, new_adapter(config, model)
+
+
+def load_causal_model(config: ProgramOptions, folder: str, options: dict[str, Any]) -> Any:
+    """Load a model with the attention of a training. ``options``: further ones of transformers."""
+    from transformers import AutoModelForCausalLM
+
+    if (attention := resolve_attention(config, folder)) != "auto":
+        options = options | {"attn_implementation": attention}
+    with reading_weights(f"the model in '{folder}'"):
+        return AutoModelForCausalLM.from_pretrained(folder, **options)
+
+
+def load_adapter(model: Any, config: ProgramOptions, folder: str, *, is_trainable: bool) -> Any:
+    """Put the adapter that is trained further on its base model, in ``folder``."""
+    from peft import PeftModel
+
+    adapter = adapter_folder(config.adapter)
+    if line := check_adapter(adapter, folder)[1]:
+        sys.stderr.write(f"corag: {line}\n")
+    check_weights(adapter, folder)
+    with reading_weights(f"the adapter '{adapter}'"):
+        peft_model = PeftModel.from_pretrained(
+            model, adapter, is_trainable=is_trainable, torch_device=str(model.device)
+        )
+    # It names its base as its trainer did ("default"), where PEFT would look for a configuration.
+    peft_model.peft_config["default"].base_model_name_or_path = folder
+    return peft_model
+
+
+def new_adapter(config: ProgramOptions, model: Any) -> Any:
+    """Return PEFT's options of a new adapter."""
+    from peft import LoraConfig
+
     # PEFT takes "all-linear" as a word, and names of layers as a list.
     targets = config.lora.targets[0] if config.lora.targets == ("all-linear",) else list(config.lora.targets)
-    arguments = {
+    fixed = {
         "r": config.lora.rank,
         "lora_alpha": config.lora.alpha,
         "lora_dropout": config.lora.dropout,
         "target_modules": targets,
-        "exclude_modules": outside_text_layers(model),
         "task_type": "CAUSAL_LM",
     }
-    fixed = {*arguments, "peft_type", "inference_mode", "base_model_name_or_path"} - {"exclude_modules"}
-    if taken := fixed & config.lora.more.keys():
+    if taken := fixed.keys() & config.lora.more.keys():
         raise ConfigError(f"lora.more has '{min(taken)}', which is not free: corag sets it.")
     try:
-        return model, LoraConfig(**arguments | config.lora.more)
+        return LoraConfig(**fixed, **{"exclude_modules": outside_text_layers(model)} | config.lora.more)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"PEFT does not take lora.more={config.lora.more}: {error}") from error
 
@@ -87,6 +104,24 @@ def outside_text_layers(model: Any) -> str | None:
     return rf"(?!(?:{'|'.join(map(re.escape, parts))})(?:\.|$)).*"
 
 
+def adapter_identity(config: ProgramOptions, folder: str) -> dict[str, Any]:
+    """Return what identifies the adapter that is trained further, and its size; nothing without one.
+
+    Raises :class:`ConfigError` if the options name another rank.
+    """
+    if not config.adapter:
+        return {}
+    own, _ = check_adapter(adapter_folder(config.adapter), folder)
+    if config.lora.rank not in (own["r"], LoraOptions().rank):
+        raise ConfigError(
+            f"lora.rank is {config.lora.rank}, but the adapter '{config.adapter}' that is trained on has "
+            f"{own['r']}, which it keeps: leave lora.rank out."
+        )
+    digest = folder_digest(adapter_folder(config.adapter), weights_only=True)
+    size = {"rank": own["r"], "alpha": own["lora_alpha"]}
+    return {"lora": size, "adapter": {"name": config.adapter, "digest": digest}}
+
+
 def load_padding_tokenizer(folder: str) -> Any:
     """Load a tokenizer that can pad."""
     tokenizer = load_tokenizer(folder)
@@ -99,16 +134,11 @@ def load_padding_tokenizer(folder: str) -> Any:
 def build_4bit_config(precision: str) -> Any:
     """Return QLoRA's quantisation: 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
 
-    ``precision``: of the arithmetic. Raises :class:`ConfigError` where it cannot be had.
+    ``precision``: of the arithmetic.
     """
     import torch
     from transformers import BitsAndBytesConfig
 
-    if not torch.cuda.is_available() or importlib.util.find_spec("bitsandbytes") is None:
-        raise ConfigError(
-            "tuning 'qlora' wants a CUDA GPU and the package bitsandbytes: install it, or choose tuning "
-            "'lora'."
-        )
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -117,20 +147,8 @@ def build_4bit_config(precision: str) -> Any:
     )
 
 
-def resolve_precision(config: LoopOptions) -> str:
-    """Return the precision of the arithmetic."""
-    import torch
-
-    if config.precision != "auto":
-        return config.precision
-    native = native_dtype(on_cpu=not torch.cuda.is_available())
-    return native if native == "bfloat16" else "float32"  # small gradients vanish in float16
-
-
 def resolve_batching(config: ProgramOptions) -> str:
     """Return how rows are put into batches."""
-    import torch
-
     if config.batching != "auto":
         return config.batching
     # Rows behind one another waste nothing, but only FlashAttention keeps them apart: other kernels would let
@@ -138,14 +156,13 @@ def resolve_batching(config: ProgramOptions) -> str:
     keeps_apart = (
         importlib.util.find_spec("flash_attn") is not None
         if config.attention == "auto"
-        else is_flash(config.attention)
+        else "flash" in config.attention.lower()
     )
-    return "padding_free" if torch.cuda.is_available() and keeps_apart else "by_length"
+    return "padding_free" if has_gpu() and keeps_apart else "by_length"
 
 
 def resolve_attention(config: ProgramOptions, folder: str) -> str:
     """Return the name of the attention; "auto" leaves it to transformers, but for ours on a CPU."""
-    import torch
     from transformers import AutoConfig
 
     from training import attention
@@ -154,7 +171,7 @@ def resolve_attention(config: ProgramOptions, folder: str) -> str:
         return config.attention
     if resolve_batching(config) == "padding_free":
         return "flash_attention_2"
-    if torch.cuda.is_available() or not attention.suits(AutoConfig.from_pretrained(folder)):
+    if has_gpu() or not attention.suits(AutoConfig.from_pretrained(folder)):
         return "auto"
     attention.register()
     return attention.NAME
@@ -168,19 +185,19 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
     if trainer.is_fsdp_enabled:  # checkpoints may be in shards, of which transformers would write no model
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(out))
-    if config.tuning == "full" and trainer.is_world_process_zero():
+    if not trainer.is_world_process_zero():
+        return
+    # Neither TRL's card nor PEFT's has more than places to fill in; 'corag push' writes one.
+    (out / "README.md").unlink(missing_ok=True)
+    if config.tuning == "full":
         round_model(out, config.save_precision)
-    if config.tuning != "full" and trainer.is_world_process_zero():
-        round_weights(out / WEIGHTS, config.save_precision)
-        # PEFT's card has nothing but places to fill in; 'corag push' writes one.
-        (out / "README.md").unlink(missing_ok=True)
-        # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
-        # is no folder.
-        settings = json.loads((out / CONFIG).read_text(encoding="utf-8"))
-        base = model_folder(config.model) if config.model == "default" else config.model
-        write_atomically(
-            out / CONFIG, json.dumps(settings | {"base_model_name_or_path": base}, indent=2) + "\n"
-        )
+        return
+    round_weights(out / WEIGHTS, config.save_precision)
+    # Not before: PEFT looks for the base model's configuration when it saves, on the network if the name
+    # is no folder.
+    settings = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    base = model_folder(config.model) if config.model == "default" else config.model
+    write_atomically(out / CONFIG, json.dumps(settings | {"base_model_name_or_path": base}, indent=2) + "\n")
 
 
 def round_model(out: Path, precision: str) -> None:

@@ -1,49 +1,48 @@
 """One training from its command line to its manifest, with a trainer of TRL's or sentence-transformers'.
 
-A program (sft.py, encoder.py, reranker.py ...) loads what it trains on and builds a trainer.
-Everything else of a training that can be interrupted, and that notes how it was made, stands here.
+A program (sft.py, distill.py, encoder.py, reranker.py) loads what it trains on and builds a trainer. What all
+of them share stands here, in the order in which it happens: launch, options, identity, arguments, folder,
+training, report. What accelerate, TRL or transformers refuse by themselves is not refused here before.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import resource
-import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
 from corag.core.files import share_files, write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.installation import cpu_build_note
+from corag.core.json_types import to_json_types
+from corag.core.option_names import Mark, marked_options
+from corag.core.process import end_with_owner, kill_with_parent
 from corag.core.runs.environment import environment
 from corag.core.runs.provenance import Provenance
 from corag.generation.adapters import TRAINING, read_manifest
-from corag.generation.rendering import Renderer
-from corag.generation.thinking import ThinkingOptions
+from corag.generation.models import folder_digest, native_dtype
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet
-from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
-from training.checks import requested_identity
-from training.config import LoopOptions, ProgramOptions
-from training.launched import (
-    check_launch,
-    drop_assumed_threads,
-    end_with_launcher,
-    is_first,
-    is_first_here,
-    pin_one_gpu,
-    process_count,
-    report_status,
+from training.checkpoints import (
+    CHECKPOINTS,
+    METRICS,
+    full_disk_refused,
+    last_checkpoint,
+    mean_loss,
+    seconds_until,
 )
-from training.model_setup import resolve_precision
+from training.config import WATCHING_OPTIONS, LoopOptions
 
 Options = TypeVar("Options", bound=LoopOptions)
 # Parameters of mallopt, from glibc's malloc.h.
@@ -52,64 +51,20 @@ _PAD_BYTES = 2**28
 _TEST_NAME = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
 
 
-class TrainedInto(Protocol):
-    """Options of a program that trains into a folder."""
-
-    @property
-    def out(self) -> str: ...  # noqa: D102
-    @property
-    def epochs(self) -> float: ...  # noqa: D102
-    @property
-    def save_steps(self) -> int: ...  # noqa: D102
-    @property
-    def writes_model(self) -> bool: ...  # noqa: D102
-
-
-class ChainsReport(Protocol):
-    """A report of what was made of chains: which they were, and for which question files."""
-
-    @property
-    def settings(self) -> dict[str, Any]: ...  # noqa: D102
-    @property
-    def files(self) -> list[str]: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSummary:
-    """What a training did.
-
-    Attributes:
-        steps: updates, those before a resume included.
-        epochs: passes over the data.
-        loss: the mean of all steps, those before a resume included.
-        first_loss: the first that was logged.
-        seconds: of all steps that count; what a killed start trained after its last checkpoint does not.
-        tokens: that the model read in them, padding left out; None where the trainer does not count them.
-        resumed_from: the checkpoint's name, "" for a fresh start.
-    """
-
-    steps: int
-    epochs: float
-    loss: float | None
-    first_loss: float | None
-    seconds: float
-    tokens: int | None
-    resumed_from: str
+# ---- launch: accelerate and torchrun say in the environment which process this is
 
 
 def start_program(
     kind: type[Options],
-    check: Callable[[Options], None],
     main: Callable[[Options], dict[str, Any]],
     summarise: Callable[[Options, dict[str, Any]], str],
     program: str,
     summary: str,
 ) -> None:
-    """Parse the command line that accelerate has started this process with, train, and print the result.
+    """Parse this process's command line, train, and print the result.
 
     Args:
         kind: the program's options.
-        check: refuses what cannot be done, before torch is loaded.
         main: trains, and returns the manifest.
         summarise: returns what to print, from the options and the manifest.
         program: its name, for the help.
@@ -119,36 +74,216 @@ def start_program(
     drop_assumed_threads()
     try:
         options = parse(kind, sys.argv[1:], program, summary)
-        check(options)
-        gpu_line = pin_one_gpu()  # first: torch keeps to the GPUs that it saw when it was first asked for any
-        import torch
-
-        if not torch.cuda.is_available():
-            keep_freed_memory()  # of this process; main() leaves its caller's alone
-        for line in filter(None, (gpu_line, check_launch())):
-            print(f"corag: {line}", file=sys.stderr)  # noqa: T201
         manifest = main(options)
     except CoragError as error:
-        if is_first_here():
+        if int(os.environ.get("LOCAL_RANK", "0")) == 0:  # errors may be of one machine alone
             print(f"corag: {error}", file=sys.stderr)  # noqa: T201
-        status = 1 if isinstance(error, BackendError) else 2
-        report_status(status)
-        sys.exit(status)
+        sys.exit(1 if isinstance(error, BackendError) else 2)
     if is_first():
         print(summarise(options, manifest))  # noqa: T201
 
 
+def end_with_launcher() -> None:
+    """End this process when what has launched it ends, however it does: accelerate, torchrun, 'corag train'.
+
+    Alone it would train on unseen, in a folder that the same command given again is to write. It gets
+    SIGTERM, and thus may write a checkpoint first.
+    """
+    end_with_owner()
+    kill_with_parent(os.getppid(), signal.SIGTERM)()
+
+
+def drop_assumed_threads() -> None:
+    """Leave the number of threads to torch where accelerate has assumed one: 'corag train' does the same.
+
+    For a process that trains alone accelerate sets OMP_NUM_THREADS, to 1 as a rule, if no number was asked
+    for. torch reads it once, so this comes before torch is loaded.
+    """
+    if process_count() > 1 or not any(name.startswith("ACCELERATE_") for name in os.environ):
+        return
+    launcher = Path(f"/proc/{os.getppid()}")
+    with suppress(OSError):  # where the launcher cannot be seen, its number stays
+        given = b"\0".join([b"", (launcher / "environ").read_bytes(), (launcher / "cmdline").read_bytes()])
+        if not re.search(rb"\0(OMP_NUM_THREADS=|--num[-_]cpu[-_]threads)", given):
+            os.environ.pop("OMP_NUM_THREADS", None)
+
+
+def process_count() -> int:
+    """Return how many processes train together, on all machines."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process speaks and writes for all."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+# ---- what identifies a training
+
+
+def training_settings(
+    config: LoopOptions,
+    base: tuple[str, str],
+    sources: Mapping[str, Any],
+    resolved: Mapping[str, Any],
+    **overrides: Any,
+) -> dict[str, Any]:
+    """Return everything that a training's result depends on, as it stands in training.json.
+
+    Weights are known by their digests, wherever they lie.
+
+    Args:
+        config: the program's options.
+        base: of what is trained: its name, and where it lies.
+        sources: what a program notes by itself, in the place of the options that are places.
+        resolved: what its "auto" came to on this machine.
+        overrides: options that stand there otherwise than they were given.
+    """
+    names_left_out = (*marked_options(type(config), Mark.PLACE, Mark.PRIVATE), *WATCHING_OPTIONS, "launch")
+    options = {name: value for name, value in asdict(config).items() if name not in names_left_out}
+    rows = config.batch_size * config.accumulation * process_count()
+    settings: dict[str, Any] = to_json_types(
+        {
+            "base": {"name": base[0], "digest": folder_digest(base[1], weights_only=True)},
+            "options": options | overrides,
+            **sources,
+            "resolved": {"precision": resolve_precision(config), **resolved, "rows_per_update": rows},
+        }
+    )
+    return settings
+
+
+def resolve_precision(config: LoopOptions) -> str:
+    """Return the precision of the arithmetic."""
+    if config.precision != "auto":
+        return config.precision
+    native = native_dtype(on_cpu=not has_gpu())
+    return native if native == "bfloat16" else "float32"  # small gradients vanish in float16
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def warn_of_test_questions(what: str, report: Any) -> None:
+    """Warn on standard error if something teaches questions that are for testing by their names."""
+    if (names := find_test_names(report)) and is_first():
+        sys.stderr.write(
+            f"corag: '{what}' teaches questions of {', '.join(names)}, which by that name are for "
+            "testing: do not report figures on them for this model.\n"
+        )
+
+
+def find_test_names(report: Any) -> list[str]:
+    """Return the question files and splits of some rows that are for testing by their names.
+
+    Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
+    what they are called, since what a file is for stands nowhere in it. A test set called questions.jsonl is
+    not noticed. ('corag rounds' compares the questions themselves with those of its option ``test``.)
+    ``report``: of rows or pairs, with ``settings`` and ``files``.
+
+    >>> from types import SimpleNamespace
+    >>> settings = {"chains": [{"questions": {"split": "validation"}}]}
+    >>> find_test_names(SimpleNamespace(settings=settings, files=["x/dev.json"]))
+    ['dev.json', 'validation']
+    """
+    splits = [
+        each.get("questions", {}).get("split", "") for each in (*report.settings["chains"], report.settings)
+    ]
+    names = [*(Path(file).name for file in report.files), *splits]
+    return [name for name in dict.fromkeys(names) if _TEST_NAME.search(name.lower())]
+
+
+# ---- the trainer's arguments
+
+
+def build_arguments(
+    kind: type[Any],
+    config: LoopOptions,
+    values: Mapping[str, Any],
+    *,
+    out: str,
+    evaluates: bool,
+    checkpoints_kept: int,
+    defaults: Mapping[str, Any] | None = None,
+) -> Any:
+    """Build the arguments of a trainer. It comes before the model, since it starts the process group.
+
+    Args:
+        kind: the class of the arguments.
+        config: the options that all trainings share.
+        values: what one program alone sets, by the trainer's names.
+        out: folder of the result, whose checkpoints lie within it.
+        evaluates: whether there is something to evaluate on.
+        checkpoints_kept: checkpoints that are kept.
+        defaults: of the program, where they differ from the trainer's.
+
+    Raises:
+        ConfigError: for what the option ``trainer`` has that is set here, or that the class does not take.
+    """
+    fixed = {
+        **loop_arguments(config, out, evaluates=evaluates),
+        "save_total_limit": checkpoints_kept,
+        **values,
+    }
+    if taken := sorted(config.trainer.keys() & fixed):
+        raise ConfigError(f"trainer has '{taken[0]}', which is not free: corag sets it, see --help.")
+    try:
+        arguments = kind(**{**(defaults or {}), **config.trainer, **fixed})
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(f"{kind.__name__} does not take these options: {error}") from error
+    # Of several GPUs that one process sees: transformers would copy the model to all, which TRL refuses.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
+
+
+def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool) -> dict[str, Any]:
+    """Return what every trainer of transformers gets, by its own names."""
+    return {
+        "output_dir": str(Path(out) / CHECKPOINTS),
+        "num_train_epochs": config.epochs,
+        "max_steps": config.max_steps or -1,
+        "per_device_train_batch_size": config.batch_size,
+        "per_device_eval_batch_size": config.batch_size,
+        "auto_find_batch_size": False,  # the rows of an update are part of what identifies a training
+        "gradient_accumulation_steps": config.accumulation,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "constant_with_warmup" if config.schedule == "constant" else config.schedule,
+        "warmup_steps": config.warmup,
+        "weight_decay": config.weight_decay,
+        "bf16": resolve_precision(config) == "bfloat16",
+        "use_cpu": not has_gpu(),
+        "eval_strategy": "steps" if evaluates and config.eval_steps else "no",
+        "eval_steps": config.eval_steps or None,
+        "save_strategy": "steps" if config.save_steps else "no",
+        "save_steps": config.save_steps or 500,
+        "logging_steps": config.logging_steps,
+        "logging_first_step": True,
+        "report_to": list(config.report_to),  # transformers' default is whatever is installed
+        "disable_tqdm": True,  # ProgressLines shows the progress
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "dataloader_pin_memory": has_gpu(),
+    }
+
+
+# ---- the folder
+
+
 def run_training(
-    config: TrainedInto,
+    out: Path,
     settings: dict[str, Any],
     contents: str,
     make_trainer: Callable[[], Any],
     train: Callable[[Any], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Train into ``config.out`` and return the manifest; what has finished is left as it is.
+    """Train into a folder and return the manifest; what has finished is left as it is.
 
     Args:
-        config: the program's options.
+        out: the folder.
         settings: all that the result depends on.
         contents: names what ``make_trainer`` loads, for the reader.
         make_trainer: loads the model and returns a trainer of TRL's or sentence-transformers'.
@@ -158,14 +293,13 @@ def run_training(
         ConfigError: if the folder was begun with other settings, or another training is at work in it.
         DataError: if processes on several machines do not share the folder.
     """
-    out = Path(config.out)
     if (manifest := _finished_manifest(out, settings)) is not None:
         return manifest
     # Of several processes one writes and prints.
     with lock_folder(out, work="corag train") if is_first() else nullcontext():
         if (manifest := _finished_manifest(out, settings)) is not None:  # by who had the lock until now
             return manifest
-        return _train_into(out, config, settings, contents, make_trainer, train)
+        return _train_into(out, settings, contents, make_trainer, train)
 
 
 def _finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -179,15 +313,13 @@ def _finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | 
 
 def _train_into(
     out: Path,
-    config: TrainedInto,
     settings: dict[str, Any],
     contents: str,
     make_trainer: Callable[[], Any],
     train: Callable[[Any], dict[str, Any]],
 ) -> dict[str, Any]:
     """Train into a folder that is locked, as :func:`run_training` says."""
-    first = is_first()
-    checkpoint = last_checkpoint(out)
+    first, checkpoint = is_first(), last_checkpoint(out)
     base = settings["base"]["name"]
     start = environment() | {
         "resumed_from": Path(checkpoint).name if checkpoint else "",
@@ -201,18 +333,19 @@ def _train_into(
         # Before training: checkpoints beside it are then known to be of these settings.
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     log_to(out / ENGINE_LOG)
+    if not has_gpu():
+        keep_freed_memory()
     with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as print_line:
         if first and (note := cpu_build_note()):
             print_line(f"corag: {note}")
         trainer = make_trainer()
         if first:
-            print_line(f"corag: {describe_start(trainer, settings['resolved'], out)}")
-        if first and config.writes_model and config.save_steps:
-            print_line(f"corag: {describe_checkpoint_size(trainer, out)}")
+            begin = f"goes on from {start['resumed_from']}" if checkpoint else "begins"
+            print_line(f"corag: {begin}: {describe_start(trainer, settings['resolved'])}")
     # Building a trainer is a barrier, so the first process has written its manifest by now.
     if not first and read_manifest(out) is None:
         raise DataError(
-            f"'{config.out}' on this machine is not the folder that the first process writes to: several "
+            f"'{out}' on this machine is not the folder that the first process writes to: several "
             "machines need a folder 'out' that they share, and the same rows and model."
         )
     with full_disk_refused(out):
@@ -224,13 +357,30 @@ def _train_into(
     return manifest
 
 
-def describe_start(trainer: Any, resolved_settings: Mapping[str, Any], out: Path) -> str:
-    """Return a line on how a training computes, and where it goes on from."""
+def describe_start(trainer: Any, resolved: Mapping[str, Any]) -> str:
+    """Say how a training computes."""
     return (
-        f"{describe_resume(out)}: {resolved_settings['precision']}, "
-        f"{resolved_settings['rows_per_update']} rows a step, attention {attention_of(trainer.model)}, "
-        f"device {trainer.args.device}"
+        f"{resolved['precision']}, {resolved['rows_per_update']} rows a step, attention "
+        f"{attention_of(trainer.model)}, device {trainer.args.device}"
     )
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep freed memory instead of giving it back to the system; return whether it does.
+
+    A training on a CPU frees in every step what the next one allocates again, and memory that is touched for
+    the first time is slow: without this a first step of 8 rows of 689 tokens took 40 s instead of 18. Where
+    the C library is another, nothing changes.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    # Large blocks from the heap instead of maps of their own (which are unmapped when freed), its top never
+    # trimmed and grown in large steps; one arena, so that what one thread freed serves the others.
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD_BYTES), (_ARENA_MAX, 1))
+    results = [mallopt(parameter, value) for parameter, value in settings]
+    return all(results)
 
 
 def attention_of(model: Any) -> str | None:
@@ -252,129 +402,59 @@ def peak_memory() -> dict[str, float]:
     return figures
 
 
-def train_or_resume(trainer: Any, config: TrainedInto) -> TrainingSummary:
-    """Train, from the last checkpoint if there is one.
+# ---- training
+
+
+def prepare(trainer: Any, out: Path) -> Any:
+    """Give a trainer the progress and logs of all trainings here, and return it."""
+    from transformers.trainer_callback import PrinterCallback
+
+    from training.callbacks import training_callbacks
+
+    trainer.remove_callback(PrinterCallback)
+    for callback in training_callbacks(out):
+        trainer.add_callback(callback)
+    return trainer
+
+
+def train_or_resume(trainer: Any, out: Path) -> dict[str, Any]:
+    """Train, from the last checkpoint if there is one, and return the first figures of a manifest's result.
+
+    All are of the whole training, steps before a resume included: ``steps`` (updates), ``epochs`` (passes),
+    ``train_loss`` (the mean), ``first_loss`` (the first that was logged), ``seconds`` (what a killed start
+    trained after its last checkpoint does not count), ``tokens_read`` (padding left out; None where the
+    trainer does not count), ``resumed_from`` (the checkpoint's name).
 
     Raises :class:`BackendError` if SIGTERM stopped it early.
     """
-    from training.callbacks import METRICS, heartbeats, mean_loss, seconds_until
-
-    start, checkpoint = time.perf_counter(), last_checkpoint(Path(config.out))
+    start, checkpoint = time.perf_counter(), last_checkpoint(out)
     step = int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
-    before = seconds_until(Path(config.out) / METRICS, step)
-    with heartbeats(trainer):
-        output = trainer.train(resume_from_checkpoint=checkpoint)
+    before = seconds_until(out / METRICS, step)
+    output = trainer.train(resume_from_checkpoint=checkpoint)
     if output.global_step < trainer.state.max_steps:
         # transformers returns as from a whole training.
-        kept = Path(last_checkpoint(Path(config.out)) or "").name
+        kept = Path(last_checkpoint(out) or "").name
         raise BackendError(
-            f"SIGTERM stopped the training: {kept} is kept in '{config.out}', from which the same command "
-            "goes on."
+            f"SIGTERM stopped the training: {kept} is kept in '{out}', from which the same command goes on."
         )
     log = trainer.state.log_history  # goes on from the checkpoint's
-    return TrainingSummary(
-        output.global_step,
-        float(output.metrics.get("epoch", config.epochs)),
+    return {
+        "steps": output.global_step,
+        "epochs": float(trainer.state.epoch),
         # transformers divides the losses since a resume by all steps.
-        mean_loss(log) if checkpoint else output.training_loss,
-        next((entry["loss"] for entry in log if "loss" in entry), None),
-        before + time.perf_counter() - start,
-        trainer.state.num_input_tokens_seen or None,
-        Path(checkpoint).name if checkpoint else "",
-    )
-
-
-def describe_checkpoint_size(trainer: Any, out: Path) -> str:
-    """Return a sentence on what a checkpoint of a whole model takes on disk."""
-    weights = sum(weight.numel() for weight in trainer.model.parameters())
-    # Float32 weights and Adam's two moments. Under FSDP accelerate writes the weights for itself, and
-    # transformers once more, unless they are in shards.
-    is_sharded = trainer.is_fsdp_enabled and "SHARDED" in str(
-        trainer.accelerator.state.fsdp_plugin.state_dict_type
-    )
-    size = weights * 4 * (4 if trainer.is_fsdp_enabled and not is_sharded else 3) / 1e9
-    free = shutil.disk_usage(out).free / 1e9
-    return (
-        f"a checkpoint takes about {size:,.1f} GB in {out}, where {free:,.0f} GB are free. One is kept, and "
-        "two lie there while the next is written (save_steps=0 for none)."
-    )
-
-
-def check_tokenizer(
-    what: str, settings: Mapping[str, Any], config: ProgramOptions, folder: str, remake: str
-) -> None:
-    """Raise :class:`ConfigError` if something was written with another tokenizer than the model's.
-
-    ``what``: it, for the message; ``settings``: what it was written with; ``remake``: the command that makes
-    it anew.
-    """
-    fingerprint = settings["tokenizer"]
-    chat: Literal["auto", "no"] = "no" if fingerprint.endswith("no chat") else "auto"
-    options = ThinkingOptions("auto", settings.get("template_args", {}))
-    if Renderer.load(folder, chat, options).fingerprint != fingerprint:
-        raise ConfigError(
-            f"{what} were written with another tokenizer or chat template than that of '{config.model}': "
-            f"make them again with '{remake} --model {config.model}'."
-        )
-
-
-def warn_of_test_questions(what: str, report: ChainsReport) -> None:
-    """Warn on standard error if something teaches questions that are for testing by their names."""
-    if (names := find_test_names(report)) and is_first():
-        sys.stderr.write(
-            f"corag: '{what}' teaches questions of {', '.join(names)}, which by that name are for "
-            "testing: do not report figures on them for this model.\n"
-        )
-
-
-def find_test_names(report: ChainsReport) -> list[str]:
-    """Return the question files and splits of some rows that are for testing by their names.
-
-    Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
-    what they are called, since what a file is for stands nowhere in it. A test set called questions.jsonl is
-    not noticed. ('corag rounds' compares the questions themselves with those of its option ``test``.)
-
-    >>> from types import SimpleNamespace
-    >>> settings = {"chains": [{"questions": {"split": "validation"}}]}
-    >>> find_test_names(SimpleNamespace(settings=settings, files=["x/dev.json"]))
-    ['dev.json', 'validation']
-    """
-    splits = [
-        each.get("questions", {}).get("split", "") for each in (*report.settings["chains"], report.settings)
-    ]
-    names = [*(Path(file).name for file in report.files), *splits]
-    return [name for name in dict.fromkeys(names) if _TEST_NAME.search(name.lower())]
-
-
-def training_identity(
-    config: ProgramOptions, folder: str, batching: str, sources: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return everything that a training's result depends on, as it stands in training.json.
-
-    ``resolved``: what "auto" came to on this machine. The rest is as :func:`requested_identity` says.
-    """
-    return requested_identity(config, folder, sources) | {
-        "resolved": {
-            "precision": resolve_precision(config),
-            "batching": batching,
-            "rows_per_update": config.batch_size * config.accumulation * process_count(),
-        }
+        "train_loss": mean_loss(log) if checkpoint else output.training_loss,
+        "first_loss": next((entry["loss"] for entry in log if "loss" in entry), None),
+        "seconds": before + time.perf_counter() - start,
+        "tokens_read": trainer.state.num_input_tokens_seen or None,
+        "resumed_from": Path(checkpoint).name if checkpoint else "",
     }
 
 
-def keep_freed_memory() -> bool:
-    """Let glibc keep freed memory instead of giving it back to the system; return whether it does.
-
-    A training on a CPU frees in every step what the next one allocates again, and memory that is touched for
-    the first time is slow: without this a first step of 8 rows of 689 tokens took 40 s instead of 18. Where
-    the C library is another, nothing changes.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    # Large blocks from the heap instead of maps of their own (which are unmapped when freed), its top never
-    # trimmed and grown in large steps; one arena, so that what one thread freed serves the others.
-    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD_BYTES), (_ARENA_MAX, 1))
-    results = [mallopt(parameter, value) for parameter, value in settings]
-    return all(results)
+def summary_line(out: str, result: Mapping[str, Any], more: str = "") -> str:
+    """Write a training's steps, seconds and mean loss, of the figures in its manifest."""
+    loss = "" if result["train_loss"] is None else f", mean loss {result['train_loss']:.3f}"
+    memory = f", {result['peak_memory_gb']:.1f} GB of memory" if "peak_memory_gb" in result else ""
+    return (
+        f"{out}: {result['steps']} steps, {result['epochs']:.2f} epochs, {result['seconds']:.0f} s{memory}"
+        f"{loss}{more} (all figures: {out}/{TRAINING})"
+    )

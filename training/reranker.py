@@ -22,7 +22,7 @@ from training.retriever_config import RerankerTraining
 def main(config: RerankerTraining) -> dict[str, Any]:
     """Train, save the re-ranker with its manifest, and return the manifest.
 
-    Raises as :func:`training.retriever.check` does, before anything is trained.
+    Raises as :func:`training.retriever.train_model` does, before anything is trained.
     """
 
     def load_model(folder: str) -> Any:
@@ -105,6 +105,4 @@ def summarise(config: RerankerTraining, manifest: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    start_program(
-        RerankerTraining, retriever.check, main, summarise, "training/reranker.py", "train a re-ranker"
-    )
+    start_program(RerankerTraining, main, summarise, "training/reranker.py", "train a re-ranker")

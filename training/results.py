@@ -25,7 +25,6 @@ from training.data import RowsConfig
 from training.rows import MakeRowsConfig, RowsReport, make_rows_with
 from training.sample import SampleRunConfig, sample_into, usable_questions
 from training.sampling import SampleConfig
-from training.sft import check
 from training.stages import SFT, TrainOptions, launch_program
 
 
@@ -210,13 +209,12 @@ def train(rows: RowFolder | Sequence[RowFolder], *, out: str | os.PathLike[str],
             ``launch=("--config_file", "accelerate.yaml")``.
 
     Raises:
-        ConfigError: for settings that cannot be, DataError for rows that cannot be learned from.
+        ConfigError: for settings that cannot be.
         BackendError: if the training failed; it has printed why.
     """
     several = rows if isinstance(rows, Sequence) and not isinstance(rows, str) else [rows]
     base = TrainOptions(rows=[os.fspath(each) for each in several], out=os.fspath(out))
     config = with_keywords(base, options)
-    check(config)
     if status := launch_program(SFT, config):
         raise BackendError(f"the training of '{config.out}' ended with status {status}: it has printed why.")
     return Path(out)

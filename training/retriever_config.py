@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 
 from corag.core.errors import ConfigError
 from corag.core.option_names import Mark, NameOrPath
 from training.config import LoopOptions
-
-"""What sentence-transformers and transformers call an option of training, and what it is here."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,13 @@ class RetrieverTraining(LoopOptions):
     max_length: Annotated[int, Ge(8)] = 192
     """tokens of a text at most while it is trained; longer ones are cut."""
 
-    learning_rate: float = 2e-5
+    learning_rate: Annotated[float, Gt(0)] = 2e-5
     """its greatest value."""
 
-    epochs: float = 2.0
+    epochs: Annotated[float, Gt(0)] = 2.0
     """passes over the pairs."""
 
-    batch_size: int = 32
+    batch_size: Annotated[int, Ge(1)] = 32
     """queries per device and step."""
 
     seed: int = 0
@@ -52,16 +50,10 @@ class RetrieverTraining(LoopOptions):
     COMMAND: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.pairs or not self.out:
             raise ConfigError(
                 f"name the pairs and where the result goes: {self.COMMAND} pairs=PAIRS out=FOLDER."
             )
-
-    @property
-    def writes_model(self) -> bool:
-        """Whether checkpoints hold whole models: here always."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -92,8 +84,8 @@ class EncoderTraining(RetrieverTraining):
 class RerankerTraining(RetrieverTraining):
     """Options of training/reranker.py."""
 
-    negatives: int = 7
-    batch_size: int = 8
+    negatives: Annotated[int, Ge(1)] = 7
+    batch_size: Annotated[int, Ge(1)] = 8
     loss: Literal["bce", "listnet", "lambda"] = "listnet"
     """"bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and "lambda"
     (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other."""

@@ -10,32 +10,35 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
 from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
+from corag.core.installation import require
 from corag.core.option_names import LocalPath, NameOrPath
 from corag.core.runs.failures import check_max_failed
 from corag.core.runs.provenance import Provenance
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from corag.generation.engines import engine_of
+from corag.generation.models import model_folder
 from eval.datasets.same import in_common
 from eval.experiment.backends import OPENED_ALIASES, require_index
 from eval.experiment.questions import FurtherQuestions, QuestionFile
 from eval.experiment.run import RunConfig
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
 from retrieval.config import RetrieverConfig
-from training.checks import check_packages, folder_at_hand
 from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig
 from training.row_tasks import ROW_TASKS
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
-from training.stages import Stage, default_launch, run_stage, stage_command
+from training.stages import Stage, run_stage, stage_command
 
 _ANY_NUMBER = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
 
@@ -55,20 +58,20 @@ class RoundsConfig(QuestionFile):
     out: LocalPath = ""
     """folder of everything that is made."""
 
-    rounds: int = 1
+    rounds: Annotated[int, Ge(0)] = 1
     """rounds of sampling and training; 0 with a warm start for the warm start alone."""
 
-    warm_start: int = 0
+    warm_start: Annotated[int, Ge(0)] = 0
     """first train on the annotated decompositions of this many questions, which are then excluded from
     sampling. A model too small to write sub-queries learns their form from them. 0 for none."""
 
-    per_round: int = 0
+    per_round: Annotated[int, Ge(0)] = 0
     """questions per round, different ones each round; 0 for all of them in every round, as in the paper."""
 
     start_from: Literal["base", "previous"] = "base"
     """a round trains a new adapter on the "base" model, or continues the "previous" one."""
 
-    learning_rate_share: float = 1.0
+    learning_rate_share: Annotated[float, Gt(0)] = 1.0
     """learning rate when training continues an adapter, as a share of sft's."""
 
     sample: SampleConfig = field(default_factory=SampleConfig)
@@ -96,8 +99,8 @@ class RoundsConfig(QuestionFile):
     """what every round is decoded on."""
 
     launch: tuple[str, ...] = ()
-    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for one
-    process, on the CPU if there is no GPU."""
+    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; without them one
+    process for each GPU, or one on the CPU."""
 
     seed: int = 0
     """seed of sampling and decoding."""
@@ -120,10 +123,8 @@ class RoundsConfig(QuestionFile):
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
         require_index(self.retriever)
-        if min(self.rounds, self.warm_start, self.per_round) < 0 or not (self.rounds or self.warm_start):
-            raise ConfigError(
-                "rounds, warm_start and per_round must not be below 0, and one of the first two is needed."
-            )
+        if not (self.rounds or self.warm_start):
+            raise ConfigError("neither rounds nor a warm_start are asked for: give one of them.")
         for wrong, instead in (*self._impossible(), *self._training_conflicts()):
             if wrong:
                 raise ConfigError(f"{instead}.")
@@ -135,14 +136,12 @@ class RoundsConfig(QuestionFile):
             "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'",
         )
         yield (
-            self.sft.tuning == "full",
-            "rounds train adapters: choose tuning lora or qlora, or run the stages one by one",
+            self.sft.tuning == "full" and bool(self.model.adapter),
+            "tuning full trains the model itself: leave out model.adapter, or merge it (corag merge)",
         )
-        share = self.learning_rate_share
-        yield share <= 0, f"learning_rate_share must be above 0, but it is {share:g}"
         yield (
             not engine_of(self.model).loads_adapters,
-            "a server cannot change its adapter: choose backend vllm or transformers",
+            "a server cannot change its model or adapter: choose backend vllm or transformers",
         )
         yield (
             bool(self.learner) and (self.rounds > 1 or self.warm_start > 0 or self.start_from == "previous"),
@@ -178,6 +177,16 @@ class RoundsConfig(QuestionFile):
         """The model that is trained."""
         return self.learner or self.model.name
 
+    def tuned_folder(self, turn: str) -> Path:
+        """Where a turn's training goes."""
+        return Path(self.out) / turn / ("model" if self.sft.tuning == "full" else "adapter")
+
+    def tuned_model(self, name: str, tuned: str) -> ModelConfig:
+        """The model ``name`` with a turn's adapter, or in its place the model that a turn trained whole."""
+        if self.sft.tuning == "full":
+            return replace(self.model, name=tuned or name)
+        return replace(self.model, name=name, adapter=tuned)
+
 
 @dataclass(frozen=True)
 class TrainingTurn:
@@ -188,15 +197,15 @@ class TrainingTurn:
         source: how its chains are made, as in :class:`SampleConfig`.
         skip: questions before its first one.
         limit: how many questions it takes.
-        adapter: of the model that samples, "" for the base model alone.
-        start: the adapter that the training goes on with, "" for a new one.
+        tuned: what samples: an adapter, or a model that was trained whole; "" for the base model alone.
+        start: what the training goes on with, "" for the base model.
     """
 
     name: str
     source: Literal["model", "decomposition"]
     skip: int
     limit: int
-    adapter: str
+    tuned: str
     start: str
 
 
@@ -206,15 +215,15 @@ def perform_rounds(config: RoundsConfig) -> list[str]:
     Raises :class:`ConfigError`, before the first, for test questions that are among those trained on, for a
     training that could not begin, and if another process is at work in the folder.
     """
-    check_packages(config.sft)
-    folder_at_hand(config.trained_model)
+    require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
+    model_folder(config.trained_model)
     questions = config.load()
     turns = plan_turns(config, len(questions))
     check_test_questions(config, questions, turns)
     with lock_folder(Path(config.out), work="corag rounds"):
         save_plan(Path(config.out), turns)
         for stage in plan_stages(config, turns):
-            run_stage(stage, stage_command(stage, config.launch or default_launch()), config.max_failed)
+            run_stage(stage, stage_command(stage, config.launch), config.max_failed)
         return [turn.name for turn in turns]
 
 
@@ -223,17 +232,16 @@ def plan_turns(config: RoundsConfig, total: int) -> list[TrainingTurn]:
 
     Raises :class:`ConfigError` if there are too few.
     """
-    root = Path(config.out)
     turns: list[TrainingTurn] = []
-    adapter, skip = config.model.adapter, config.skip
+    tuned, skip = config.model.adapter, config.skip
     if config.warm_start:
-        turns.append(TrainingTurn("warm-start", "decomposition", skip, config.warm_start, adapter, adapter))
-        adapter, skip = str(root / "warm-start/adapter"), skip + config.warm_start
+        turns.append(TrainingTurn("warm-start", "decomposition", skip, config.warm_start, tuned, tuned))
+        tuned, skip = str(config.tuned_folder("warm-start")), skip + config.warm_start
     for number in range(1, config.rounds + 1):
         limit = config.per_round or total - (skip - config.skip)
-        start = adapter if config.start_from == "previous" else ""
-        turns.append(TrainingTurn(f"round-{number}", "model", skip, limit, adapter, start))
-        adapter = str(root / f"round-{number}/adapter")
+        start = tuned if config.start_from == "previous" else ""
+        turns.append(TrainingTurn(f"round-{number}", "model", skip, limit, tuned, start))
+        tuned = str(config.tuned_folder(f"round-{number}"))
         skip += config.per_round
     question_count = turns[-1].skip + max(1, turns[-1].limit) - config.skip
     if question_count > total:
@@ -287,50 +295,55 @@ def plan_stages(config: RoundsConfig, turns: Sequence[TrainingTurn]) -> list[Sta
     root = Path(config.out)
     stages: list[Stage] = []
     if config.test.questions:
-        stages.append(
-            decoding_stage(config, root / "untuned", "" if config.learner else config.model.adapter)
-        )
+        untuned = "" if config.learner else config.model.adapter
+        stages.append(decoding_stage(config, root / "untuned", untuned))
     for turn in turns:
-        folder = root / turn.name
-        chains, training_rows, adapter = folder / "chains", folder / "rows", folder / "adapter"
-        sampling = SampleRunConfig(
-            **config.question_options | {"skip": turn.skip, "limit": turn.limit},
-            sample=_turn_sampling(config.sample, turn.source),
-            corag=config.corag,
-            model=replace(config.model, adapter=turn.adapter),
-            retriever=config.retriever,
-            seed=config.seed,
-            batch_size=config.batch_size,
-            workers=config.workers,
-            out=str(chains),
-            max_failed=_ANY_NUMBER,
-        )
-        writing = MakeRowsConfig(
-            [str(chains)],
-            str(training_rows),
-            config.trained_model,
-            config.model.chat,
-            config.rows,
-            config.retriever,
-            config.model.template_args,
-        )
-        options = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
-        options["learning_rate"] *= config.learning_rate_share if turn.start else 1
-        tuning = SftConfig(
-            **options,
-            rows=[str(training_rows)],
-            out=str(adapter),
-            model=config.trained_model,
-            adapter=turn.start,
-        )
-        stages += [
-            Stage(chains, sampling, _paths(turn.adapter)),
-            Stage(training_rows, writing, (chains,)),
-            Stage(adapter, tuning, (training_rows, *_paths(turn.start))),
-        ]
+        stages += turn_stages(config, turn)
         if config.test.questions:
-            stages.append(decoding_stage(config, folder, str(adapter)))
+            stages.append(decoding_stage(config, root / turn.name, str(config.tuned_folder(turn.name))))
     return stages
+
+
+def turn_stages(config: RoundsConfig, turn: TrainingTurn) -> list[Stage]:
+    """Return the stages of a turn up to what it trains."""
+    folder = Path(config.out) / turn.name
+    chains, training_rows, tuned = folder / "chains", folder / "rows", config.tuned_folder(turn.name)
+    sampling = SampleRunConfig(
+        **config.question_options | {"skip": turn.skip, "limit": turn.limit},
+        sample=_turn_sampling(config.sample, turn.source),
+        corag=config.corag,
+        model=config.tuned_model(config.model.name, turn.tuned),
+        retriever=config.retriever,
+        seed=config.seed,
+        batch_size=config.batch_size,
+        workers=config.workers,
+        out=str(chains),
+        max_failed=_ANY_NUMBER,
+    )
+    writing = MakeRowsConfig(
+        [str(chains)],
+        str(training_rows),
+        config.trained_model,
+        config.model.chat,
+        config.rows,
+        config.retriever,
+        config.model.template_args,
+    )
+    options = {each.name: getattr(config.sft, each.name) for each in fields(TuningOptions)}
+    options["learning_rate"] *= config.learning_rate_share if turn.start else 1
+    is_full = config.sft.tuning == "full"
+    tuning = SftConfig(
+        **options,
+        rows=[str(training_rows)],
+        out=str(tuned),
+        model=(turn.start if is_full else "") or config.trained_model,
+        adapter="" if is_full else turn.start,
+    )
+    return [
+        Stage(chains, sampling, _paths(turn.tuned)),
+        Stage(training_rows, writing, (chains,)),
+        Stage(tuned, tuning, (training_rows, *_paths(turn.start))),
+    ]
 
 
 def _turn_sampling(base: SampleConfig, source: Literal["model", "decomposition"]) -> SampleConfig:
@@ -339,14 +352,14 @@ def _turn_sampling(base: SampleConfig, source: Literal["model", "decomposition"]
     return replace(base, source=source, reject_below=None if source == "decomposition" else base.reject_below)
 
 
-def decoding_stage(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
-    """Return the stage that answers the test questions with an adapter."""
+def decoding_stage(config: RoundsConfig, folder: Path, tuned: str) -> Stage:
+    """Return the stage that answers the test questions with what a turn trained."""
     test = config.held_out
     options = RunConfig(
         **test.question_options,
         method=["corag"],
         corag=config.corag,
-        model=replace(config.model, name=config.trained_model, adapter=adapter),
+        model=config.tuned_model(config.trained_model, tuned),
         retriever=test.retriever if test.has_index else config.retriever,
         recall_at=test.recall_at,
         seed=config.seed,
@@ -355,8 +368,8 @@ def decoding_stage(config: RoundsConfig, folder: Path, adapter: str) -> Stage:
         out=str(folder / "test"),
         max_failed=_ANY_NUMBER,
     )
-    return Stage(folder / "test", options, _paths(adapter))
+    return Stage(folder / "test", options, _paths(tuned))
 
 
-def _paths(adapter: str) -> tuple[Path, ...]:
-    return (Path(adapter),) if adapter else ()
+def _paths(tuned: str) -> tuple[Path, ...]:
+    return (Path(tuned),) if tuned else ()

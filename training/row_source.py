@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from corag.chains.chain import Chain
@@ -33,6 +33,8 @@ class TrainingExample:
             for want of room had it alone, a model would learn to make it up.
         ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
             asks for the next one right behind it, so what follows a sentence must be the next, not the end.
+        privileged: returns the same request to a teacher that knows more, for distillation; None where it
+            knows no more.
     """
 
     question_id: str
@@ -43,6 +45,7 @@ class TrainingExample:
     is_cut: bool = False
     rests_on: str = ""
     ends: bool = True
+    privileged: Callable[[], Prompt | None] = field(default=lambda: None, compare=False)
 
     @property
     def name(self) -> str:
@@ -61,7 +64,6 @@ class RowSource:
         corag: prompts, passages and limits, as in decoding.
         ircot: the same for thoughts; None without them.
         is_taught: whether the kept chain is taught.
-        recovery_copies: of a sub-query that was answered right after an unanswered one.
     """
 
     row: ChainRow
@@ -70,7 +72,6 @@ class RowSource:
     corag: CoRAGConfig
     ircot: IRCoTConfig | None = None
     is_taught: bool = True
-    recovery_copies: int = 1
 
     @cached_property
     def chain(self) -> Chain | None:

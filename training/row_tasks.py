@@ -8,7 +8,7 @@ an entry of ``ROW_TASKS``: options, help, settings and reports read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 from corag.baselines.closed_book import ClosedBookConfig
@@ -24,6 +24,7 @@ from corag.chains.prompting import (
     sub_query_prompt,
 )
 from corag.core.errors import ConfigError
+from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.text import mentions
@@ -87,9 +88,14 @@ def _sub_query(source: RowSource, number: int) -> Iterator[TrainingExample]:
     hop, before = hops[number - 1], Chain(hops[: number - 1])
     prompt = corag.conventions.fit_hop(sub_query_prompt(question.text, before, corag), source.count)
     is_cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
-    recovers = number > 1 and hops[number - 2].refused and not hop.refused
-    for _ in range(source.recovery_copies if recovers else 1):
-        yield TrainingExample(question.id, "sub_query", number, prompt, hop.sub_query, is_cut)
+
+    def privileged() -> Prompt:
+        told = replace(corag, task=f"{corag.task} The question to ask next: {hop.sub_query}".strip())
+        return sub_query_prompt(question.text, before, told)
+
+    yield TrainingExample(
+        question.id, "sub_query", number, prompt, hop.sub_query, is_cut, privileged=privileged
+    )
 
 
 def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
@@ -103,7 +109,16 @@ def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
     is_cut = source.is_cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, when_sampled=hop.answer_cut)
     # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
     fact = hop.sub_answer if source.row.is_annotated else ""
-    yield TrainingExample(source.row.question.id, "sub_answer", number, prompt, hop.sub_answer, is_cut, fact)
+    question = source.row.question
+
+    def privileged() -> Prompt | None:
+        gold = [hit.passage for hit in hits if hit.id in question.supporting]
+        holding = [each for each in gold if mentions([each.contents], [hop.sub_answer])]
+        return sub_answer_prompt(hop.sub_query, holding[:1], corag) if holding else None
+
+    yield TrainingExample(
+        question.id, "sub_answer", number, prompt, hop.sub_answer, is_cut, fact, privileged=privileged
+    )
 
 
 def _refusal(source: RowSource, number: int) -> Iterator[TrainingExample]:
@@ -140,8 +155,17 @@ def _final_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
     assert source.chain is not None
     question = source.row.question
     prompt, *_ = final_prompt(question.text, source.chain, source.context, source.count, source.corag)
+    chain = source.chain
+
+    def privileged() -> Prompt:
+        told = f"{source.corag.task} The right answer: {question.answers[0]}".strip()
+        corag = replace(source.corag, task=told)
+        return final_prompt(question.text, chain, source.context, source.count, corag)[0]
+
     # The first gold answer is the one taught: further ones are other ways to write it.
-    yield TrainingExample(question.id, "final_answer", number, prompt, question.answers[0])
+    yield TrainingExample(
+        question.id, "final_answer", number, prompt, question.answers[0], privileged=privileged
+    )
 
 
 def _draft(source: RowSource, number: int) -> Iterator[TrainingExample]:

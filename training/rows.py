@@ -65,7 +65,11 @@ class MakeRowsConfig(Options):
     template_args: dict[str, Any] = field(default_factory=dict)
     """further arguments of the chat template, as ``--model.template_args`` gives them in decoding."""
 
-    ALIASES: ClassVar[dict[str, str]] = {"llm": "model", "index": "retriever.index"}
+    ALIASES: ClassVar[dict[str, str]] = {
+        "llm": "model",
+        "index": "retriever.index",
+        "for": "rows.purpose",
+    }
 
     def __post_init__(self) -> None:
         if not self.chains or not self.out:
@@ -108,6 +112,7 @@ class RowsReport:
             annotated ones that would be.
         lost: names of rows that are left out, since the passages that they rest on found no room.
         unfit: sentences on rows that cannot be made, such as of a gold answer that is longer than a row.
+        plain: names of rows that are left out of distillation, since a teacher would know no more.
         tokens: of all rows.
         files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
@@ -122,6 +127,7 @@ class RowsReport:
     cut: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unfit: list[str] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
     tokens: int = 0
     files: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
@@ -138,7 +144,7 @@ class RowsReport:
     def add(self, split: str, outcome: MadeRow) -> None:
         """Count what became of an example."""
         if outcome.row is None:
-            reasons = {"cut": self.cut, "lost": self.lost, "unfit": self.unfit}
+            reasons = {"cut": self.cut, "lost": self.lost, "unfit": self.unfit, "plain": self.plain}
             reasons[outcome.left_out].append(outcome.name)
             return
         self.lengths.setdefault(f"{split}/{outcome.row.task}", RowLengths()).add(outcome.row)
@@ -155,6 +161,7 @@ class RowsReport:
             f"{_by_task(self.shortened)}; replies that reached their limit of tokens, left out: "
             + str(len(self.cut))
             + (f"; rows that lost what they rest on, left out: {_by_task(self.lost)}" if self.lost else "")
+            + (f"; rows without privileged context, left out: {_by_task(self.plain)}" if self.plain else "")
         )
         if self.unfit:
             yield f"rows that cannot be made, left out: {_by_task(self.unfit)}, such as: {self.unfit[0]}"
@@ -227,7 +234,11 @@ async def write_rows(
     maker = RowMaker(renderer, config, corag, ircot)
     splits = await _make_splits(maker, chain_rows, retriever, report)
     if not splits["train"]:
-        raise DataError(_explain_no_rows(folders, config, has_thoughts=ircot is not None, report=report))
+        raise DataError(
+            f"the chains in {', '.join(map(str, folders))} give no training rows of "
+            f"{', '.join(config.tasks)}; questions left out, by reason: {report.left_out or 'none'}."
+            f"{' '.join(['', *report.unfit[:1]])}"
+        )
     tables.save(out, splits, REPORT, report)
     return report
 
@@ -253,22 +264,6 @@ async def _make_splits(
         for split, part in rows.items():
             splits[split] += [rows_table(part)] if part else []
     return splits
-
-
-def _explain_no_rows(
-    folders: Sequence[Path], config: RowsConfig, *, has_thoughts: bool, report: RowsReport
-) -> str:
-    """Return why chains gave no rows to train on."""
-    names = ", ".join(map(str, folders))
-    if not has_thoughts and all(ROW_TASKS[task].of_thoughts for task in config.tasks):
-        return (
-            f"the row task {config.tasks[0]} wants IRCoT's thoughts, but '{names}' holds chains: sample with "
-            "sample.source=thoughts into another folder."
-        )
-    return (
-        f"the chains in {names} give no training rows of {', '.join(config.tasks)}; questions left "
-        f"out, by reason: {report.left_out or 'none'}.{' '.join(['', *report.unfit[:1]])}"
-    )
 
 
 def row_settings(
@@ -311,6 +306,14 @@ def read_report(folder: Path) -> RowsReport | None:
     return tables.read_report(folder / REPORT, RowsReport, RowLengths)
 
 
+def load_report(name: str) -> RowsReport:
+    """Return the report of a folder of rows. Raises :class:`DataError` if it is none."""
+    report = read_report(Path(name))
+    if report is None:
+        raise DataError(f"'{name}' is no folder of rows: make them with 'corag rows'.")
+    return report
+
+
 async def load_passages(rows: Sequence[ChainRow], retriever: Retriever) -> dict[str, Passage]:
     """Fetch every passage that the kept chains and their questions read."""
     ids: dict[str, None] = {}
@@ -330,9 +333,12 @@ def rows_table(rows: Sequence[TrainingRow]) -> Any:
         "input_ids": datasets.List(datasets.Value("int32")),
         "completion_mask": datasets.List(datasets.Value("int8")),
     }
+    if rows[0].privileged_context is not None:
+        tokens["privileged_context"] = datasets.List(datasets.Value("int32"))
     texts = {name: datasets.Value("string") for name in ("question_id", "task", "prompt", "completion")}
     features = datasets.Features(texts | {"hop": datasets.Value("int32")} | tokens)
-    return with_labels(datasets.Dataset.from_list([asdict(row) for row in rows], features=features))
+    records = [{name: value for name, value in asdict(row).items() if name in features} for row in rows]
+    return with_labels(datasets.Dataset.from_list(records, features=features))
 
 
 def row_lines(folder: Path, question: str, model: str) -> Iterator[str]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from corag.chains.chain import Chain, Hop
 from corag.chains.config import CoRAGConfig
 from corag.chains.decode import decode_chain, search_hop
 from corag.chains.final_answer import retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
-from corag.core.errors import ConfigError
 from corag.core.options import Options
 from corag.core.seeds import derive_seed
 from corag.core.text import exact_match, mentions
@@ -36,36 +37,24 @@ class SampleConfig(Options):
     the chains of the dataset corag, with their unanswered hops; "thoughts" follows sub-questions in IRCoT's
     loop, as long as its paragraphs contain the answers."""
 
-    chains: int = 16
+    chains: Annotated[int, Ge(1)] = 16
     """chains sampled per question."""
 
-    max_hops: int = 5
+    max_hops: Annotated[int, Ge(1)] = 5
     """the maximum length of a chain is drawn from 1 to this."""
 
-    temperature: float = 0.7
+    temperature: Annotated[float, Ge(0)] = 0.7
     """sampling temperature of sub-queries; sub-answers are greedy."""
 
-    sure_above: float = -0.05
+    sure_above: Annotated[float, Le(0)] = -0.05
     """a chain ends once the gold answer's mean log-likelihood per token is above this."""
 
-    reject_below: float | None = None
+    reject_below: Annotated[float, Le(0)] | None = None
     """a question whose best chain scores below this is dropped; unset, as in the paper, none is."""
 
     rank_by: Literal["mean", "sum"] = "mean"
     """score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper does not
     specify; they differ only between aliases of different length)."""
-
-    def __post_init__(self) -> None:
-        if self.chains < 1 or self.max_hops < 1 or self.temperature < 0:
-            raise ConfigError(
-                "sampling needs chains >= 1, max_hops >= 1 and temperature >= 0, but got "
-                f"chains={self.chains}, max_hops={self.max_hops}, temperature={self.temperature}."
-            )
-        if self.sure_above > 0 or (self.reject_below is not None and self.reject_below > 0):
-            raise ConfigError(
-                "sure_above and reject_below are log-likelihoods per token, which are never above 0, but "
-                f"they are {self.sure_above} and {self.reject_below}."
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,30 +13,45 @@ This is a program of its own, not a command: accelerate starts it once per devic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from shlex import join
+from typing import Any, Literal
 
 import numpy as np
 
-from corag.core.errors import DataError
+from corag.chains.taught import Teaching, option_arguments
+from corag.core.errors import ConfigError, DataError
+from corag.core.installation import require
 from corag.generation.models import context_window, model_folder
+from corag.generation.rendering import Renderer
+from corag.generation.thinking import ThinkingOptions
 from corag.generation.trained_for import join_prompts, trained_for
-from training.checks import check_length, check_packages, check_training
+from eval.experiment.registry import METHODS
 from training.columns import learned, lengths, with_labels
-from training.config import SftConfig
-from training.model_setup import load_model, load_padding_tokenizer, resolve_batching, save_model
+from training.config import ProgramOptions, SftConfig
+from training.model_setup import (
+    adapter_identity,
+    load_model,
+    load_padding_tokenizer,
+    resolve_batching,
+    save_model,
+)
 from training.program import (
-    check_tokenizer,
+    build_arguments,
+    has_gpu,
     run_training,
     start_program,
+    summary_line,
     train_or_resume,
-    training_identity,
+    training_settings,
     warn_of_test_questions,
 )
-from training.rows import RowsReport, read_report
-from training.trl_arguments import build_trl_arguments
-from training.usage import summary_line, with_usage
+from training.row_tasks import ROW_TASKS
+from training.rows import load_report
 
 
 def main(config: SftConfig) -> dict[str, Any]:
@@ -45,83 +60,29 @@ def main(config: SftConfig) -> dict[str, Any]:
     Raises :class:`ConfigError` or :class:`DataError` for rows that do not suit the model or the options,
     before anything is trained.
     """
-    check(config)
-    folder = model_folder(config.model)
-    rows = load_rows(config, folder)
+    require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
+    rows = load_rows(config, folder := model_folder(config.model))
     return run_training(
-        config,
-        training_settings(config, folder),
-        f"model {config.model} and {len(rows['train'])} rows",
+        Path(config.out),
+        lm_settings(config, folder, {"batching": resolve_batching(config)}),
+        f"model {config.model} and {describe_rows(rows['train'])}",
         lambda: make_trainer(config, folder, rows),
         lambda trainer: train(trainer, config, rows),
     )
 
 
-def check(config: SftConfig) -> None:
-    """Refuse what cannot be trained, before torch is loaded.
-
-    Raises as :func:`training.checks.check_training` does; :class:`DataError` also for rows that are missing,
-    named twice or too long.
-    """
-    check_packages(config)
-    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
-        raise DataError(f"'rows' names a folder twice: {', '.join(config.rows)}. Name each once.")
-    reports = {name: load_report(name) for name in config.rows}
-    check_training(config, identify_rows(reports.values()))
-    for name, report in reports.items():
-        longest = max((each.longest for each in report.lengths.values()), default=0)
-        most = report.settings["rows"]["max_length"]
-        check_length(f"a row of '{name}'", longest, config, most, "'corag rows' and a 'rows.max_length'")
+# ---- rows
 
 
-def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
-    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
-
-    ``row_tokens`` are those of all rows, ``tokens_read`` what the model read of them in all steps, prompts
-    too. All figures are of the whole training, whatever it was resumed from.
-    """
-    summary = train_or_resume(trainer, config)
-    figures = trainer.evaluate() if "validation" in rows else {}
-    save_model(trainer, config, Path(config.out))
-    losses = {f"eval_{task}_loss" for task in set(rows["validation"]["task"])} if figures else set()
-    tokens = int(lengths(rows["train"]).sum())
-    return {
-        "steps": summary.steps,
-        "epochs": summary.epochs,
-        "train_loss": summary.loss,
-        "first_loss": summary.first_loss,
-        "evaluation": {name: value for name, value in figures.items() if name in losses},
-        "row_tokens": tokens,
-        "tokens_read": summary.tokens,
-        "seconds": summary.seconds,
-        "resumed_from": summary.resumed_from,
-        "tokens_per_second": summary.tokens / summary.seconds if summary.tokens else None,
-        "trained_for": join_prompts(
-            [
-                trained_for(config.adapter, config.model),
-                *(load_report(each).trained_for for each in config.rows),
-            ]
-        ),
-    }
-
-
-def summarise(config: SftConfig, manifest: dict[str, Any]) -> str:
-    """Return lines on what a training made, and how to use it. All figures are in its manifest."""
-    result = manifest["result"]
-    losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
-    indexes = [load_report(each).index for each in config.rows]
-    return with_usage(
-        config, summary_line(result) + losses, manifest["settings"], next(filter(None, indexes), [])
-    )
-
-
-def load_rows(config: SftConfig, folder: str) -> Any:
+def load_rows(config: ProgramOptions, folder: str) -> Any:
     """Load the rows that suit the model in ``folder``, by split, each within the limits.
 
-    Raises as :func:`load_row_folder` does.
+    Raises as :func:`load_row_folder` does; :class:`DataError` also for a folder that is named twice.
     """
     import datasets
 
+    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
+        raise DataError(f"'rows' names a folder twice: {', '.join(config.rows)}. Name each once.")
     folders = [load_row_folder(each, config, folder) for each in config.rows]
     splits = dict.fromkeys(split for rows in folders for split in rows)
     return datasets.DatasetDict(
@@ -132,7 +93,7 @@ def load_rows(config: SftConfig, folder: str) -> Any:
     )
 
 
-def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
+def load_row_folder(name: str, config: ProgramOptions, folder: str) -> Any:
     """Load one folder of rows, each with something to learn and within the limits.
 
     Raises :class:`ConfigError` for rows of another tokenizer, :class:`DataError` naming the row that does not
@@ -141,19 +102,17 @@ def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
     import datasets
 
     report = load_report(name)
-    check_tokenizer(f"the rows in '{name}'", report.settings, config, folder, "corag rows")
+    check_tokenizer(name, report.settings, config, folder)
     warn_of_test_questions(name, report)
     rows = {split: with_labels(part) for split, part in datasets.load_from_disk(name).items()}
     limit = config.max_length or report.settings["rows"]["max_length"]
-    window = context_window(folder) or limit
+    limit = min(limit, context_window(folder) or limit)
     for split in rows:
         sizes, learns = lengths(rows[split]), learned(rows[split])
-        for number in np.flatnonzero((sizes > min(limit, window)) | (learns == 0))[:1].tolist():
+        for number in np.flatnonzero((sizes > limit) | (learns == 0))[:1].tolist():
             fault = (
-                f"has {sizes[number]} tokens, more than max_length {limit}: training would cut off its reply"
+                f"has {sizes[number]} tokens, more than max_length or '{config.model}' reads ({limit})"
                 if sizes[number] > limit
-                else f"has {sizes[number]} tokens, but '{config.model}' was made to read {window} at once"
-                if sizes[number] > window
                 else "has no token to learn"
             )
             row = rows[split][number]
@@ -164,53 +123,100 @@ def load_row_folder(name: str, config: SftConfig, folder: str) -> Any:
     return rows
 
 
-def load_report(name: str) -> RowsReport:
-    """Return the report of a folder of rows. Raises :class:`DataError` if it is none."""
-    report = read_report(Path(name))
-    if report is None:
-        raise DataError(f"'{name}' is no folder of rows: make them with 'corag rows'.")
-    return report
+def check_tokenizer(name: str, settings: Mapping[str, Any], config: ProgramOptions, folder: str) -> None:
+    """Raise :class:`ConfigError` for rows of another tokenizer or chat template than the model's."""
+    fingerprint = settings["tokenizer"]
+    options = ThinkingOptions("auto", settings.get("template_args", {}))
+    chat: Literal["auto", "no"] = "no" if fingerprint.endswith("no chat") else "auto"
+    if Renderer.load(folder, chat, options).fingerprint != fingerprint:
+        raise ConfigError(
+            f"the rows in '{name}' were written with another tokenizer or chat template than that of "
+            f"'{config.model}': make them again with 'corag rows --model {config.model}'."
+        )
 
 
-def identify_rows(reports: Iterable[RowsReport]) -> dict[str, Any]:
-    """Return what identifies the rows that are learned from."""
-    rows = [report.settings | {"questions": report.questions, "tokens": report.tokens} for report in reports]
-    return {"rows": rows}
+def describe_rows(rows: Any) -> str:
+    """Say how many rows there are of each task, and their tokens."""
+    tasks = ", ".join(f"{task} {count:,}" for task, count in sorted(Counter(rows["task"]).items()))
+    return f"{len(rows):,} rows ({tasks}; {int(lengths(rows).sum()):,} tokens)"
 
 
-def training_settings(config: SftConfig, folder: str) -> dict[str, Any]:
-    """Return everything that the result depends on, as it stands in training.json."""
-    rows = identify_rows(map(load_report, config.rows))
-    return training_identity(config, folder, resolve_batching(config), rows)
+def lm_settings(
+    config: ProgramOptions, folder: str, resolved: Mapping[str, Any], **overrides: Any
+) -> dict[str, Any]:
+    """Return everything that the result depends on, as it stands in training.json.
+
+    ``resolved``, ``overrides``: as for :func:`training_settings`.
+    """
+    reports = map(load_report, config.rows)
+    rows = [each.settings | {"questions": each.questions, "tokens": each.tokens} for each in reports]
+    overrides = adapter_identity(config, folder) | overrides
+    return training_settings(config, (config.model, folder), {"rows": rows}, resolved, **overrides)
+
+
+# ---- the trainer
 
 
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
-    from training.trainer import CompletionTrainer, prepare_trainer
-
+    trl_trainer = load_trainers()
     # TRL would tokenise the texts again, and not as decoding does: it gets tokens and labels alone.
-    columns = ["input_ids", "labels"]
-    validation = rows.get("validation")
-    tasks = np.array(validation["task"]) if validation else np.array([])
-    evaluation = {
-        task: validation.select(np.flatnonzero(tasks == task), keep_in_memory=True).select_columns(columns)
-        for task in sorted(set(tasks.tolist()))
-    }
+    columns = ["input_ids", "labels", *(["weight"] if config.task_weights else [])]
+    if config.task_weights:
+        rows = {split: with_weights(part, config) for split, part in rows.items()}
+    evaluation = by_task(rows["validation"], columns) if "validation" in rows else {}
     # Before the model: it starts the process group.
-    arguments = build_arguments(config, evaluates=bool(evaluation))
+    arguments = build_sft_arguments(config, evaluates=bool(evaluation))
     model, peft_config = load_model(config, folder)
-    trainer = CompletionTrainer(
+    tokenizer = load_padding_tokenizer(folder)
+    collator = (
+        trl_trainer.WeightingCollator(tokenizer.pad_token_id, padding_free=arguments.padding_free)
+        if config.task_weights
+        else None
+    )
+    trainer = trl_trainer.CompletionTrainer(
         model=model,
         args=arguments,
+        data_collator=collator,
         train_dataset=rows["train"].select_columns(columns),
         eval_dataset=evaluation or None,
-        processing_class=load_padding_tokenizer(folder),
+        processing_class=tokenizer,
         peft_config=peft_config,
     )
-    return prepare_trainer(trainer, Path(config.out))
+    if not has_fused_kernels():
+        trl_trainer.compute_learned_positions_only(trl_trainer.base_of(trainer.model))
+    if config.task_weights:
+        trl_trainer.weigh_tokens(trl_trainer.base_of(trainer.model))
+    return trl_trainer.prepare_trainer(trainer, Path(config.out))
 
 
-def build_arguments(config: SftConfig, *, evaluates: bool) -> Any:
+def load_trainers() -> Any:
+    """Return the module of trainers, whose classes inherit from torch's and TRL's: seconds to import."""
+    from training import trainer
+
+    return trainer
+
+
+def has_fused_kernels() -> bool:
+    """Return whether TRL's fused output layer has kernels here, which compute learned positions only."""
+    return has_gpu()
+
+
+def with_weights(rows: Any, config: SftConfig) -> Any:
+    """Return rows with a column of what each counts in the loss."""
+    return rows.add_column("weight", [config.task_weights.get(task, 1.0) for task in rows["task"]])
+
+
+def by_task(rows: Any, columns: list[str]) -> dict[str, Any]:
+    """Return rows by task, with some columns."""
+    tasks = np.array(rows["task"])
+    return {
+        task: rows.select(np.flatnonzero(tasks == task), keep_in_memory=True).select_columns(columns)
+        for task in sorted(set(tasks.tolist()))
+    }
+
+
+def build_sft_arguments(config: SftConfig, *, evaluates: bool) -> Any:
     """Build TRL's training arguments, whose own defaults cut rows at 1,024 tokens and pad at random."""
     from trl import SFTConfig
 
@@ -218,13 +224,104 @@ def build_arguments(config: SftConfig, *, evaluates: bool) -> Any:
     values = {
         "max_length": None,  # too long rows were refused
         "completion_only_loss": True,
+        "assistant_only_loss": False,
+        "dataset_kwargs": None,  # rows are tokens already
+        "remove_unused_columns": False,
         "padding_free": batching == "padding_free",
         # Rows behind one another have neither padding nor a mask.
         "include_num_input_tokens_seen": "all" if batching == "padding_free" else "non_padding",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
+        "gradient_checkpointing": resolve_checkpointing(config),
     }
-    return build_trl_arguments(SFTConfig, config, values, evaluates=evaluates)
+    return build_arguments(
+        SFTConfig,
+        config,
+        values,
+        out=config.out,
+        evaluates=evaluates,
+        # The last may be half written when the power fails; whole models are too large to keep two.
+        checkpoints_kept=1 if config.tuning == "full" else 2,
+    )
+
+
+def resolve_checkpointing(config: ProgramOptions) -> bool:
+    """Whether activations are computed again: TRL does everywhere; on a CPU memory is seldom short."""
+    if config.gradient_checkpointing != "auto":
+        return config.gradient_checkpointing == "yes"
+    by_fsdp = os.environ.get("FSDP_ACTIVATION_CHECKPOINTING", "").lower() == "true"
+    return has_gpu() and not by_fsdp
+
+
+# ---- training, and what it made
+
+
+def train(trainer: Any, config: SftConfig, rows: Any) -> dict[str, Any]:
+    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
+
+    ``row_tokens`` are those of all rows, ``tokens_read`` what the model read of them in all steps, prompts
+    too. All figures are of the whole training, whatever it was resumed from.
+    """
+    summary = train_or_resume(trainer, Path(config.out))
+    figures = trainer.evaluate() if "validation" in rows else {}
+    save_model(trainer, config, Path(config.out))
+    losses = {f"eval_{task}_loss" for task in set(rows["validation"]["task"])} if figures else set()
+    read = summary["tokens_read"]
+    return summary | {
+        "evaluation": {name: value for name, value in figures.items() if name in losses},
+        "row_tokens": int(lengths(rows["train"]).sum()),
+        "tokens_per_second": read / summary["seconds"] if read else None,
+        "trained_for": prompts_taught(config),
+    }
+
+
+def prompts_taught(config: ProgramOptions) -> dict[str, list[str]]:
+    """Return the prompts that were learned, by the method that asks them: name, version and hash."""
+    reports = [load_report(each).trained_for for each in config.rows]
+    return join_prompts([trained_for(config.adapter, config.model), *reports])
+
+
+def summarise(config: ProgramOptions, manifest: dict[str, Any]) -> str:
+    """Return lines on what a training made, and the commands that use, compare and share it."""
+    result = manifest["result"]
+    losses = "".join(f", {name} {value:.3f}" for name, value in result["evaluation"].items())
+    use = usage(config, manifest["settings"])
+    method, rest = use[3], join(use[4:])
+    return (
+        f"{summary_line(config.out, result, losses)}\n"
+        f"Use it: {join(use)}\n"
+        f"Compare: corag run --questions FILE --method {method},one_step {rest} --out runs/mine; "
+        "corag table runs/mine\n"
+        f"Share: corag push {config.out} OWNER/NAME"
+    )
+
+
+def usage(config: ProgramOptions, settings: Mapping[str, Any]) -> list[str]:
+    """Return the command that asks what was trained as it was taught. ``settings``: of its manifest."""
+    if (teaching := Teaching.read(settings)) is not None:
+        method, arguments = "corag", teaching.arguments()
+    else:
+        method, arguments = _of_thoughts(settings.get("rows", ()))
+    model_arguments = ["--model.adapter", config.out]
+    if config.tuning == "full":
+        model_arguments = ["--model.name", config.out]
+    elif config.model != "default":
+        model_arguments = ["--model.name", config.model, *model_arguments]
+    index: list[str] = next(filter(None, (load_report(each).index for each in config.rows)), [])
+    index_arguments = ["--retriever.index", ",".join(index) or "INDEX"]
+    return ["corag", "ask", "--method", method, *index_arguments, *arguments, *model_arguments]
+
+
+def _of_thoughts(rows: Any) -> tuple[str, list[str]]:
+    """Return the method that rows made of IRCoT's thoughts teach, and its options as words."""
+    records = [chain["options"]["ircot"] for each in rows for chain in each["chains"]]
+    methods = {ROW_TASKS[task].method for each in rows for task in each["rows"]["tasks"]}
+    method = next((name for name in ("ircot", *sorted(methods)) if name in methods), "corag")
+    if not records or method == "corag":
+        return method, []
+    kind = METHODS[method].config
+    record = records[-1] | {"k": records[-1].get("k_per_step")}  # one_step reads what IRCoT's first step does
+    return method, option_arguments(method, kind, record, [each.name for each in fields(kind)])
 
 
 if __name__ == "__main__":
-    start_program(SftConfig, check, main, summarise, "training/sft.py", "fine-tune a model on training rows")
+    start_program(SftConfig, main, summarise, "training/sft.py", "fine-tune a model on training rows")

@@ -7,14 +7,13 @@ its options have changed, or anything that it reads.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,16 +32,14 @@ from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
 from training.checkpoints import last_checkpoint
 from training.config import WATCHING_OPTIONS, SftConfig
-from training.launched import STATUS_FILE
 from training.row_tasks import extra_prompts
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 
 COMMAND = (sys.executable, "-m", "corag.cli")
 """How the corag command is started: by name, since the command line stands above this package."""
-ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
-SFT, ENCODER, RERANKER = (
-    str(Path(__file__).with_name(f"{name}.py")) for name in ("sft", "encoder", "reranker")
+SFT, DISTILL, ENCODER, RERANKER = (
+    str(Path(__file__).with_name(f"{name}.py")) for name in ("sft", "distill", "encoder", "reranker")
 )
 _END_S = 5.0  # less than the command line gives itself: the training must not go on alone
 StageOptions: TypeAlias = SampleRunConfig | MakeRowsConfig | SftConfig | RunConfig
@@ -93,66 +90,48 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
 def run_and_wait(command: Sequence[str]) -> int:
     """Run a command and return its exit status. What ends this process ends the command and its children.
 
-    If it is killed, the system kills the command, and what that has started watches this process. SIGTERM
-    lets a training write a checkpoint first.
+    If it is killed, the system kills the command, and what that has started watches this process. SIGTERM is
+    passed on, so that a training may write a checkpoint first, and this process then ends by it.
     """
     mark_processes()
-    trains = tuple(command[: len(ACCELERATE)]) == ACCELERATE
-    end_with_parent = kill_with_parent(os.getpid())
-
-    def prepare() -> None:
-        end_with_parent()
-        if trains:  # accelerate would end at once, and the training with it
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    # In a process group of its own: accelerate would be killed before it could stop the training, which would
-    # go on alone.
+    # In a process group of its own: a terminal's Ctrl-C would else reach all of them at once.
     # torch kills the processes of a training 30 s after SIGTERM, if it is not given another time.
     environment = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "1800"} | os.environ
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare, env=environment)
+    process = subprocess.Popen(
+        command, start_new_session=True, preexec_fn=kill_with_parent(os.getpid()), env=environment
+    )
     try:
-        return _wait_for_training(process) if trains else process.wait()
+        with _passing_on(signal.SIGTERM, process) as passed_on:
+            status = process.wait()
     except BaseException:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _signal_group(process, number)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
         raise
-
-
-def _wait_for_training(process: subprocess.Popen[bytes]) -> int:
-    """Return a training's exit status; after SIGTERM end as the caller would, but only once it has ended."""
-    if threading.current_thread() is not threading.main_thread():
-        return process.wait()
-    requested, passed_on = threading.Event(), False
-    handler = signal.signal(signal.SIGTERM, lambda *_: requested.set())
-    try:
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                status = process.wait(1.0 if requested.is_set() else 0.25)
-                break
-            # Again while accelerate ignores it, for the training that it is starting. To several processes it
-            # passes it on, once: a second one would end it before them.
-            if requested.is_set() and not passed_on:
-                passed_on = not _ignores(process.pid, signal.SIGTERM)
-                _signal_group(process, signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-    if requested.is_set():
+    if passed_on:
         os.kill(os.getpid(), signal.SIGTERM)
     return status
 
 
-def _ignores(process: int, number: signal.Signals) -> bool:
-    with suppress(OSError):
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-        return bool(int(re.findall(r"SigIgn:\s*(\w+)", status)[0], 16) >> (number - 1) & 1)
-    return False
+@contextmanager
+def _passing_on(number: signal.Signals, process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Send a process and its children what this one gets meanwhile; yields a list that is then not empty."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
 
-
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
+    def pass_on(*_: Any) -> None:
+        received.append(number)
         os.killpg(process.pid, number)
+
+    handler = signal.signal(number, pass_on)
+    try:
+        yield received
+    finally:
+        signal.signal(number, handler)
 
 
 def run_with_options(command: Sequence[str], options: Mapping[str, Any], file: Path) -> int:
@@ -162,7 +141,10 @@ def run_with_options(command: Sequence[str], options: Mapping[str, Any], file: P
 
 
 def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
-    """Return the command of a stage without its options. ``launch``: arguments of 'accelerate launch'."""
+    """Return the command of a stage without its options.
+
+    ``launch``: arguments of 'accelerate launch', as for :func:`launch_command`.
+    """
     match stage.options:
         case SampleRunConfig():
             return [*COMMAND, "sample"]
@@ -171,7 +153,7 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
         case RunConfig():
             return [*COMMAND, "run"]
         case SftConfig():
-            return [*ACCELERATE, *launch, SFT]
+            return launch_command(SFT, launch, stage.options.tuning)
 
 
 @dataclass(frozen=True)
@@ -179,8 +161,8 @@ class LaunchOptions(Options):
     """How a training program is launched: a base of the options of the commands that start one."""
 
     launch: tuple[str, ...] = ()
-    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; empty for one
-    process, on the CPU if there is no GPU."""
+    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; without them one
+    process for each GPU, or one on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -192,18 +174,35 @@ def launch_program(program: str, config: LaunchOptions) -> int:
     """Start a training program with options and return its exit status; it has printed what went wrong."""
     options = asdict(config)
     launch = options.pop("launch")  # accelerate's, not the training's
-    # quiet: accelerate else reports a failure of the training as one of its own, in thirty lines.
-    arguments = launch or ["--quiet", *default_launch()]
+    command = launch_command(program, launch, options.get("tuning", ""))
     with tempfile.TemporaryDirectory(prefix="corag-") as folder:
-        status_file = Path(folder) / "status"
-        os.environ[STATUS_FILE] = str(status_file)
         try:
-            status = run_with_options(
-                [*ACCELERATE, *arguments, program], options, Path(folder) / "options.yaml"
-            )
+            return run_with_options(command, options, Path(folder) / "options.yaml")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(interruption_note(Path(options["out"]))) from None
-        return int(status_file.read_text()) if status_file.is_file() else status
+
+
+def launch_command(program: str, launch: Sequence[str], tuning: str) -> list[str]:
+    """Return the command that starts a training program, without its options.
+
+    Args:
+        program: its file.
+        launch: arguments of 'accelerate launch'; without them one process for each GPU, or one on the CPU.
+        tuning: a whole model is spread over several GPUs (FSDP), an adapter trained on each.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count() if not launch else 0
+    if not launch and gpus < 2:
+        return [sys.executable, program]  # without accelerate its exit status tells what went wrong
+    if not launch and tuning == "full":
+        launch = ["--config_file", str(Path(__file__).parent / "configs" / "accelerate_8gpu.yaml")]
+    elif not launch:
+        # No mixed precision: the training's own options decide what to compute in.
+        launch = ["--multi_gpu", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    count = ["--num_processes", str(gpus)] if gpus else []
+    # quiet: accelerate else reports a failure of the training as one of its own, in thirty lines.
+    return [sys.executable, "-m", "accelerate.commands.launch", "--quiet", *launch, *count, program]
 
 
 def interruption_note(out: Path) -> str:
@@ -212,16 +211,6 @@ def interruption_note(out: Path) -> str:
         name = Path(checkpoint).name
         return f"of the training {name} is kept in '{out}', from which the same command goes on."
     return f"the training had written no checkpoint into '{out}': the same command begins it anew."
-
-
-def default_launch() -> list[str]:
-    """Return accelerate's arguments for one process."""
-    import torch
-
-    # No mixed precision: the training's own options decide what to compute in.
-    one = ["--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    threads = ["--num_cpu_threads_per_process", str(torch.get_num_threads())]
-    return one if torch.cuda.is_available() else ["--cpu", *threads, *one]
 
 
 def stage_provenance(stage: Stage) -> Provenance:

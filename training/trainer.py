@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns of changes, which the lock prevents
+
 import torch
 from peft import PeftModel
-from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 from trl import SFTTrainer
+from trl.experimental.sdft import SDFTTrainer
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
+from trl.trainer.utils import FusedCausalLMOutput, RepeatSampler
 
 from corag.core.seeds import derive_seed
-from training.callbacks import training_callbacks
 from training.columns import lengths
+from training.program import prepare
 
 
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
@@ -47,13 +52,6 @@ class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
         return iter(super().__iter__())
 
 
-def sampler_by_length(trainer: Any, lengths: list[int]) -> EpochSampler:
-    """Return the order of a trainer's rows, ``lengths`` in tokens."""
-    # The rows of one update are drawn together, so that its micro-batches have like lengths as well.
-    size = trainer.args.train_batch_size * trainer.args.gradient_accumulation_steps
-    return EpochSampler(lengths, size, trainer.args.seed)
-
-
 class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
     """SFTTrainer whose order of rows can be resumed. Its loss is TRL's."""
 
@@ -61,7 +59,9 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
         rows = self.train_dataset if train_dataset is None else train_dataset
-        return sampler_by_length(self, lengths(rows).tolist())
+        # The rows of one update are drawn together, so that its micro-batches have like lengths as well.
+        size = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        return EpochSampler(lengths(rows).tolist(), size, self.args.seed)
 
 
 def prepare_trainer(trainer: Any, out: Path) -> Any:
@@ -71,16 +71,94 @@ def prepare_trainer(trainer: Any, out: Path) -> Any:
         trainer: as TRL made it.
         out: folder of the result, where the metrics go.
     """
-    trainer.remove_callback(PrinterCallback)
-    for callback in training_callbacks(out):
-        trainer.add_callback(callback)
-    keep_float32(trainer.model)
+    prepare(trainer, out)
+    for weight in trainer.model.parameters():
+        # TRL rounds adapters of 4-bit models to bfloat16, in which small updates are lost.
+        if weight.requires_grad:
+            weight.data = weight.data.float()
     if trainer.is_fsdp_enabled:
         reduce_in_float32(trainer.accelerator.state.fsdp_plugin)
-    if not has_fused_kernels():
-        model = trainer.model
-        compute_learned_positions_only(model.get_base_model() if isinstance(model, PeftModel) else model)
     return trainer
+
+
+def base_of(model: Any) -> Any:
+    """Return the model that has the output layer."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+class EpochRepeatSampler(RepeatSampler):  # type: ignore[misc]
+    """TRL's order of prompts, by seed and epoch alone: a resumed training goes on in its second epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of an epoch; accelerate calls this."""
+        self.generator.manual_seed(derive_seed(self.seed, "epoch", epoch))
+
+
+class StepDistiller(SDFTTrainer):  # type: ignore[misc]
+    """SDFTTrainer for the steps of chains. Sampling and loss are TRL's.
+
+    TRL would make the teacher's prompt by a template of student's prompt and privileged context, tokenise
+    both and cut them from the left. Here they are token ids, made as decoding makes them, and none is too
+    long.
+
+    ``teacher``: the model that scores; None for the student as it begins.
+    """
+
+    def __init__(self, *, teacher: Any = None, **arguments: Any) -> None:
+        self._teacher = teacher
+        super().__init__(**arguments)
+        self.teacher_context_builder._compose_teacher_prompt = lambda prompt, privileged: privileged
+
+    def _tokenize_prompts(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
+        return [list(each) for each in prompts]
+
+    def _setup_teacher_model(self) -> None:
+        if self._teacher is None:
+            super()._setup_teacher_model()
+            return
+        # The kind of teacher for which TRL neither makes a copy nor switches the student's adapter.
+        self.args.teacher_model_kind = "live"
+        teacher = self._teacher.requires_grad_(False).eval()
+        self.teacher_model = self.accelerator.prepare_model(teacher, evaluation_mode=True)
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochRepeatSampler:
+        return EpochRepeatSampler(
+            data_source=self.train_dataset if dataset is None else dataset,
+            mini_repeat_count=self.num_generations,
+            batch_size=self.args.generation_batch_size // self.num_generations,
+            repeat_count=self.num_iterations * self.args.steps_per_generation,
+            shuffle=self.shuffle_dataset,
+            seed=self.args.seed,
+        )
+
+
+class WeightingCollator(DataCollatorForLanguageModeling):  # type: ignore[misc]
+    """TRL's batches with ``token_weights``: what each token counts, by its row's ``weight``."""
+
+    def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return a batch."""
+        batch: dict[str, Any] = super().torch_call(examples)
+        rows = [torch.full((len(each["input_ids"]),), each["weight"]) for each in examples]
+        rows = [torch.cat(rows)] if self.padding_free else rows
+        batch["token_weights"] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        return batch
+
+
+def weigh_tokens(model: Any) -> None:
+    """Patch a model with a fused output layer to take ``token_weights``, which its log-probabilities get.
+
+    TRL divides their sum by the number of tokens, weighted or not, so a task of weight 2 teaches twice as
+    much as it would of 1, and the others as much as before.
+    """
+    forward = model.forward
+
+    @functools.wraps(type(model).forward)
+    def weighted(*args: Any, token_weights: torch.Tensor, **options: Any) -> Any:
+        outputs = forward(*args, **options)
+        outputs.log_probs = outputs.log_probs * token_weights[:, 1:]
+        return outputs
+
+    model.forward = weighted
 
 
 def reduce_in_float32(plugin: Any) -> None:
@@ -91,19 +169,6 @@ def reduce_in_float32(plugin: Any) -> None:
     """
     if (policy := plugin.mixed_precision_policy) is not None:
         plugin.mixed_precision_policy = dataclasses.replace(policy, reduce_dtype=torch.float32)
-
-
-def has_fused_kernels() -> bool:
-    """Return whether TRL's fused output layer has kernels here, which compute learned positions only."""
-    return bool(torch.cuda.is_available())
-
-
-def keep_float32(model: Any) -> None:
-    """Keep trained weights in float32: TRL rounds adapters of 4-bit models to bfloat16."""
-    for weight in model.parameters():
-        # In bfloat16 small updates are lost.
-        if weight.requires_grad:
-            weight.data = weight.data.float()
 
 
 def learned_columns(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -151,8 +216,6 @@ def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor) 
         following: the token to predict at each position, (rows, tokens), -100 where nothing is learned.
         columns: positions that the logits are of.
     """
-    from trl.trainer.utils import FusedCausalLMOutput
-
     logits = outputs.logits.float()
     targets, is_learned = following[:, columns].clamp(min=0), following[:, columns] != -100
     log_softmax = logits.log_softmax(-1)

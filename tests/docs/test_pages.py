@@ -35,6 +35,7 @@ from eval.experiment.registry import canonical_name
 from eval.experiment.run import RunConfig
 from tests.serving import OPTIONS, SERVER
 from training.config import SftConfig
+from training.distill import DistillConfig
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -48,8 +49,10 @@ SHORT = [*GUIDES, *RESULTS, *METHODS, *HELP]
 
 LINES, COLUMNS, PARAGRAPH = 120, 110, 5
 # What else pages call: noted, so that nothing of it is performed.
-PROGRAMS: dict[str, type] = {
+PROGRAMS: dict[str, type | None] = {
     "training/sft.py": SftConfig,
+    "training/distill.py": DistillConfig,
+    "examples/grpo_search_agent.py": None,  # its options are TRL's
 }
 OTHERS = tuple(
     "source vllm sbatch export cd git hf pip docling ocrmypdf".split()
@@ -59,7 +62,7 @@ OTHERS = tuple(
 FOREIGN = set(
     "--cpu --multi_gpu --config_file --no-deps --help --print_config --config --json --my_method.k "
     "--no-enable-chunked-prefill --quick --all --cpus-per-task --mem --add-host --array --gpu "
-    "--served-model-name".split()
+    "--served-model-name --output_dir".split()
 )
 
 
@@ -204,7 +207,8 @@ def check_command(words: list[str]) -> None:
         parse(options, given, "", "", command.positional)
     elif program == "accelerate":
         at, kind = next((at, PROGRAMS[word]) for at, word in enumerate(arguments) if word in PROGRAMS)
-        parse(kind, arguments[at + 1 :], "", "")
+        if kind is not None:
+            parse(kind, arguments[at + 1 :], "", "")
     elif words[:2] == ["python", "-m"]:
         # The command that tests/serving.py runs, so it is known to start.
         assert arguments[: len(SERVER)] == SERVER and arguments[len(SERVER)] == "--model"
@@ -230,7 +234,7 @@ def test_commands_parse(page: Path, folder: Path):
 def known_options() -> set[str]:
     """Return every option of every command, by all its names."""
     known = set[str]()
-    kinds: list[type] = [*PROGRAMS.values()]
+    kinds: list[type] = [*filter(None, PROGRAMS.values())]
     for name in COMMANDS:
         hints = get_type_hints(load_command(name).main)
         kinds += [kind for at, kind in hints.items() if at != "return"]

@@ -17,7 +17,8 @@ from corag import open_model
 from eval.api import Model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+AGENT = EXAMPLES / "grpo_search_agent.py"
+PROGRAMS = sorted({*EXAMPLES.glob("*.py")} - {AGENT})
 NOTEBOOK = EXAMPLES / "first_steps.ipynb"
 
 

@@ -91,6 +91,7 @@ REQUIRED = {  # what a command wants before it prints its options
     "rows": ["chains/a", "--out", "rows/a", "--index", "i"],
     "pairs": ["chains/a", "--out", "pairs/a", "--index", "i"],
     "train": ["--rows", "rows/a", "--out", "adapters/a"],
+    "train distill": ["--rows", "rows/a", "--out", "adapters/a"],
     "train encoder": ["--pairs", "pairs/a", "--out", "encoders/a"],
     "train reranker": ["--pairs", "pairs/a", "--out", "rerankers/a"],
     "rounds": ["--questions", "q.jsonl", "--out", "rounds/a", "--index", "i"],

@@ -119,7 +119,9 @@ def make_rows(
 
 
 def _question(number: int, town: str) -> Question:
-    return Question(f"q{number}", f"When was the mayor of {town} born?", (str(1900 + number),), hops=2)
+    gold = (f"mayor of {town.lower()}", f"mara velden the {number}th")
+    text = f"When was the mayor of {town} born?"
+    return Question(f"q{number}", text, (str(1900 + number),), supporting=gold, hops=2)
 
 
 def _chains(number: int, town: str) -> SampledChains:

@@ -9,14 +9,11 @@ import pytest
 import torch
 import yaml
 from accelerate import FullyShardedDataParallelPlugin
-from trl import SFTConfig as TrlConfig
 
 import training
-from corag.core.errors import ConfigError
-from tests.messages import raises_message
 from training.config import SftConfig
+from training.sft import resolve_checkpointing
 from training.trainer import reduce_in_float32
-from training.trl_arguments import build_trl_arguments
 
 Options = Callable[..., SftConfig]
 CONFIGS = Path(training.__file__).parent / "configs"
@@ -41,7 +38,7 @@ def test_checkpoints_are_in_shards_and_activations_are_fsdps(file: str) -> None:
 
 def test_activations_are_not_computed_again_twice(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers ends with a ValueError once the model is loaded."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_checkpointing(options())
     monkeypatch.setenv("FSDP_ACTIVATION_CHECKPOINTING", "true")
-    assert not build_trl_arguments(TrlConfig, options(), {}, evaluates=False).gradient_checkpointing
-    with raises_message(ConfigError):
-        build_trl_arguments(TrlConfig, options(gradient_checkpointing="yes"), {}, evaluates=False)
+    assert not resolve_checkpointing(options())

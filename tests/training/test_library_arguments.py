@@ -8,33 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trl
 
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from tests.messages import raises_message
-from training.checks import check_packages
 from training.config import LoraOptions, SftConfig
+from training.sft import build_sft_arguments
 from training.sft import main as train
-from training.trl_arguments import build_arguments
 
 Options = Callable[..., SftConfig]
 
 
 @pytest.mark.parametrize(
     "trainer",
-    [{"max_grad_nrm": 0.5}, {"num_train_epochs": 3}, {"completion_only_loss": False}, {"batch_sampler": "x"}],
+    [{"max_grad_nrm": 0.5}, {"num_train_epochs": 3}, {"completion_only_loss": False}],
 )
 def test_what_is_no_argument_or_not_free_is_refused(trainer: dict[str, Any], tmp_path: Path) -> None:
     config = SftConfig(rows=["rows"], out=str(tmp_path), trainer=trainer)
     with raises_message(ConfigError):
-        build_arguments(trl.SFTConfig, config, {"num_train_epochs": 1, "output_dir": str(tmp_path)})
+        build_sft_arguments(config, evaluates=False)
 
 
 def test_without_an_adapter_it_has_no_arguments() -> None:
-    config = SftConfig(rows=["rows"], out="out", tuning="full", lora=LoraOptions(more={"use_dora": True}))
     with raises_message(ConfigError):
-        check_packages(config)
+        SftConfig(rows=["rows"], out="out", tuning="full", lora=LoraOptions(more={"use_dora": True}))
 
 
 def test_arguments_reach_the_trainer_and_the_adapter_and_are_noted(options: Options) -> None:

@@ -222,8 +222,6 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(options: Options, tmp_p
         reranker.main(options("reranker", trainer={"batch_sampler": "x"}))
     with raises_message(ConfigError):
         reranker.main(options("reranker", model=str(tmp_path / "none")))
-    with raises_message(ConfigError):
-        reranker.main(options("reranker", report_to=["nowhere"]))
 
 
 def test_a_folder_that_was_begun_with_other_settings_is_refused(options: Options) -> None:

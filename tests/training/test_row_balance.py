@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from corag.chains.chain import Hop
 from corag.core.errors import ConfigError
 from tests.messages import raises_message
 from tests.training import toy
-from tests.training.toy import QUESTION, examples_of
+from tests.training.toy import QUESTION
 from training.chains import ChainRow
 from training.data import RowsConfig, balance_by_length
 from training.sampling import SampledChain
@@ -34,22 +32,6 @@ def test_chains_of_each_length_are_equally_many():
     assert balance_by_length(rows, replace(config, seed=1)) != names == balance_by_length(rows[::-1], config)
 
 
-def test_recoveries_are_taught_more_often():
-    hops = [("a", False), ("b", True), ("c", True), ("d", False), ("e", False)]
-    chain = SampledChain(
-        tuple(Hop(name, "x", refused, ("mara velden",)) for name, refused in hops),
-        (-1.0,),
-        (-1.0,),
-        5,
-        "length",
-    )
-    row = ChainRow(QUESTION, (), (chain,), 0, "")
-    config = RowsConfig(tasks=("sub_query",), ratio=1.0, recovery_copies=3)
-    made = [each.reply for each in examples_of(row, len, config, CORAG)]
-    assert made == ["a", "b", "c", "d", "d", "d", "e"]
-
-
-@pytest.mark.parametrize("options", [{"per_length": -1}, {"recovery_copies": 0}])
-def test_impossible_options_are_refused(options):
+def test_impossible_options_are_refused():
     with raises_message(ConfigError):
-        RowsConfig(**options)
+        RowsConfig(per_length=-1)

@@ -41,7 +41,7 @@ REFUSAL = "No relevant information found"
 
 def examples_of(row, count, config, corag=CORAG, ircot=None):
     """What is taught of a question whose passages are those of the small world."""
-    source = RowSource(row, BY_ID, count, corag, ircot, recovery_copies=config.recovery_copies)
+    source = RowSource(row, BY_ID, count, corag, ircot)
     return list(list_examples(source, config))
 
 

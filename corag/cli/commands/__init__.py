@@ -31,6 +31,7 @@ COMMANDS = {
         "make training pairs for retrievers: queries with positives and hard negatives", "chains"
     ),
     "train": Command("fine-tune on training rows (training/sft.py)"),
+    "train distill": Command("distil a larger model, or privileged context, into a model"),
     "train encoder": Command("train the query encoder of later hops on retriever pairs"),
     "train reranker": Command("train a re-ranker (cross-encoder) on retriever pairs"),
     "rounds": Command("sample, make rows, fine-tune and decode, in one or several rounds"),

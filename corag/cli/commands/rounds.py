@@ -24,9 +24,10 @@ def main(config: RoundsConfig) -> CommandResult:
     test, root = config.held_out, Path(config.out)
     tests = test.load() if test.questions else []
     names = perform_rounds(config)
-    adapter = root / names[-1] / "adapter"
-    record = {"adapter": str(adapter), "rounds": names}
-    ending = f"Decode with what was trained: model.adapter={adapter}"
+    tuned = config.tuned_folder(names[-1])
+    option = "model.name" if config.sft.tuning == "full" else "model.adapter"
+    record = {tuned.name: str(tuned), "rounds": names}
+    ending = f"Decode with what was trained: {option}={tuned}"
     if not tests:
         print(ending)
         return CommandResult(0, [record])

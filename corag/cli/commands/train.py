@@ -6,14 +6,9 @@ corag train --rows rows/mine --out adapters/mine --launch=--config_file,accelera
 
 from __future__ import annotations
 
-from training.sft import check
 from training.stages import SFT, TrainOptions, launch_program
 
 
 def main(config: TrainOptions) -> int:
-    """Train; return the exit status of the training, which has printed what went wrong.
-
-    Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
-    """
-    check(config)
+    """Train; return the exit status of the training, which has printed what went wrong."""
     return launch_program(SFT, config)

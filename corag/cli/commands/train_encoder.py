@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.retriever import check
 from training.retriever_config import EncoderTraining
 from training.stages import ENCODER, LaunchOptions, launch_program
 
@@ -22,9 +21,5 @@ class TrainEncoderOptions(LaunchOptions, EncoderTraining):
 
 
 def main(config: TrainEncoderOptions) -> int:
-    """Train; return the exit status of the training, which has printed what went wrong.
-
-    Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
-    """
-    check(config)
+    """Train; return the exit status of the training, which has printed what went wrong."""
     return launch_program(ENCODER, config)

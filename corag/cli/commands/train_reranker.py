@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from training.retriever import check
 from training.retriever_config import RerankerTraining
 from training.stages import RERANKER, LaunchOptions, launch_program
 
@@ -21,9 +20,5 @@ class TrainRerankerOptions(LaunchOptions, RerankerTraining):
 
 
 def main(config: TrainRerankerOptions) -> int:
-    """Train; return the exit status of the training, which has printed what went wrong.
-
-    Raises :class:`ConfigError` or :class:`DataError` for what cannot be trained, before anything is started.
-    """
-    check(config)
+    """Train; return the exit status of the training, which has printed what went wrong."""
     return launch_program(RERANKER, config)
