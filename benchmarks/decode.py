@@ -84,11 +84,11 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
         await answer(warm_up, corag, CachedGenerator(recorder))
         await recorder.start_over()
         ours, seconds = await answer(test_questions, corag, CachedGenerator(recorder))
-        requests = len(recorder.requests)
         replay_seconds = await recorder.replay()
         await recorder.close()
 
-        slow = SlowScores(VllmGenerator.open(ModelConfig(adapter=adapter, prefix_cache=False)))
+        slow_model = ModelConfig(adapter=adapter, engine={"enable_prefix_caching": False})
+        slow = SlowScores(VllmGenerator.open(slow_model))
         await answer(warm_up, one_after_another, slow)
         theirs, reference_seconds = await answer(test_questions, one_after_another, slow)
         await slow.close()
@@ -98,7 +98,7 @@ async def main(questions: int = 16, adapter: str = "", preset: str = "paper") ->
         "seconds": seconds,
         "reference_seconds": reference_seconds,
         "speedup": reference_seconds / seconds,
-        "requests": requests,
+        "requests": len(recorder.requests),
         "replay_seconds": replay_seconds,
         "replay_ratio": seconds / replay_seconds,
         "tokens_per_question": _mean_tokens(ours),

@@ -87,12 +87,6 @@ class ModelConfig(Options, section="model"):
     """memory of vLLM's KV cache in GiB; 0: on CPU 4, or half of the free memory if that is less; on a GPU all
     that is left."""
 
-    block_size: Annotated[int, Ge(0)] = 0
-    """tokens per block of vLLM's KV cache; 0: 32 on CPU, vLLM's default on a GPU."""
-
-    prefix_cache: bool = True
-    """reuse the KV cache of common prompt prefixes (vLLM)."""
-
     gpu_memory_utilization: Annotated[float, Ge(0), Le(1), Mark.ENVIRONMENT] = 0.0
     """share of a GPU's memory that vLLM may use; 0 for 0.9, or less if part of it is in use, for example by
     an encoder."""
@@ -100,12 +94,9 @@ class ModelConfig(Options, section="model"):
     tensor_parallel: Annotated[int, Ge(1)] = 1
     """number of GPUs per engine (tensor parallelism)."""
 
-    enforce_eager: Literal["auto", "yes", "no"] = "auto"
-    """skip vLLM's compilation, which takes about a minute at start-up; auto: on CPU."""
-
     engine: dict[str, Any] = field(default_factory=dict)
     """any other argument of vLLM's engine in this process, as a mapping, such as '{quantization: fp8,
-    kv_cache_dtype: fp8, max_num_batched_tokens: 8192}'."""
+    kv_cache_dtype: fp8, max_num_batched_tokens: 8192, enforce_eager: true}'."""
 
     urls: Annotated[tuple[str, ...], Mark.PRIVATE] = ()
     """addresses of servers, such as http://localhost:8000, separated by commas."""

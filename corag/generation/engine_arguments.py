@@ -19,13 +19,10 @@ _OPTIONS = {
     "tokenizer": "name",
     "dtype": "dtype",
     "max_model_len": "max_context",
-    "block_size": "block_size",
     "max_num_seqs": "max_num_seqs",
     "kv_cache_memory_bytes": "kv_cache_gb",
     "gpu_memory_utilization": "gpu_memory_utilization",
     "tensor_parallel_size": "tensor_parallel",
-    "enforce_eager": "enforce_eager",
-    "enable_prefix_caching": "prefix_cache",
     "enable_lora": "adapter",
     "max_lora_rank": "adapter",
 }

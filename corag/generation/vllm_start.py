@@ -118,15 +118,15 @@ def _own_arguments(config: ModelConfig, folder: str, lora_rank: int, *, cpu: boo
         "tokenizer": tokenizer_folder(folder),  # by it vLLM turns tokens into text, and finds stop strings
         "dtype": dtype_of(config),
         "max_model_len": config.max_context or -1,  # -1: the model's own, or what the cache has room for
-        "block_size": config.block_size or (CPU_BLOCK_SIZE if cpu else None),
+        "block_size": CPU_BLOCK_SIZE if cpu else None,
         "max_num_seqs": config.max_num_seqs or (CPU_MAX_NUM_SEQS if cpu else None),
         "kv_cache_memory_bytes": int(kv_cache_gb * 2**30) or None,
         "gpu_memory_utilization": config.gpu_memory_utilization,
         "tensor_parallel_size": config.tensor_parallel,
         # Of a model that also sees, the part that does takes GiBs, and no picture ever comes.
         "language_model_only": True,
-        "enforce_eager": config.enforce_eager == "yes" or (config.enforce_eager == "auto" and cpu),
-        "enable_prefix_caching": config.prefix_cache,
+        "enforce_eager": cpu,  # compilation takes about a minute at start-up
+        "enable_prefix_caching": True,
         # A sampled request with a seed, whose prompt vLLM reads in chunks, ends the whole engine on a CPU: a
         # CPU's random generator has no offset to wind back ("CPU Generator does not use offset"). So prompts
         # are read whole there.

@@ -224,7 +224,7 @@ async def test_more_memory_threads_or_patience_make_no_other_cell(backends: Back
     assert not is_answered(
         replace(cell, config=replace(cell.config, retriever=replace(retriever, ef_search=3)))
     )
-    assert not is_answered(replace(cell, config=replace(cell.config, model=replace(model, block_size=16))))
+    assert not is_answered(replace(cell, config=replace(cell.config, model=replace(model, max_context=9))))
 
 
 async def test_an_adapter_that_was_trained_again_is_not_taken_for_the_old_one(backends: Backends) -> None:
