@@ -3,8 +3,9 @@
 Jin et al.: Search-R1: Training LLMs to Reason and Leverage Search Engines with Reinforcement Learning, 2025,
 arXiv 2503.09516. Each preset writes and reads as one project's checkpoints do: "search_r1"; "zerosearch" (Sun
 et al., arXiv 2505.04588); "research" (Chen et al.: ReSearch, arXiv 2503.19470); "r1_searcher" (Song et al.,
-arXiv 2503.05592); "tools", searches as tool calls in Qwen's form, as TRL trains them. Tags, notes and prompts
-(``prompts/`` has one of each preset's name) are the projects' own, for checkpoints were trained with them:
+arXiv 2503.05592); "tools", calls of tools search and answer in Qwen's form, as TRL trains them. Tags, notes
+and prompts (``prompts/`` has one of each preset's name) are the projects' own, for checkpoints were trained
+with them:
 search_r1/llm_agent/generation.py of Search-R1 a14dc3a, llm_agent/generation.py of ZeroSearch 2d4cdca,
 src/flashrag/pipeline/active_pipeline.py of ReSearch (branch re-search), evaluation/eval_search_loacl.py of
 R1-Searcher 631167c.
@@ -57,8 +58,8 @@ class Dialect:
 
     ``query``, ``result``: what stands before and behind one. ``mark``: put behind a question that lacks it.
     ``invalid``: inserted after a turn without query and answer; "" ends there. ``strips``: white space around
-    a turn goes. ``chats``: results are the user's turns, and a turn without tags is the answer; else all is
-    one growing turn of the model.
+    a turn goes. ``chats``: results are the user's turns, and a call with a text, or a turn without one, is
+    the answer; else all is one growing turn of the model.
     """
 
     query: tuple[str, str]
@@ -80,20 +81,20 @@ def bare_query(text: str) -> str:
     return text.translate({ord("\t"): " ", ord('"'): "", ord("'"): ""}).replace("...", "").strip()
 
 
-def called_query(call: str) -> str:
-    """Return the query of a tool call, "" of one that cannot be read.
+def called(argument: str, call: str) -> str:
+    """Return an argument of a tool call, "" where it has none or cannot be read.
 
-    >>> called_query('{"name": "search", "arguments": {"query": "author of Emma"}}')
+    >>> called("query", '{"name": "search", "arguments": {"query": "author of Emma"}}')
     'author of Emma'
     """
     try:
-        return str(json.loads(call)["arguments"]["query"]).strip()
+        return str(json.loads(call)["arguments"][argument]).strip()
     except (ValueError, KeyError, TypeError):
         return ""
 
 
 _TAGS = ("<search>", "</search>")
-_CALL, _RESPONSE = ("<tool_call>", "</tool_call>"), ("<tool_response>\n", "\n</tool_response>")
+_TOOL = (("<tool_call>", "</tool_call>"), ("<tool_response>\n", "\n</tool_response>"))
 _KEYWORDS = ("<|begin_of_query|>", "<|end_of_query|>")
 _DOCUMENTS = ("\n\n<|begin_of_documents|>\n", "\n<|end_of_documents|>\n\n")
 DIALECTS = {
@@ -101,7 +102,7 @@ DIALECTS = {
     "zerosearch": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", invalid=INVALID),
     "research": Dialect(_TAGS, (" <result>\n", "\n</result>"), read_answer=last_box),
     "r1_searcher": Dialect(_KEYWORDS, _DOCUMENTS, strips=True, read_query=bare_query),
-    "tools": Dialect(_CALL, _RESPONSE, chats=True, read_query=called_query, read_answer=extract_answer),
+    "tools": Dialect(*_TOOL, chats=True, read_query=partial(called, "query"), read_answer=extract_answer),
 }
 
 
@@ -160,8 +161,8 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
                 reply = await tools.generate(prompt, role="reasoning", max_tokens=limit, stop=stop, path=path)
                 text, inserted = reply.text.strip() if dialect.strips else reply.text, dialect.invalid
                 tag, content = read_turn(reply.completions[0], dialect)
-                if tag == ANSWER or (dialect.chats and not tag):
-                    answer, stop_reason = dialect.read_answer(content), "answer"
+                if tag == ANSWER or (dialect.chats and (not tag or called("text", content))):
+                    answer, stop_reason = called("text", content) or dialect.read_answer(content), "answer"
                 elif len(turns) == config.max_turns:
                     stop_reason = "max_turns"
                 elif tag:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from corag.baselines.search_r1 import INVALID, SearchR1Config, bare_query, called_query, search_r1
+from corag.baselines.search_r1 import INVALID, SearchR1Config, bare_query, called, search_r1
 from corag.core.tools import GenerateStep, SearchStep
 from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WordRetriever
@@ -87,6 +87,12 @@ async def test_r1_searcher_continues_plain_text():
     )
 
 
+TASK = (
+    "Answer the question. Call search, with one short query at a time, until you have found all that you "
+    "need; then call answer.\n\n"
+)
+
+
 async def test_tool_calls_are_turns_of_their_own():
     call = '<tool_call>\n{{"name": "search", "arguments": {{"query": "{}"}}}}\n</tool_call>'
     replies = [f"I look.\n{call.format(WHO)}", call.format(WHERE), "The answer is Issel."]
@@ -96,16 +102,19 @@ async def test_tool_calls_are_turns_of_their_own():
     prompt = generator.requests[2].prompt
     assert [message.role for message in prompt.messages] == ["system", "user", *["assistant", "user"] * 2]
     assert [message.text for message in prompt.messages][1:4] == [
-        QUESTION.text,
+        f"{TASK}Question: {QUESTION.text}",
         f"I look.\n{call.format(WHO)}",
-        f"<tool_response>\nDoc 1(Title: The Glass Orchard) {BOOK_TEXT}\n</tool_response>",
+        f"<tool_response>\nThe Glass Orchard\n{BOOK_TEXT}\n</tool_response>",
     ]
     assert prompt.prefix == ""
     answer, generator, tools = await replay(
         ["<tool_call>search!</tool_call>", "<answer>Issel</answer>"], "tools"
     )
     assert (answer.text, queries(tools)) == ("Issel", [])
-    assert "Nothing was found." in generator.prompts[1], "a call that cannot be read"
+    assert "nothing found" in generator.prompts[1], "a call that cannot be read"
+    answered = '<tool_call>\n{"name": "answer", "arguments": {"text": " Issel "}}\n</tool_call>'
+    answer, _, tools = await replay([call.format(WHO), answered], "tools")
+    assert (answer.text, answer.stopped, answer.steps, queries(tools)) == ("Issel", "answer", 2, [WHO])
 
 
 async def test_turns_are_capped_and_the_last_is_read_for_its_answer_alone():
@@ -210,4 +219,4 @@ async def test_a_spent_budget_is_answered_with_what_was_found():
 
 def test_queries_are_read_as_the_projects_read_them():
     assert bare_query(' "Emma"\tauthor... ') == "Emma author"
-    assert [called_query(call) for call in ('{"arguments": {}}', "[]", "search", "")] == [""] * 4
+    assert [called("query", call) for call in ('{"arguments": {}}', "[]", "search", "")] == [""] * 4
