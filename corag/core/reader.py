@@ -199,10 +199,11 @@ def reader_prompt(
 ) -> Prompt:
     """Return what the reader is asked.
 
-    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule. ``examples``: those that are
-    shown, if not all of ``config.reader_examples()``.
+    ``goes_first``: as for :func:`render_passages`, by default IRCoT's rule; where they are cited, the last,
+    which is the worst. ``examples``: those that are shown, if not all of ``config.reader_examples()``.
     """
     template = config.qa_template()
+    goes_first = "last" if template.cites else goes_first
     return template.render(
         {
             "query": add_prefix(question.text, config.reader_question_prefix),

@@ -10,6 +10,7 @@ from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.core.citations import REFUSAL, check_citations
+from corag.core.reader import reader_prompt
 from corag.core.tools import Tools
 from corag.core.types import Passage
 from ircot.method import IRCoTConfig, ircot
@@ -74,6 +75,14 @@ async def test_a_number_in_the_final_prompt_is_the_place_among_the_passages_show
     texts = {each.id: each.text for each in WORLD}
     assert len(shown) > 1
     assert shown == [(str(i), texts[key]) for i, key in enumerate(answer.shown_ids, 1)]
+
+
+def test_a_prompt_that_is_too_long_loses_the_worst_passage() -> None:
+    prompt = reader_prompt(QUESTION, WORLD[:3], OneStepConfig().for_documents())
+    generator = ScriptedGenerator([])
+    budget = Tools(QUESTION, generator).cost(prompt, 400) - 1
+    shorter = Tools(QUESTION, generator, budget=budget).afford(prompt, 400)
+    assert re.findall(r"^\[(\d)\] ", shorter.text, re.MULTILINE) == ["1", "2"]
 
 
 def test_what_was_chosen_stays_as_it_is() -> None:

@@ -5,7 +5,6 @@ import json
 import re
 from dataclasses import replace
 
-import openai
 import pytest
 from mcp import Client
 
@@ -16,6 +15,7 @@ from corag.service.citations import without_sources
 from corag.service.options import AnswersOptions, read_presets
 from tests.fakes import ScriptedGenerator
 from tests.service.serving import corag_preset, options, replies, served
+from tests.service.test_chat import client_of
 
 LEAVE = Passage("leave", "Leave", "Staff have thirty days of leave. It is booked with HR.", "staff.pdf", 3)
 SICK = Passage("sick", "Sick days", "A doctor's note is due on day 3 of leave.", "staff.pdf", 7)
@@ -53,10 +53,6 @@ def reader(answer):
 
 def from_documents(presets=None, **more):
     return options(presets or PRESETS, prompts="documents", **more)
-
-
-def client_of(running):
-    return openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none at all", max_retries=0)
 
 
 async def chunks_of(running, **more):
