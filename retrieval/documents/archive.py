@@ -13,7 +13,7 @@ _LARGEST = 1 << 29  # bytes; what unpacks to more is made to fill a memory
 _PIECE = 1 << 20
 _ENCRYPTION_FLAG = 1  # among a part's flags
 
-DAMAGE = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
+DAMAGE = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
 """What reading a damaged part raises, beside :class:`DataError` for one that would fill the memory."""
 
 
@@ -27,7 +27,7 @@ class Archive:
             )
         try:
             self._zip = ZipFile(io.BytesIO(data))
-        except (BadZipFile, ValueError, OSError):
+        except DAMAGE:
             raise DataError(f"it is damaged, or no {ending}: open it and save it again.") from None
         self._data = data
         self.names = self._zip.namelist()

@@ -32,7 +32,9 @@ _JUNK_TITLE = re.compile(
     r"|\W*",
     re.IGNORECASE,
 )
-_MACHINE_NAME = re.compile(r"\W*(?:description automatically generated|automatically generated)\W*", re.I)
+_MACHINE_NAME = re.compile(
+    r"\W*(?:(?:description )?automatically generated|AI-generated content .*)\W*", re.I
+)
 _FEWEST_ALT_WORDS = 3  # of a picture's description in an Office file; shorter ones are names
 _PRINTED_SOFT_HYPHEN = re.compile("\u00ad[ \t]*\n[ \t]*(?=\\w)")
 _BREAKS = re.compile("[\r\x0b\x0c\x85\u2028\u2029]")

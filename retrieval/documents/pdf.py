@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from itertools import dropwhile, groupby
 
 from corag.core.errors import DataError
 from corag.core.sentences import sentence_end
@@ -113,54 +112,45 @@ class _Layout:
     def _running_lines(self) -> set[tuple[int, int]]:
         """Find what stands at the edge of several pages, be it with a number that rises with the page."""
         paragraphs = self._repeated_paragraphs()
-        edges = [
-            (number, position)
+        edges = {
+            (number, position): _forms(page[position].text, number)
             for number, page in enumerate(self._pages)
             for position in _edge(page)
             if (number, position) not in paragraphs
-        ]
-        heights: dict[str, Counter[int]] = {}  # at which a form stands, and on how many pages
-        inner_counts = Counter(line for page in self._texts for line in page)
-        for number, position in edges:
-            line, is_long = self._pages[number][position], len(self._pages[number]) > 2 * _EDGE
-            inner_counts[line.text] -= 1
-            for form in _forms(line.text, number) if is_long else ():
-                heights.setdefault(form, Counter())[round(line.height / _SAME_HEIGHT)] += 1
-        # What stands as often within pages, or at other heights, is text.
-        running = {
-            form
-            for form, pages in heights.items()
-            if max(pages.values()) >= _LEAST_REPEATS and pages.total() > inner_counts[form]
         }
+        inner_counts = Counter(line for page in self._texts for line in page)
+        inner_counts.subtract(self._texts[number][position] for number, position in edges)
+        places = {
+            (number, form, round(self._pages[number][position].height / _SAME_HEIGHT))
+            for (number, position), forms in edges.items()
+            for form in forms
+            if len(self._pages[number]) > 2 * _EDGE
+        }
+        counts = Counter((form, height) for _, form, height in places)
+        # What stands as often within pages is text.
+        running = {form for (form, _), n in counts.items() if n >= _LEAST_REPEATS and n > inner_counts[form]}
         return {
             (number, position)
-            for number, position in edges
-            if not running.isdisjoint(_forms(self._texts[number][position], number))
+            for (number, position), forms in edges.items()
+            if not running.isdisjoint(forms)
             or (position in (0, len(self._texts[number]) - 1) and self._is_page_number(number, position))
         }
 
     def _repeated_paragraphs(self) -> set[tuple[int, int]]:
         """Find lines that stand together on several pages, and are no running ones.
 
-        They fill the page's width, are as large as the text, and end with a sentence or are not two alone.
+        They are as large as the text, fill its width, and go on so or in a line that ends a sentence.
         """
         repeats = Counter(line for page in self._texts for line in set(page))
         size = usual_size(line for page in self._pages for line in page)
-
-        def is_repeated(entry: tuple[int, Line]) -> bool:
-            return repeats[entry[1].text] >= _LEAST_REPEATS and entry[1].size >= size
-
-        def is_short(entry: tuple[int, Line]) -> bool:
-            return len(entry[1].text) < FULL_LINE * self._width
-
         found: set[tuple[int, int]] = set()
         for number, page in enumerate(self._pages):
-            for repeated, group in groupby(enumerate(page), key=is_repeated):
-                lines = [*dropwhile(is_short, group)] if repeated else []
-                ends = [at for at, (_, line) in enumerate(lines, 1) if line.text.endswith(_SENTENCE_END)]
-                lines = lines[: ends[-1]] if ends else lines
-                if len(lines) > (1 if ends else _EDGE):
-                    found.update((number, position) for position, _ in lines)
+            is_text = [repeats[line.text] >= _LEAST_REPEATS and line.size >= size for line in page]
+            is_full = [len(line.text) >= FULL_LINE * self._width for line in page]
+            for position, following in enumerate(page[1:]):
+                goes_on = is_full[position + 1] or following.text.endswith(_SENTENCE_END)
+                if is_full[position] and goes_on and all(is_text[position : position + 2]):
+                    found |= {(number, position), (number, position + 1)}
         return found
 
     def _is_page_number(self, number: int, position: int) -> bool:

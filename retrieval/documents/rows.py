@@ -45,7 +45,9 @@ def read_table_file(data: bytes, title: str) -> Document:
 def _delimiter(lines: Sequence[str]) -> str:
     """Return what separates cells: of the usual ones that which most rows have outside of marks."""
     sample = [re.sub(r'"[^"]*"', "", line) for line in lines[:100] if line.strip()]
-    return max("\t,;|", key=lambda each: (sum(each in line for line in sample), sample[0].count(each)))
+    return max(
+        "\t,;|", key=lambda each: (sum(each in line for line in sample), "".join(sample[:1]).count(each))
+    )
 
 
 def write_rows(

@@ -166,7 +166,7 @@ def _kind_of_drawing(shape: Any) -> str:
         return next((kind for word, kind in _FRAMES.items() if uri.endswith(word)), EMBEDDED)
     if shape.element.xpath(".//a:videoFile | .//a:audioFile | .//a:quickTimeFile"):
         return EMBEDDED
-    return PICTURES if shape.element.xpath(".//a:blip") else ""
+    return PICTURES if shape.element.xpath("self::p:pic | .//a:blip") else ""
 
 
 def _in_reading_order(shapes: Iterable[Any]) -> Iterator[Any]:
