@@ -64,9 +64,9 @@ class ModelConfig(Options, section="model"):
 
     # Off where it can be: methods ask for a sub-query or an answer of a few words, some 100 times a question
     # for best of 8, and prefill its first words; with thoughts each call costs hundreds of tokens more.
-    thinking: Literal["auto", "off", "strip", "keep"] = "auto"
-    """thinking before a reply: "off" disables it, "strip" removes the thoughts from replies, "keep" changes
-    nothing; auto is off if the chat template supports it, else strip."""
+    thinking: Literal["auto", "off", "strip"] = "auto"
+    """thinking before a reply: "off" disables it, "strip" removes the thoughts from replies; auto is off if
+    the chat template supports it, else strip."""
 
     # In 100 calls of a question 100,000 tokens, as many as in their prompts.
     max_thinking_tokens: Annotated[int, Ge(1)] = 1024

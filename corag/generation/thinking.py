@@ -19,7 +19,7 @@ from corag.core.prompting.prompt import Thought
 from corag.core.protocols import Completion, Generator
 from corag.core.seeds import stable_hash
 
-Mode: TypeAlias = Literal["off", "strip", "keep", "watch"]
+Mode: TypeAlias = Literal["off", "strip", "watch"]
 """What becomes of thoughts; "watch": none are expected, and those that come all the same are taken out."""
 
 
@@ -113,7 +113,7 @@ _NOT_TO_BE_SET = frozenset(
 class ThinkingOptions:
     """What was asked for: as ``thinking`` and ``template_args`` of :class:`ModelConfig` are."""
 
-    mode: Literal["auto", "off", "strip", "keep"] = "auto"
+    mode: Literal["auto", "off", "strip"] = "auto"
     template_args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -152,13 +152,13 @@ class Thinking:
     @property
     def identity(self) -> str:
         """What tells it from a model that never thinks, "" for such a one."""
-        mode = self.mode if self.form is not None or self.mode == "keep" else "watch"
+        mode = self.mode if self.form is not None else "watch"
         args = stable_hash(repr(sorted(self.args.items()))) if self.args else ""
         return f":thinking={mode}{args and '/'}{args}" if args or mode != "watch" else ""
 
     def describe(self) -> str:
         """Return a line on it, "" for a model that does not think."""
-        if self.form is None or self.mode in ("keep", "watch"):
+        if self.form is None or self.mode == "watch":
             return ""
         if self.mode == "off":
             return "the model replies without thoughts: with model.thinking=strip it thinks first."

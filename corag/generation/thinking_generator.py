@@ -36,11 +36,9 @@ _SHARE_OF_WINDOW = 4  # thoughts have at most a quarter of it: the rest is for p
 def with_thoughts_apart(engine: Generator, most: int) -> Generator:
     """Return an engine's generator without thoughts in its completions, if the engine renders prompts.
 
-    One that does not sees to it by itself, and so does one that is told to keep thoughts.
-
-    ``most``: tokens of a thought.
+    One that does not sees to it by itself. ``most``: tokens of a thought.
     """
-    if not isinstance(engine, ThinkingEngine) or engine.thinking is None or engine.thinking.mode == "keep":
+    if not isinstance(engine, ThinkingEngine) or engine.thinking is None:
         return engine
     return ThinkingGenerator(engine, engine.thinking, thinking_budget(most, engine.window))
 

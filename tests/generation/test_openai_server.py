@@ -650,7 +650,7 @@ async def test_a_server_that_hangs_while_it_is_asked_is_waited_for_twice_not_six
             {"effort": "low", "enable_thinking": False, "thinking": False},
         ),
         (VLLM, {"template_args": {"enable_thinking": True}}, {"enable_thinking": True}),
-        (VLLM, {"thinking": "keep"}, None),
+        (VLLM, {"thinking": "strip"}, None),
         (HOSTED, {}, None),
         (HOSTED | {"settings"}, {"thinking": "off"}, {"enable_thinking": False, "thinking": False}),
     ],

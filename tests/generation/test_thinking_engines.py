@@ -137,13 +137,6 @@ async def test_a_watched_reply_shows_no_thought(tmp_path: Path, options: dict[st
     await generator.close()
 
 
-async def test_kept_thoughts_are_left_where_the_model_writes_them(tmp_path: Path) -> None:
-    generator = await open_scripted(tmp_path / "model", SILENT, thinking="keep")
-    reply = await ask(generator, sampling=Sampling(20))
-    assert reply.text == f"<think>\n{THOUGHT}</think>\n\n{REPLY}" and reply.thinking == TokenUsage()
-    await generator.close()
-
-
 async def test_thoughts_stand_in_the_ledger_under_a_role_of_their_own(tmp_path: Path) -> None:
     generator = await open_scripted(tmp_path / "model", OPENS, max_thinking_tokens=12)
     tools = Tools(Question("q", "Who?"), generator, keep_prompts=True)
@@ -263,7 +256,5 @@ async def test_a_reply_cut_within_a_thought_is_empty_and_counted_and_none_is_lon
         wide = await open_served(server, max_thinking_tokens=8)
         reply = await ask(wide, sampling=Sampling(4))
         assert (reply.text, reply.completions[0].finish_reason) == ("It is Paris, the", "length")
-        kept = await open_served(server, thinking="keep")
-        assert (await ask(kept, sampling=Sampling(8))).text.startswith("<think>\nHm,")
-        for generator in (short, wide, kept):
+        for generator in (short, wide):
             await generator.close()

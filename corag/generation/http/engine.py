@@ -128,11 +128,10 @@ class HttpGenerator(ThinkingEngine):
             self.fingerprint += f":chat={self._renderer.way}"
             return
         self._thought_settings = thought_settings(config, served.profile)
-        if served.thinks and config.thinking != "keep":
+        if served.thinks:
             self.thinking_tokens = thinking_budget(config.max_thinking_tokens, self.window)
         parts = [f"{name}={value}" for name, value in sorted(self._thought_settings.items())]
         parts += [f"budget={self.thinking_tokens}"] * (self.thinking_tokens > 0)
-        parts += ["kept"] * (config.thinking == "keep")
         self.fingerprint += f":chat={served.chat}" + (f":thinking={','.join(parts)}" if parts else "")
 
     @classmethod
@@ -187,10 +186,7 @@ class HttpGenerator(ThinkingEngine):
         # vLLM ends a reply by what the model's configuration names; its template may name another token.
         if self._renderer is not None:
             body["stop_token_ids"] = sorted(self._renderer.stop_ids)
-        parse = partial(
-            read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=has_ids,
-            keeps_thoughts=self._config.thinking == "keep",
-        )  # fmt: skip
+        parse = partial(read_reply, sampling=sampling, chat=chat, prefix=call.prefix, token_ids=has_ids)
         # A request per sample, each with its seed, as the other engines have it: of n > 1, servers count the
         # cache hits of one sample only.
         settings = [

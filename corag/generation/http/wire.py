@@ -212,21 +212,19 @@ def read_reply(
     chat: bool,
     prefix: str = "",
     token_ids: bool = False,
-    keeps_thoughts: bool = False,
 ) -> Reply:
     """Read a sample.
 
     ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
-    returns ids; ``keeps_thoughts``: thoughts are left in the samples. Raises :class:`MalformedReplyError`.
+    returns ids. Raises :class:`MalformedReplyError`.
     """
     choice = value_at(reply, "choices", 0, kind=dict)
     usage = reply.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
     cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else 0
-    strips = chat and not keeps_thoughts
-    completion = _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids, strips=strips)
-    thought = _thought(choice) if strips else ""
+    completion = _completion(choice, sampling, chat=chat, prefix=prefix, token_ids=token_ids)
+    thought = _thought(choice) if chat else ""
     reply_details = usage.get("completion_tokens_details")
     return Reply(
         completion,
@@ -251,11 +249,11 @@ def _count(value: Any) -> int | None:
 
 
 def _completion(
-    choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool, strips: bool
+    choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool
 ) -> Completion:
     """Read one sample, without what it was told to begin with and what it was told to end at."""
     whole = choice_text(choice, chat=chat)
-    start = thought_in(whole) if strips else 0
+    start = thought_in(whole) if chat else 0
     start += repeated_length(whole[start:], prefix)
     # Servers leave the stop string out. One that forgets must not change what a method reads.
     stops = [whole.find(stop, start) for stop in sampling.stop]
