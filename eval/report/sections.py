@@ -100,4 +100,4 @@ def _conditions(runs: Sequence[Run]) -> Iterator[Markup]:
         items = element("ul", *(element("li", each) for each in changes), class_="note")
         manifest = json.dumps(run.manifest.to_json(), indent=1, ensure_ascii=False)
         title = f"Settings of {run.name}" + f", and what differs from {runs[0].name}" * bool(changes)
-        yield folded(title, items, element("pre", manifest))
+        yield folded(title, items, element("pre", manifest, tabindex=0))

@@ -217,7 +217,7 @@ def comparison_notes(comparisons: Sequence[Against]) -> Iterator[str]:
     yield (
         "Differences in points with 95% bootstrap intervals (exact where all differ alike), paired by "
         f"question; sign-flip test, Holm over {tests} tests. MDE: minimum detectable difference, in points "
-        "(80% power, 5% level before correction)."
+        "(80% power, 5% level before correction; -: too few questions differ)."
     )
 
 

@@ -50,12 +50,18 @@ class Runs(Options):
 
     def by_name(self) -> dict[str, Path]:
         """Return the folders, each by the name that was given, that its sweep gave it, or by its path."""
-        pairs = [("", run) if Path(run).exists() else run.rpartition("=")[::2] for run in self.runs]
+        pairs = list(map(_split_name, self.runs))
         folders = [local_folder(path) for _, path in pairs]
         by_path = name_folders([Path(path.removeprefix(PREFIX)) for _, path in pairs])
         names = [name or recorded_name(folder) for (name, _), folder in zip(pairs, folders, strict=True)]
         names = [name or other for name, other in zip(names, by_path, strict=True)]
         return dict(zip(names if len({*names}) == len(names) else by_path, folders, strict=True))
+
+
+def _split_name(run: str) -> tuple[str, str]:
+    """Return the name that a run is given as NAME=FOLDER, "" for none, and its folder."""
+    name, _, folder = run.partition("=")
+    return (name, folder) if folder and Path(folder).exists() and not Path(run).exists() else ("", run)
 
 
 def recorded_name(folder: Path) -> str:

@@ -322,6 +322,14 @@ def test_a_run_is_named_once_however_its_path_is_written(tmp_path, capsys):
         assert "given twice" in capsys.readouterr().err
 
 
+def test_a_run_keeps_its_sweeps_name_or_is_given_one(tmp_path, capsys):
+    swept = run_of(tmp_path / "corag-best-of-4", range(5), name="corag best of 4")
+    plain = run_of(tmp_path / "plain-seed=1", range(3), {"seed": 1})
+    for given, name in ((plain, "plain-seed=1"), (f"CoRAG (greedy)={plain}", "CoRAG (greedy)")):
+        record = table(capsys, swept, given, "--baseline", plain)[1]
+        assert (list(record["runs"]), record["baseline"]) == (["corag best of 4", name], name)
+
+
 def test_new_runs_write_down_their_corpus(tmp_path, index):
     from eval.datasets.corpora import describe_corpora
 

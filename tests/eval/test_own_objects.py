@@ -263,9 +263,9 @@ def test_a_text_is_an_answer_with_what_was_searched(tmp_path: Path) -> None:
     answer = ask(ASKED, text_alone, say, find)
     assert answer.text.endswith("Paris.") and len(answer.passages) == 2
     results = run(RECORDS, [text_alone, one_step], say, find, out=tmp_path)
-    assert {"text_alone", "one_step"} == set(results.runs) and results.table().figures.summaries[
-        1
-    ].em is not None
+    assert {"text_alone", "one_step"} == set(results.runs) and results.table().figures.summaries[1].measures[
+        "em"
+    ] is not None
 
 
 @pytest.mark.parametrize("value", [None, 5, Answer(None), ("Paris", [])])  # type: ignore[arg-type]
@@ -475,7 +475,9 @@ def test_a_run_of_another_function_is_refused_or_begun_anew(tmp_path: Path, caps
     for text in ("Rome", "Paris"):
         options: dict[str, Any] = {"out": tmp_path / "sweep", "resamples": 5, "overwrite": True}
         swept = sweep(RECORDS, {"one": closed_book}, Unseen(text), **options).table().figures.summaries[0]
-        assert swept.em is not None and swept.em.mean == (text == "Paris"), "finished cells, too"
+        assert swept.measures["em"] is not None and swept.measures["em"].mean == (text == "Paris"), (
+            "finished cells, too"
+        )
 
 
 def test_a_function_that_is_redefined_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
