@@ -49,7 +49,9 @@ def _lines(source: str, report: QuestionReport) -> PlacedRecords:
     with open_bytes(source) as stream:
         lines = read_lines(stream, source, report.encoding, lambda note: report.remark(source, note))
         for number, line in enumerate(lines, 1):
-            if line.strip():
+            if line.lstrip().startswith('{"'):
+                report.drop(f"{source}, line {number}", "an object of JSON: give the file the ending .jsonl")
+            elif line.strip():
                 yield f"{source}, line {number}", {"question": line.strip()}
 
 

@@ -106,8 +106,7 @@ class QuestionReport:
             )
             lines += _tally_lines(self.drops)
         elif self.remarks:
-            count = "1 record is" if self.question_count == 1 else f"{self.question_count:,} records are"
-            lines.append(f"{self.source}: {count} read.")
+            lines.append(f"{self.source}: {self.question_count:,} record(s) read.")
         return lines + _tally_lines(self.remarks)
 
     def show(self) -> None:

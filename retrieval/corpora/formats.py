@@ -52,13 +52,12 @@ def read_corpus(
         keep_all: a passage for each record, repeats and empty ones too; odd ones are refused.
 
     Raises:
-        ConfigError: for an unknown format, or columns for one whose fields have their names.
+        ConfigError: for an unknown format.
         DataError: if there is no passage in the files; naming the file and line of an odd record, with
             ``strict``. Documents that cannot be read stand in ``report.files`` instead.
     """
     format, reading = detect_format(paths, format), reading or Reading()
     check_format(format)
-    check_columns(format, reading)
     items = DocumentCorpus(paths).passages(report) if format == DOCUMENTS else FORMATS[format](paths, reading)
     what = f"{', '.join(map(str, paths))} (read as '{format}')"
     yield from sift(items, report, what, strict=strict, keep_all=keep_all)
@@ -92,9 +91,8 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
 
 def _read_table(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:
     """Read tables, also under an ending that does not tell."""
-    for path in paths:
-        delimiter = reading.delimiter or ("" if content_ending(path) else "\t")
-        yield from read_passages([path], replace(reading, delimiter=delimiter))
+    is_told = reading.delimiter or all(is_table(content_ending(path)) for path in paths)
+    return read_passages(paths, reading if is_told else replace(reading, delimiter="\t"))
 
 
 def read_dpr(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:

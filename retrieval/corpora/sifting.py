@@ -53,7 +53,6 @@ class CorpusReport:
         passages: how many were kept.
         empty: records without text.
         repeated_texts: records with a title and text already seen.
-        repeated_ids: records with an id already taken, where they are not kept under another.
         odd: records that are no passages, by reason.
         joined_ids: passages whose id spanned lines, which were joined.
         shared_ids: passages that were kept under an id made of one already taken ("doc#2").
@@ -67,7 +66,6 @@ class CorpusReport:
 
     passages: int = 0
     empty: int = 0
-    repeated_ids: int = 0
     repeated_texts: int = 0
     odd: Counter[str] = field(default_factory=Counter)
     joined_ids: int = 0
@@ -81,7 +79,7 @@ class CorpusReport:
     @property
     def dropped(self) -> int:
         """All that was not kept."""
-        return self.empty + self.repeated_ids + self.repeated_texts + self.odd.total()
+        return self.empty + self.repeated_texts + self.odd.total()
 
     @property
     def records(self) -> int:
@@ -97,7 +95,6 @@ class CorpusReport:
         files = f"{len(self.files) - len(self.refused):,} of {len(self.files):,} files read, "
         counts = {
             "empty": self.empty,
-            f"with an id already taken ({self._list_repeated_ids()})": self.repeated_ids,
             "with a title and text already seen": self.repeated_texts,
             **self.odd,
         }
@@ -129,22 +126,14 @@ class CorpusReport:
         if len(self.first_odd) < _MOST_NAMES:
             self.first_odd.append(_storable(str(record)))
 
-    def add_repeat(self, identifier: str) -> None:
-        """Count a passage whose id is already taken, and that is dropped."""
-        self.repeated_ids += 1
-        self._name_repeat(identifier)
-
     def add_shared(self, identifier: str) -> None:
         """Count a passage whose id is already taken, and that gets another."""
         self.shared_ids += 1
-        self._name_repeat(identifier)
-
-    def _name_repeat(self, identifier: str) -> None:
         if len(self.first_repeated_ids) < _MOST_NAMES and identifier not in self.first_repeated_ids:
             self.first_repeated_ids.append(identifier)
 
     def _list_repeated_ids(self) -> str:
-        more = self.repeated_ids + self.shared_ids > len(self.first_repeated_ids)
+        more = self.shared_ids > len(self.first_repeated_ids)
         return ", ".join([*self.first_repeated_ids, *["..."] * more])
 
 
@@ -166,12 +155,12 @@ def sift(
         items: what a reader yields.
         report: where it is counted.
         what: what the items are read from.
-        strict: refuse the first record that is no passage, and drop those that share an id.
+        strict: refuse the first record that is no passage, and the first id of several.
         keep_all: keep empty passages and repeats, and refuse the first record that is none: each has a vector
             of its row.
 
     Raises:
-        DataError: if there is no passage, or with ``strict`` for an odd record.
+        DataError: if there is no passage, or with ``strict`` for an odd record or an id of several.
     """
     # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
     ids: set[int] = set()
@@ -204,7 +193,7 @@ def sift(
             if id_hash not in ids:
                 repeats.append((passage.id, key))
         elif id_hash in ids and strict and not keep_all:
-            report.add_repeat(passage.id)
+            raise DataError(f"{what}: the id '{passage.id}' has several passages: give each its own.")
         else:
             if id_hash in ids:
                 report.add_shared(passage.id)

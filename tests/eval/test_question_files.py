@@ -127,6 +127,8 @@ def test_json_lines_lists_and_lines_of_text(read):
         for text in (json.dumps([GOOD, other]), "\n".join(map(json.dumps, (GOOD, other)))):
             assert texts(read(name, text)[0]) == expected
     assert texts(read("q.txt", "Who?\n\n Where? \n")[0]) == [("Who?",), ("Where?",)]
+    with raises_message(DataError):
+        read("q.txt", json.dumps(GOOD))
     for shape in (
         {"data": [GOOD, other]},
         {"a": GOOD, "b": other},

@@ -719,7 +719,7 @@ def test_documents_of_the_same_title_and_text_are_repeats_of_texts(tmp_path: Pat
         (tmp_path / name / "x.txt").write_text("Zebras live in Zanzibar.")
     report = CorpusReport()
     list(read_corpus([tmp_path], "auto", report))
-    assert (report.repeated_texts, report.repeated_ids) == (1, 0)
+    assert report.repeated_texts == 1
 
 
 def test_names_are_relative_to_what_all_files_have_in_common(tmp_path: Path) -> None:
