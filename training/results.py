@@ -162,7 +162,7 @@ async def make_rows(
     *,
     out: str | os.PathLike[str],
     model: str | Model | None = None,
-    chat: Literal["auto", "yes", "no"] = "auto",
+    chat: Literal["auto", "no"] = "auto",
     config: RowsConfig | None = None,
 ) -> RowSet:
     """Turn sampled chains into training rows, tokenised as decoding does.

@@ -53,7 +53,7 @@ class MakeRowsConfig(Options):
     """the model that will be trained, whose tokenizer the rows are written for: "default", a folder or a
     Hugging Face name."""
 
-    chat: Literal["auto", "yes", "no"] = "auto"
+    chat: Literal["auto", "no"] = "auto"
     """whether prompts go through the model's chat template, as in decoding; auto does if it has one."""
 
     rows: RowsConfig = field(default_factory=RowsConfig)

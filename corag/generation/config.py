@@ -55,7 +55,7 @@ class ModelConfig(Options, section="model"):
     device: str = "auto"
     """device for transformers, such as "cpu" or "cuda:1"; auto uses a GPU if there is one."""
 
-    chat: Literal["auto", "yes", "no"] = "auto"
+    chat: Literal["auto", "no"] = "auto"
     """apply the model's chat template to chat prompts; auto: if it has one."""
 
     template_args: dict[str, Any] = field(default_factory=dict)

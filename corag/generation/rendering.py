@@ -52,7 +52,7 @@ class Renderer:
         if thinking.template_args and not chat:
             raise ConfigError(
                 "'model.template_args' are of a chat template, but none is used: leave them out, or choose "
-                "chat 'yes' and a model that has one."
+                "a model that has one."
             )
         self.template_args = dict(thinking.template_args)
         """What the chat template was to be told."""
@@ -71,18 +71,14 @@ class Renderer:
     def load(
         cls,
         folder: str,
-        chat: Literal["auto", "yes", "no"] = "auto",
+        chat: Literal["auto", "no"] = "auto",
         thinking: ThinkingOptions = AS_SUITS,
     ) -> Renderer:
         """Load the tokenizer of a model folder. ``thinking``: what its template is told, and of thoughts.
 
-        Raises :class:`ConfigError` if there is none that reads texts rightly, or no template for chat "yes".
+        Raises :class:`ConfigError` if there is none that reads texts rightly.
         """
         tokenizer = load_tokenizer(folder)
-        if chat == "yes" and not tokenizer.chat_template:
-            raise ConfigError(
-                f"'{folder}' has no chat template: choose chat 'no' or 'auto', or a chat model."
-            )
         renderer = cls(tokenizer, chat=chat != "no" and bool(tokenizer.chat_template), thinking=thinking)
         if renderer.chat:
             renderer.template.check()
