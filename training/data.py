@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
@@ -251,16 +251,7 @@ def balance_by_length(rows: Sequence[ChainRow], config: RowsConfig) -> frozenset
     )
 
 
-class Split(Protocol):
-    """The options that decide which questions are for validation."""
-
-    @property
-    def validation(self) -> float: ...  # noqa: D102
-    @property
-    def seed(self) -> int: ...  # noqa: D102
-
-
-def is_validation(question_id: str, config: Split) -> bool:
-    """Whether what is made of a question is for validation."""
+def is_validation(question_id: str, seed: int, share: float) -> bool:
+    """Whether what is made of a question is for validation, as a ``share`` of all is."""
     # Drawn by the id, so a question's rows are on one side, in every set of rows of this seed.
-    return derive_seed(config.seed, "validation", question_id) < config.validation * 2**31
+    return derive_seed(seed, "validation", question_id) < share * 2**31

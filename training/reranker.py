@@ -41,13 +41,8 @@ def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[d
     """Build sentence-transformers' trainer."""
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments, losses
 
-    kinds: dict[str, Any] = {
-        "bce": losses.BinaryCrossEntropyLoss,
-        "listnet": losses.ListNetLoss,
-        "lambda": losses.LambdaLoss,
-    }
-    columns = judged_pairs if config.loss == "bce" else judged_lists
-    tables = {split: columns(part, config.negatives) for split, part in rows.items() if part}
+    kinds: dict[str, Any] = {"listnet": losses.ListNetLoss, "lambda": losses.LambdaLoss}
+    tables = {split: judged_lists(part, config.negatives) for split, part in rows.items() if part}
     return CrossEncoderTrainer(
         model=model,
         args=retriever.trainer_arguments(
@@ -71,20 +66,6 @@ def judged_lists(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
                 "labels": [1.0] * len(row["positives"]) + [0.0] * len(row["negatives"][:negatives]),
             }
             for row in rows
-        ]
-    )
-
-
-def judged_pairs(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
-    """Return a table of query, passage and label (1.0 for right, 0.0 for wrong)."""
-    import datasets
-
-    return datasets.Dataset.from_list(
-        [
-            {"query": row["query"], "passage": passage, "label": label}
-            for row in rows
-            for label, part in ((1.0, row["positives"]), (0.0, row["negatives"][:negatives]))
-            for passage in part
         ]
     )
 

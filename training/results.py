@@ -58,29 +58,6 @@ class ChainSet(_Folder):
         self.description: Description = describe(self.rows)
         super().__init__(folder, self.description)
 
-    def to_pandas(self) -> Any:
-        """Return a data frame with a line per candidate: its hops, its score, whether it was kept."""
-        require("to_pandas()", "pandas")
-        import pandas
-
-        return pandas.DataFrame(
-            [
-                {
-                    "id": row.question.id,
-                    "question": row.question.text,
-                    "chain": number,
-                    "kept": number == row.best,
-                    "score": chain.means[-1] if chain.means else None,
-                    "hops": len(chain.hops),
-                    "stopped": chain.stopped,
-                    "sub_queries": [hop.sub_query for hop in chain.hops],
-                    "sub_answers": [hop.sub_answer for hop in chain.hops],
-                }
-                for row in self.rows
-                for number, chain in enumerate(row.chains)
-            ]
-        )
-
 
 class RowSet(_Folder):
     """Training rows in their folder.

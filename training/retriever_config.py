@@ -86,8 +86,8 @@ class RerankerTraining(RetrieverTraining):
 
     negatives: Annotated[int, Ge(1)] = 7
     batch_size: Annotated[int, Ge(1)] = 8
-    loss: Literal["bce", "listnet", "lambda"] = "listnet"
-    """"bce" judges each passage by itself (binary cross-entropy), "listnet" (Cao et al. 2007) and "lambda"
-    (LambdaLoss, Wang et al. 2018) compare the passages of a query with each other."""
+    loss: Literal["listnet", "lambda"] = "listnet"
+    """"listnet" (Cao et al. 2007) and "lambda" (LambdaLoss, Wang et al. 2018) compare the passages of a query
+    with each other."""
 
     COMMAND: ClassVar[str] = "corag train reranker"

@@ -230,7 +230,7 @@ async def write_retriever_pairs(
             *(_question_pairs(each, chains.get(each.id), retriever, config, report) for each in chunk)
         )
         for question, pairs in zip(chunk, pair_lists, strict=True):
-            split = "validation" if is_validation(question.id, config) else "train"
+            split = "validation" if is_validation(question.id, config.seed, config.validation) else "train"
             splits[split] += pairs
             report.questions += bool(pairs)
             for pair in pairs:

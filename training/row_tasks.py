@@ -23,7 +23,6 @@ from corag.chains.prompting import (
     sub_answer_prompt,
     sub_query_prompt,
 )
-from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
@@ -46,7 +45,6 @@ class RowTask:
         of_thoughts: it is made of folders of IRCoT's thoughts, which hold no chains.
         method: the method that asks it, and so is trained for.
         template: returns its prompt, of the options of CoRAG and IRCoT.
-        check: raises :class:`ConfigError` for chains that it cannot be made of.
     """
 
     name: str
@@ -56,7 +54,6 @@ class RowTask:
     of_thoughts: bool = False
     method: str = "corag"
     template: Callable[[CoRAGConfig, IRCoTConfig], Template] | None = None
-    check: Callable[[Sequence[ChainRow]], None] = lambda rows: None
 
 
 # ---- where a task is asked
@@ -181,15 +178,6 @@ def _no_chain(source: RowSource, number: int) -> Iterator[TrainingExample]:
     yield TrainingExample(question.id, "no_chain", number, prompt, question.answers[0])
 
 
-def _check_annotated(rows: Sequence[ChainRow]) -> None:
-    if not any(row.is_annotated for row in rows):
-        raise ConfigError(
-            "the row task refusal wants annotated chains, since what a model answered may be wrong, but all "
-            "of these were sampled or given: sample with sample.source=decomposition, or leave refusal out "
-            "of 'rows.tasks'."
-        )
-
-
 def _read_first(source: RowSource, number: int) -> Iterator[TrainingExample]:
     """Yield what one_step would ask: the reader, with what the first search found."""
     assert source.ircot is not None
@@ -245,7 +233,7 @@ ROW_TASKS: Mapping[str, RowTask] = {
     for task in (
         RowTask("sub_query", _each_hop, _sub_query, template=_of_corag("sub_query")),
         RowTask("sub_answer", _each_hop, _sub_answer, template=_of_corag("sub_answer")),
-        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer"), check=_check_annotated),
+        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer")),
         RowTask("final_answer", _once, _final_answer, template=_of_corag("final_answer")),
         RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
         RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),

@@ -32,7 +32,7 @@ from training import tables
 from training.chains import ChainRow, load_corag_options, load_ircot_options, read_chain_manifest, read_chains
 from training.columns import with_labels
 from training.data import MadeRow, RowMaker, RowsConfig, TrainingRow, balance_by_length, is_validation
-from training.row_tasks import ROW_TASKS, extra_prompts, trained_prompts
+from training.row_tasks import extra_prompts, trained_prompts
 
 REPORT = "report.json"
 # Passages of so many questions are held at a time: some tens of megabytes, however many there are.
@@ -229,8 +229,6 @@ async def write_rows(
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.
     chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)
-    for task in config.tasks:
-        ROW_TASKS[task].check(chain_rows)
     maker = RowMaker(renderer, config, corag, ircot)
     splits = await _make_splits(maker, chain_rows, retriever, report)
     if not splits["train"]:
@@ -257,7 +255,9 @@ async def _make_splits(
         for row in chunk:
             is_taught = row.question.id in taught_ids
             report.add_question(row, is_taught=is_taught)
-            split = "validation" if is_validation(row.question.id, config) else "train"
+            split = (
+                "validation" if is_validation(row.question.id, config.seed, config.validation) else "train"
+            )
             for outcome in maker.make(row, passages, is_taught=is_taught):
                 report.add(split, outcome)
                 rows[split] += [outcome.row] if outcome.row is not None else []

@@ -169,7 +169,7 @@ def test_frozen_passages_give_sentence_transformers_own_loss_of_the_same_vectors
     assert not any("_frozen" in name for name, _ in ours.named_parameters())
 
 
-@pytest.mark.parametrize("loss", ["bce", "listnet", "lambda"])
+@pytest.mark.parametrize("loss", ["listnet", "lambda"])
 async def test_a_reranker_learns_and_reranks(options: Options, loss: str) -> None:
     config = options("reranker", loss=loss, max_steps=15)
     manifest = reranker.main(config)

@@ -63,7 +63,9 @@ def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
             assert [label if label != -100 else 0 for label in labels] == [
                 token * learned for token, learned in zip(mine.input_ids, mine.completion_mask, strict=True)
             ]
-            assert is_validation(row["question_id"], config) == (split == "validation")
+            assert is_validation(row["question_id"], config.seed, config.validation) == (
+                split == "validation"
+            )
             assert 0 < sum(row["completion_mask"]) < len(row["input_ids"]) == len(row["completion_mask"])
     assert not want, "every row is there once"
     assert report.questions == len(kept) < 30 and report.left_out["failed"] == 1
