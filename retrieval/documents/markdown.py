@@ -24,7 +24,7 @@ _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(.{0,20000}?\n)(?:\1|\.\.\.)[ \
 _NAMED_VALUE = re.compile(r"^([A-Za-z][\w-]*)[ \t]*[:=][ \t]*(.*)$", re.MULTILINE)
 _SUMMARIES = ("subtitle", "description", "summary", "abstract", "excerpt")
 """Of front matter: what is text of the document."""
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)\b([^>]*)>", re.DOTALL)
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)\b([^<>]*)>", re.DOTALL)
 _EMPTY = frozenset("area base br col embed hr img input link meta source track wbr".split())
 # Markdown's own parts of pages: what else is written as a tag is a placeholder or a name.
 _KNOWN_TAGS = _EMPTY | frozenset(

@@ -24,7 +24,7 @@ _ENCODING_DECLARATION = re.compile(
 )
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
 # What is in these is no markup until they end.
-_RAW = re.compile(r"<(/?)(script|style|title|textarea|iframe|noembed|noframes|xmp)\b[^>]*>", re.IGNORECASE)
+_RAW = re.compile(r"<(/?)(script|style|title|textarea|iframe|noembed|noframes|xmp)\b[^<>]*>", re.IGNORECASE)
 _MARKUP = re.compile(r"<(?:p|div|h[1-6]|ul|ol|table|article|section|main|body)\b", re.IGNORECASE)
 _XHTML = re.compile(r"<\?xml|xhtml", re.IGNORECASE)
 _EMPTY_TAG = re.compile(
@@ -35,11 +35,11 @@ _EMPTY_TAG = re.compile(
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 # Of a page that nests deeper than the parser goes.
 _NESTING = re.compile(
-    r"</?(?:div|section|article|blockquote|center|form|ul|ol|li|dl|dd|table|tbody|tr|td|a|span|font|b|i|u)\b[^>]*>",
+    r"</?(?:div|section|article|blockquote|center|form|ul|ol|li|dl|dd|table|tbody|tr|td|a|span|font|b|i|u)\b[^<>]*>",
     re.IGNORECASE,
 )
 # The parser knows some tags of HTML 5 for no empty ones, and would put what follows into them.
-_UNKNOWN_EMPTY = re.compile(r"<(embed|source|track)\b[^>]*>", re.IGNORECASE)
+_UNKNOWN_EMPTY = re.compile(r"<(embed|source|track)\b[^<>]*>", re.IGNORECASE)
 _NO_FRAMES = re.compile(r"(</?)noframes\b", re.IGNORECASE)
 _METADATA = frozenset("base link meta noscript script style template title".split())
 

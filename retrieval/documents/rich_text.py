@@ -70,8 +70,10 @@ def _split(rtf: str) -> tuple[str, list[tuple[str, str]]]:
     """Return a text without the groups beside its paragraphs; and these, by their word and content."""
     parts, end, groups = list[str](), 0, list[tuple[str, str]]()
     for opening in _GROUP.finditer(rtf):
-        if opening.start() < end or not (closing := _find_end(rtf, opening)):
+        if opening.start() < end:
             continue
+        if not (closing := _find_end(rtf, opening)):
+            break  # it goes to the end of a torn file
         parts.append(rtf[end : opening.start()])
         end = closing
         if not parts[-1].endswith(_SAME_PICTURE):
