@@ -7,14 +7,17 @@ import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
+import jinja2
 import pytest
 import trl
 from transformers import AutoTokenizer
+from transformers.utils import get_json_schema
 
-from corag import SearchEnvironment, open_index
+from corag import SearchEnvironment, ask, open_index
 from eval.api.opened import Index
 from retrieval.config import IndexConfig
 from retrieval.index.build import build_index
+from tests.fakes import ScriptedGenerator
 from tests.training.conftest import PASSAGES, TOWNS
 
 EXAMPLE = Path(__file__).parents[2] / "examples/grpo_search_agent.py"
@@ -53,6 +56,40 @@ def test_a_rollout_searches_answers_and_is_scored(index: Index) -> None:
     exact.answer("year 1900")
     assert exact.get_reward() == 0.0
     assert environment.search("zzzz") == "nothing found"
+
+
+def qwen(messages: list[dict[str, object]], tools: list[dict[str, object]] | None = None) -> str:
+    """Write a conversation by Qwen's chat template, with tools or without."""
+    template = (Path(trl.__file__).parent / "chat_templates/qwen2_5.jinja").read_text()
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # as transformers has it
+    return environment.from_string(template).render(
+        messages=messages, tools=tools, add_generation_prompt=True
+    )
+
+
+def test_the_method_search_r1_asks_as_the_environment_taught(index: Index) -> None:
+    """To the letter, so that a trained agent meets what it knows."""
+    environment, question = SearchEnvironment(index, k=2), "Who is the mayor of Arlen?"
+    call = {"name": "search", "arguments": {"query": "mayor of Arlen"}}
+    written = f"I look.\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
+    answered = '<tool_call>\n{"name": "answer", "arguments": {"text": "Mara"}}\n</tool_call>'
+    model = ScriptedGenerator([written, answered])
+    answer = ask(question, "search_r1", model, index, {"preset": "tools", "k": 2})
+    asked = [
+        qwen([{"role": each.role, "content": each.text} for each in request.prompt.messages])
+        for request in model.requests
+    ]
+    task = runpy.run_path(str(EXAMPLE))["PROMPT"].format(question=question)
+    taught = [
+        {"role": "user", "content": task},
+        {"role": "assistant", "content": "I look.", "tool_calls": [{"type": "function", "function": call}]},
+        {"role": "tool", "name": "search", "content": environment.search("mayor of Arlen")},
+    ]
+    tools = [get_json_schema(tool) for tool in (environment.search, environment.answer)]
+    shown = qwen(taught, tools).replace(" \n", "\n")  # methods show passages without outer white space
+    assert asked == [qwen(taught[:1], tools), shown]
+    assert str(answer.text) == "Mara"
 
 
 @pytest.fixture
