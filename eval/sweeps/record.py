@@ -22,7 +22,7 @@ from eval.sweeps.findings import (
 )
 from eval.sweeps.plots import plot
 from eval.sweeps.sweep import SWEEP_FILE, SweepConfig, questions_digest
-from eval.tables.columns import COLUMNS
+from eval.tables.columns import COLUMNS, flat_figures
 from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.means import find_repeats
 from eval.tables.records import records_csv
@@ -169,11 +169,7 @@ def _lines(sweep: Sweep, cells: FinishedCells, questions: str) -> Iterator[dict[
     measures = dict.fromkeys(name for each in sweep.cells for name in each.summary.measures)
     conditions = _conditions(cells)
     for each in cells.cells:
-        record = each.summary.to_json()
-        scores: dict[str, Any] = {}
-        for name in measures:
-            low, high = record.get(f"{name}_interval") or (None, None)
-            scores |= {name: record.get(name), f"{name}_low": low, f"{name}_high": high}
+        figures = flat_figures(each.summary)
         yield {
             "questions": questions,
             "cell": each.name,
@@ -181,8 +177,12 @@ def _lines(sweep: Sweep, cells: FinishedCells, questions: str) -> Iterator[dict[
             **{name: each.options.get(name) for name in options},
             "metric": sweep.metric,
             "pareto": int(each.name in sweep.findings.pareto) if cells is sweep.test else None,
-            **scores,
-            **{name: record[name] for name in _PLAIN_FIELDS},
+            **{
+                f"{name}{end}": figures.get(f"{name}{end}")
+                for name in measures
+                for end in ("", "_low", "_high")
+            },
+            **{name: figures[name] for name in _PLAIN_FIELDS},
             "folder": each.cell.folder,
             "scorer": cells.scored_runs.scoring,
             "conditions": " ".join([*conditions.common_lines, conditions.lines_by_run[each.name]]),

@@ -253,6 +253,18 @@ class Summary:
         return record | {name: value for name, value in rare.items() if value}
 
 
+def flat_figures(summary: Summary) -> dict[str, Any]:
+    """Return the same with each interval as two fields, ``em_low`` and ``em_high`` of EM."""
+    record: dict[str, Any] = {}
+    for name, value in summary.to_json().items():
+        measure = name.removesuffix("_interval")
+        if measure == name:
+            record[name] = value
+        else:
+            record[f"{measure}_low"], record[f"{measure}_high"] = value or (None, None)
+    return record
+
+
 def summarise(name: str, rows: Sequence[ScoredRow], recall_at: int = 15) -> Summary:
     """Return a run's line of the table.
 

@@ -183,11 +183,7 @@ def _figures_by_run(names: Sequence[str], columns: Sequence[tuple[str, Sequence[
 def condition_lines(table: ResultsTable) -> Iterator[str]:
     """Yield what a reader must know to trust the figures, besides the headlines."""
     if _is_scored(table):
-        *before, last = [
-            measure_title(name, table.recall_at) for name in ("em", "f1", "recall") if table.shows(name)
-        ] or ["Scores"]
-        titles = " and ".join(filter(None, [", ".join(before), last]))
-        yield f"{titles} in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}."
+        yield f"Scores in percent with 95% intervals: {INTERVALS}. Scorer: {table.scoring}."
     yield from table.conditions.common_lines
     for name, folder in table.runs.items():
         conditions = table.conditions.lines_by_run[name]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from corag.core.errors import ConfigError
 from eval.scoring.rows import MEASURES
 from eval.statistics.comparisons import Against
+from eval.tables.columns import flat_figures
 from eval.tables.means import means_record
 from eval.tables.results import ResultsTable
 
@@ -38,17 +39,13 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
     check_form("csv", table.disagreements)
     tests = {(one.run, one.measure): one for one in table.against}
     measures = dict.fromkeys(one.measure for one in table.against)
+    hidden = {f"{name}{end}" for name in MEASURES if not table.shows(name) for end in ("", "_low", "_high")}
+    hidden |= {"method", "reasons", "measured_on_fewer"}
     records = []
     for summary in table.summaries:
-        figures = _drop_hidden(table, summary.to_json())
-        record: dict[str, Any] = {"run": figures.pop("method")}
-        left_out = ("reasons", "measured_on_fewer")
-        for name, value in figures.items():
-            if name.endswith("_interval"):
-                measure = name.removesuffix("_interval")
-                record[f"{measure}_low"], record[f"{measure}_high"] = value or (None, None)
-            elif name not in left_out:
-                record[name] = value
+        figures = flat_figures(summary)
+        record: dict[str, Any] = {"run": summary.method}
+        record |= {name: value for name, value in figures.items() if name not in hidden}
         record |= {"estimated": summary.has_estimates, "unasked": summary.unasked_count}
         for name, interval in filter(lambda each: table.shows(each[0]), summary.measures.items()):
             record[f"{name}_n"] = interval.n if interval else 0
@@ -63,12 +60,6 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
                 record |= {f"{measure}_{name}_over_{table.over}": value for name, value in spread.items()}
         records.append(record | {"folder": str(table.runs[summary.method])})
     return records
-
-
-def _drop_hidden(table: ResultsTable, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's figures without those of measures that are not shown."""
-    hidden = {name for name in MEASURES if not table.shows(name)}
-    return {name: value for name, value in figures.items() if name.removesuffix("_interval") not in hidden}
 
 
 def _test_record(measure: str, test: Against | None) -> dict[str, Any]:
