@@ -94,7 +94,7 @@ def test_values_that_depend_on_the_question_fail_it_with_a_sentence() -> None:
 def test_texts_as_questions_are_remarked_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run([ASKED, "Where is Rome?"], [closed_book], Rule(), out=tmp_path)
     told = capsys.readouterr().err
-    assert told.count("2 records are read") == told.count("2: no gold answer") == 1
+    assert told.count("2 record(s) read") == told.count("no gold answer") == 1
 
 
 async def dividing(question: Question, tools: Tools) -> str:
@@ -150,20 +150,15 @@ def test_a_table_in_the_place_of_texts_or_hits_is_told() -> None:
     assert "that is no list of passages. Return a list of texts" in error.splitlines()[0]
 
 
-def test_a_report_takes_what_run_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_takes_what_run_took(tmp_path: Path) -> None:
     results = run(RECORDS, {"one": one_step}, Rule(), Searcher(), out=tmp_path / "runs")
     for index in (Searcher(), open_index(Searcher())):
-        capsys.readouterr()
         page = report(results, tmp_path / "report.html", index).read_text()
-        told = capsys.readouterr().err
-        assert "the report has no texts of passages" in told and "looks none up by id" in told
         assert '"texts_per_block":0' in page.replace(" ", "")
     listed = run(RECORDS, {"one": one_step}, Rule(), TEXTS, out=tmp_path / "listed")
     for index in (TEXTS, RetrieverConfig(index=open_index(TEXTS).options.index)):
         page = report(listed, tmp_path / "report.html", index).read_text()
         assert '"texts_per_block":0' not in page.replace(" ", "")
-    with raises_message(ConfigError):
-        report(results, tmp_path / "report.html", ["Another text."])
     folder = results.runs["one"]
     for runs in ([folder], str(folder), results, {"one": folder}):
         assert '"runs":["one"' in report(runs, tmp_path / "report.html").read_text().replace(" ", "")
@@ -189,4 +184,4 @@ def test_the_shell_reports_runs_of_an_own_retriever(
     assert main(["run", *asked, *own]) == 0
     capsys.readouterr()
     assert main(["report", "runs/one_step", *own]) == 0
-    assert "mine/own.py:search looks none up by id" in capsys.readouterr().err
+    assert "the texts of 0 of 1 passages" in capsys.readouterr().out
