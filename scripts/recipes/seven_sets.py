@@ -15,11 +15,10 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
-
-SURE = 1.96  # standard errors on either side of a mean: 95%
 
 
 def merge(out: str, limit: str, *files: str) -> None:
@@ -63,25 +62,30 @@ def our_figure(record: Mapping[str, str] | None) -> str:
 
 
 def our_mean(records: Sequence[Mapping[str, str]], count: int) -> str:
-    """Write the mean over all sets, each as much as any other, with its interval; "" where one is missing."""
-    ems = [float(record["em"]) for record in records if record["em"]]
-    if len(ems) < count:
+    """Write the mean over all sets, each as much as any other, with its interval; "" where one is missing.
+
+    The interval adds the squares of the sets' distances to their bounds (MOVER: Zou and Donner 2008).
+    """
+    figures = [
+        [float(record[name]) for name in ("em", "em_low", "em_high")] for record in records if record["em"]
+    ]
+    if len(figures) < count:
         return ""
-    squares = (em * (1 - em) / int(record["em_n"]) for em, record in zip(ems, records, strict=True))
-    half = SURE * math.sqrt(sum(squares)) / count
-    center = sum(ems) / count
-    return f"{100 * center:.1f} [{100 * (center - half):.1f}, {100 * (center + half):.1f}]"
+    center = fmean(em for em, _, _ in figures)
+    low = center - math.hypot(*(em - low for em, low, _ in figures)) / count
+    high = center + math.hypot(*(high - em for em, _, high in figures)) / count
+    return f"{100 * center:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def tokens(records: Mapping[str, Mapping[str, str]]) -> str:
     """Write the mean over sets of the tokens of a question."""
-    return f"{sum(float(record['tokens']) for record in records.values()) / len(records):,.0f}"
+    return f"{fmean(float(record['tokens_per_question']) for record in records.values()):,.0f}"
 
 
 def mean(values: Sequence[float | None]) -> float | None:
     """Return the mean of figures, None where one is missing."""
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    return fmean(known) if len(known) == len(values) else None
 
 
 def percent(value: float | None) -> str:

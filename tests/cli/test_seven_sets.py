@@ -15,8 +15,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag import run
+from corag.cli.main import main
 from eval.datasets.load import load_questions
 from eval.scoring.scorers import SCORERS
+from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.story import WORLD
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "scripts/configs/seven_sets_published.yaml"
@@ -45,7 +49,7 @@ def test_sets_become_one_file_whose_questions_know_their_set(tmp_path: Path) -> 
 
 
 def test_a_row_has_intervals_the_mean_over_sets_and_tokens(tmp_path: Path) -> None:
-    head = "folder,em,em_low,em_high,em_n,tokens\n"
+    head = "folder,em,em_low,em_high,em_n,tokens_per_question\n"
     (tmp_path / "nq.csv").write_text(
         f"{head}runs/mine/search_r1,0.5,0.4,0.6,100,1000\nruns/other/corag,0.2,0.1,0.3,100,90\n"
     )
@@ -54,11 +58,36 @@ def test_a_row_has_intervals_the_mean_over_sets_and_tokens(tmp_path: Path) -> No
         "table", PUBLISHED, tmp_path / "nq.csv", tmp_path / "musique.csv"
     ).splitlines()
     assert first == "| row | nq | musique | mean | tokens | source |"
-    # 1.96 times the square root of (.5 * .5 / 100 + .1 * .9 / 400), by 2
-    assert mine == "| mine | 50.0 [40.0, 60.0] | 10.0 [5.0, 15.0] | 30.0 [24.9, 35.1] | 1,500 | here |"
+    # The square root of (.1 ** 2 + .05 ** 2), by 2, on either side
+    assert mine == "| mine | 50.0 [40.0, 60.0] | 10.0 [5.0, 15.0] | 30.0 [24.4, 35.6] | 1,500 | here |"
     assert other == "| other | 20.0 [10.0, 30.0] |  |  | 90 | here |", "no mean without all sets"
     assert "| Search-R1 (PPO), Qwen2.5-7B base | 48.0 | 19.6 | 33.8 |  | Search-R1, table 2 |" in published
     assert "| Tree-GRPO, 7B |  | 20.2 |  |  | Tree-GRPO's code |" in published
+
+
+def test_the_table_reads_what_corag_table_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    questions = [
+        {
+            "id": f"{kind}/{n}",
+            "question": f"Who is {n}?",
+            "golden_answers": ["Ada"],
+            "metadata": {"type": kind},
+        }
+        for kind in ("nq", "musique")
+        for n in range(4)
+    ]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in questions))
+    model = ScriptedGenerator(lambda request: "<answer>Ada</answer>")
+    out = tmp_path / "runs/agent"
+    run(list(load_questions(str(file), "flashrag")), ["search_r1"], model, WordRetriever(WORLD), out=out)
+    capsys.readouterr()
+    for kind in ("nq", "musique"):
+        assert main(["table", str(out / "search_r1"), "--kinds", kind, "--to", "csv"]) == 0
+        (tmp_path / f"{kind}.csv").write_text(capsys.readouterr().out)
+    _, _, row, *_ = program("table", PUBLISHED, tmp_path / "nq.csv", tmp_path / "musique.csv").splitlines()
+    assert row.startswith("| agent | 100.0 [39.8, 100.0] | 100.0 [39.8, 100.0] | 100.0 [57.4, 100.0] | ")
+    assert row.endswith(" | here |")
 
 
 AVERAGES = {  # as printed in the paper; of IRCoT it prints 23.9, and the sets' mean is 22.6
