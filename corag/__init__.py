@@ -18,7 +18,7 @@ and none of ours imports through it.
 """
 
 from corag.core.lazy import lazy_exports
-from corag.packages import check_packages, suggest_import
+from corag.packages import check_packages
 
 check_packages()
 
@@ -63,5 +63,4 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "training.environment": "SearchEnvironment",
         "training.results": "make_rows sample_chains train",
     },
-    suggest_import,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -18,23 +17,19 @@ module".
 
 
 def lazy_exports(
-    package: str, names: Mapping[str, str], suggest: Callable[[str], str] = lambda name: ""
+    package: str, names: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__all__``, ``__getattr__`` and ``__dir__``.
 
     An eager ``__init__`` would bring torch, vLLM or a JVM to everybody who imports any module of the package.
     ``names``: by the module that defines them, separated by spaces. None may be that of a submodule, which
-    would hide it once it is imported. ``suggest``: what to add to the message for a name that is not there.
+    would hide it once it is imported.
     """
     modules = {name: module for module, joined_names in names.items() for name in joined_names.split()}
 
     def load(name: str) -> Any:
         if name not in modules:
-            # Python drops an AttributeError's message in "from package import name", which asks through here.
-            importing_name = sys._getframe(1).f_code.co_name == "_handle_fromlist"
-            if (hint := suggest(name)) and importing_name:
-                raise ImportError(f"{package!r} has no {name!r}: {hint}")
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint and ': '}{hint}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(modules[name]), name)
 
     def everything() -> list[str]:

@@ -48,20 +48,6 @@ def test_all_names_are_listed_and_others_are_refused():
         exec("from corag import nothing")
 
 
-@pytest.mark.parametrize(
-    ("name", "package"),
-    {
-        "CoRAGAnswer": "corag.chains.method", "Hit": "corag.core",
-        "ReActAnswer": "corag.baselines.react", "Results": "eval.api", "ChainSet": "training",
-    }.items(),
-)  # fmt: skip
-def test_a_name_of_another_package_is_answered_with_the_import_to_write(name, package):
-    with pytest.raises(ImportError, match=rf"'corag' has no '{name}': write 'from {package} import {name}'"):
-        exec(f"from corag import {name}")
-    assert not hasattr(corag, name), "an attribute that is not there raises as usual"
-    assert hasattr(import_module(package), name)
-
-
 def test_every_shipped_method_and_its_options_are_at_the_front_door():
     for name, method in METHODS.items():
         assert getattr(corag, name) is method.function
