@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from corag.core.errors import CoragError
 from corag.core.protocols import Retriever
@@ -21,23 +21,10 @@ _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
 
 
-class Lookup(Protocol):
-    """Tells what an index has."""
-
-    async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
-        """Return the passages of those ids that there are."""
-        ...
-
-    async def titles(self, titles: Collection[str]) -> set[str]:
-        """Return those titles that any passage has, exactly so.
-
-        A store is read through; of any other index each title is searched for.
-        """
-        ...
-
-
 @asynccontextmanager
-async def open_lookup(index: HasFingerprint | None, folders: Sequence[str]) -> AsyncIterator[Lookup | None]:
+async def open_lookup(
+    index: HasFingerprint | None, folders: Sequence[str]
+) -> AsyncIterator[OpenIndex | Sources | None]:
     """Yield what looks passages up, None if there is no way to; close what it reads at the end.
 
     Args:
@@ -48,7 +35,7 @@ async def open_lookup(index: HasFingerprint | None, folders: Sequence[str]) -> A
         # The store first: workers' indexes are not open here, and a server would be sent thousands of ids.
         has_stores = bool(folders) and all(has_store(Path(folder)) for folder in folders)
         if not has_stores and hasattr(index, "passages"):
-            yield _OpenIndex(cast(Retriever, index))
+            yield OpenIndex(cast(Retriever, index))
             return
         sources: list[PassageSource] = []
         # Without a store it may be on another machine; with one, what is wrong with it is told.
@@ -57,20 +44,22 @@ async def open_lookup(index: HasFingerprint | None, folders: Sequence[str]) -> A
                 if source := open_passages(folder):
                     stack.callback(source.close)
                     sources.append(source)
-        yield _Sources(sources) if sources and len(sources) == len(folders) else None
+        yield Sources(sources) if sources and len(sources) == len(folders) else None
 
 
-class _OpenIndex:
-    """An index that is open in this process, or a server's."""
+class OpenIndex:
+    """Says what an index has that is open in this process, or a server's."""
 
     def __init__(self, index: Retriever) -> None:
         self._index = index
 
     async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Return the passages of those ids that there are."""
         batches = [await self._index.passages(batch) for batch in _batches(ids)]
         return {passage.id: passage for batch in batches for passage in batch}
 
     async def titles(self, titles: Collection[str]) -> set[str]:
+        """Return those titles that any passage has, exactly so: each is searched for."""
         present = set()
         for batch in _batches(list(titles)):
             hits = await asyncio.gather(*(self._index.search(title, _HITS) for title in batch))
@@ -78,13 +67,14 @@ class _OpenIndex:
         return present & set(titles)
 
 
-class _Sources:
-    """The texts of indexes that lie here."""
+class Sources:
+    """Says what indexes have whose texts lie here."""
 
     def __init__(self, sources: Sequence[PassageSource]) -> None:
         self._sources = sources
 
     async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Return the passages of those ids that there are."""
         return {
             id_: passage
             for batch in _batches(ids)
@@ -93,6 +83,7 @@ class _Sources:
         }
 
     async def titles(self, titles: Collection[str]) -> set[str]:
+        """Return those titles that any passage has, exactly so: a store is read through."""
         wanted_titles, present = set(titles), set[str]()
         for source in self._sources:
             for passage in _with_titles(source, wanted_titles - present):
