@@ -4,7 +4,3 @@
 questions, ``page`` puts all into one file. The scripts and styles in
 ``assets/`` show the questions; they are written into the file.
 """
-
-from eval.report.page import Report, add_texts, html_page, make_report
-
-__all__ = ["Report", "add_texts", "html_page", "make_report"]
