@@ -11,9 +11,11 @@ last row is its fair neighbour: one step with an adapter that was trained for it
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +33,6 @@ from corag.core.options import Options
 from corag.generation.config import ModelConfig
 from corag.generation.engines import ENGINES
 from eval.api.ask import COLUMNS, AnyMethod, ask
-from eval.api.building import Kind, build_index
 from eval.api.opened import Index, Model, open_index, open_model
 from eval.api.results import Results, report, run
 from eval.datasets import load_questions
@@ -44,7 +45,7 @@ PASSAGES, TRAIN, DEV, TEST = 1000, 100, 30, 30
 PROMPT_PASSAGES = 6  # by one-step retrieval and by IRCoT
 Rows = Mapping[str, tuple[AnyMethod, MethodConfig]]
 FAIR = "one_step_trained"
-KINDS: tuple[Kind, ...] = ("bm25", "dense")
+INDEX = (sys.executable, "-m", "corag.cli", "index")
 NEXT = """\
 Next (in a clone first: source .venv/bin/activate):
   corag ask --index {indexes} --model.adapter default --method corag --corag.preset small_model \\
@@ -83,10 +84,10 @@ def main(config: QuickstartOptions) -> CommandResult:
     require("the quickstart", "sentence_transformers", "faiss", "peft")
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
-    corpus = out / "world/corpus.jsonl"
-    indexes = [str(build_index(corpus, out=out / kind, kind=kind).folder) for kind in KINDS]
     with ExitStack() as stack:
+        building = stack.enter_context(ThreadPoolExecutor(1)).submit(build_indexes, out)
         with open_small_model(config.model, "default") as model:
+            indexes = building.result()
             index = stack.enter_context(open_index(*indexes))
             first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, corag_config())
             console.print(first)
@@ -104,6 +105,20 @@ def main(config: QuickstartOptions) -> CommandResult:
     print(NEXT.format(indexes=",".join(indexes)))
     console.print(f"Done after {seconds:.0f} s.", style="bold")
     return CommandResult(0, [{"report": str(page), "seconds": round(seconds, 1)}])
+
+
+def build_indexes(out: Path) -> list[str]:
+    """Build the world's indexes in processes beside this one, which opens its model; return their folders.
+
+    Raises :class:`BackendError` with what a process said if it failed.
+    """
+    folders = [str(out / kind) for kind in ("bm25", "dense")]
+    for folder in folders:
+        arguments = [str(out / "world/corpus.jsonl"), "--kind", Path(folder).name, "--out", folder]
+        ended = subprocess.run([*INDEX, *arguments], capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise BackendError(f"the index {folder} was not built: {ended.stderr.strip()}")
+    return folders
 
 
 def open_small_model(options: ModelConfig, adapter: str) -> Model:
