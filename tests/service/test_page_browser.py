@@ -175,7 +175,9 @@ def test_a_chain_draws_itself_while_it_grows(page, service):
     assert not any("Where was" in each for each in searches), "the sub-query stands just above it"
     page.run("document.querySelector('.search details').open = true")
     page.run("document.querySelector('.hits details').open = true")
-    page.until("return document.querySelector('.passage-text').textContent.includes('Karlen is a town')")
+    page.until(
+        "return document.querySelector('.hits .passage-text').textContent.includes('Karlen is a town')"
+    )
     picture(page, "answered")
     page.width(360, 780, mobile=True)
     wide = """return [...document.querySelectorAll('body *')].filter((each) =>
@@ -271,7 +273,7 @@ def test_a_form_asks_for_a_key(page, tmp_path):
         page.press("wrong", Keys.ENTER)
         page.until("return document.querySelector('#status').textContent.includes('not known')")
         page.find("#key").clear()
-        page.press("0123456789abcdef", Keys.ENTER)
+        page.find("#key").send_keys("0123456789abcdef", Keys.ENTER)
         page.until("return !document.querySelector('#ask').hidden")
         ask(page)
         page.until("return document.querySelector('.answer')?.textContent === 'Ada Orm'")
