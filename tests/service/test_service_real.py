@@ -26,11 +26,7 @@ MODEL = ["--model.backend", "transformers", "--model.adapter", "default", "--mod
 PRESETS = {
     "closed-book": {"method": "closed_book", "closed_book.max_answer_tokens": 16},
     "corag": {"method": "corag", "corag.preset": "small_model", "corag.max_hops": 1},
-    "documents": {
-        "method": "one_step",
-        "one_step.qa_prompt": "chat_documents",
-        "one_step.max_answer_tokens": 40,
-    },
+    "documents": {"method": "one_step", "one_step.qa_prompt": "chat_documents"},
     # Long enough to be left in the middle of a reply.
     "long": {"method": "closed_book", "closed_book.max_answer_tokens": 1500, "closed_book.reader": "cot"},
 }
@@ -130,7 +126,7 @@ def test_an_answer_from_documents_is_streamed_token_by_token(server):
     deltas = [content for chunk in stream if (content := chunk.choices[0].delta.content)]
     (run,) = (folder / "runs").glob("documents-*")
     (row,) = read_rows(run).values()
-    assert "".join(deltas) == row.text and len(deltas) > 5
+    assert "".join(deltas) == row.text and len(deltas) > 1
 
 
 def test_the_chat_model_of_langchain_asks_and_streams(server):
