@@ -24,6 +24,7 @@ def test_kilt_articles_become_a_passage_per_paragraph(tmp_path: Path) -> None:
         "Anarchism is a philosophy.\n",
         "Section::::History.\n",
         "BULLET::::- An era.\n",
+        None,
     ]  # type: ignore[assignment]
     path.write_text(json.dumps(article))
     assert read(path, "kilt") == [

@@ -151,8 +151,8 @@ CORAG = {
     "query_id": "2hop__1_2",
     "answers": ["Berel Tan", "B. Tan", "Berel Tan"],
     "context_doc_ids": ["17", "4"],
-    "subqueries": ["Where was Ada born? ", "Who founded Orvale?"],
-    "subanswers": ["Orvale", "No relevant information found"],
+    "subqueries": ["Where was Ada born? ", "Who founded Orvale?", "Who?"],
+    "subanswers": ["Orvale", "No relevant information found", None],
     "predictions": "Berel Tan",
 }
 
@@ -167,8 +167,9 @@ def test_corags_own_questions_bring_chains_and_passages(write, capsys):
     assert questions[0].decomposition == (
         GoldHop("Where was Ada born?", "Orvale"),
         GoldHop("Who founded Orvale?", "No relevant information found"),
+        GoldHop("Who?", ""),
     )
-    assert "2 subqueries and 1 subanswers" in capsys.readouterr().err
+    assert "3 subqueries and 1 subanswers" in capsys.readouterr().err
 
 
 ASTRAY = {"question": "W?", "answer": "x", "paragraph_support_idx": 9}

@@ -29,7 +29,7 @@ def parse(record: Record, where: str) -> Question:
     """
     record_name = name_record(record, where)
     sub_queries, sub_answers = (
-        [str(text).strip() for text in list_field(record, name, record_name)]
+        ["" if text is None else str(text).strip() for text in list_field(record, name, record_name)]
         for name in ("subqueries", "subanswers")
     )
     if len(sub_queries) != len(sub_answers):

@@ -118,7 +118,7 @@ def _kilt_paragraphs(article: Record, where: str) -> list[Passage]:
         )
     passages = []
     for record_name, paragraph in enumerate(paragraphs):
-        text = str(paragraph).strip()
+        text = "" if paragraph is None else str(paragraph).strip()
         if text != title and not text.startswith("Section::::"):
             passages.append(Passage(f"{identifier}-{record_name}", title, text))
     return passages
