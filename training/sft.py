@@ -161,9 +161,11 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
     trl_trainer = load_trainers()
     # TRL would tokenise the texts again, and not as decoding does: it gets tokens and labels alone.
-    columns = ["input_ids", "labels", *(["weight"] if config.task_weights else [])]
-    if config.task_weights:
-        rows = {split: with_weights(part, config) for split, part in rows.items()}
+    columns = ["input_ids", "labels"]
+    train_rows = rows["train"].select_columns(columns)
+    if config.task_weights:  # of what is learned: evaluated are the losses of each task by itself
+        weights = [config.task_weights.get(task, 1.0) for task in rows["train"]["task"]]
+        train_rows = train_rows.add_column("weight", weights)
     evaluation = by_task(rows["validation"], columns) if "validation" in rows else {}
     # Before the model: it starts the process group.
     arguments = build_sft_arguments(config, evaluates=bool(evaluation))
@@ -178,7 +180,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         model=model,
         args=arguments,
         data_collator=collator,
-        train_dataset=rows["train"].select_columns(columns),
+        train_dataset=train_rows,
         eval_dataset=evaluation or None,
         processing_class=tokenizer,
         peft_config=peft_config,
@@ -200,11 +202,6 @@ def load_trainers() -> Any:
 def has_fused_kernels() -> bool:
     """Return whether TRL's fused output layer has kernels here, which compute learned positions only."""
     return has_gpu()
-
-
-def with_weights(rows: Any, config: SftConfig) -> Any:
-    """Return rows with a column of what each counts in the loss."""
-    return rows.add_column("weight", [config.task_weights.get(task, 1.0) for task in rows["task"]])
 
 
 def by_task(rows: Any, columns: list[str]) -> dict[str, Any]:

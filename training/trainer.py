@@ -138,7 +138,7 @@ class WeightingCollator(DataCollatorForLanguageModeling):  # type: ignore[misc]
     def torch_call(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """Return a batch."""
         batch: dict[str, Any] = super().torch_call(examples)
-        rows = [torch.full((len(each["input_ids"]),), each["weight"]) for each in examples]
+        rows = [torch.full((len(each["input_ids"]),), each.get("weight", 1.0)) for each in examples]
         rows = [torch.cat(rows)] if self.padding_free else rows
         batch["token_weights"] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
         return batch
