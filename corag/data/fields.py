@@ -79,8 +79,7 @@ def rename(record: Record, columns: Columns) -> Record:
     """Return a record whose fields are called as ours are."""
     if not columns:
         return record
-    read = {part for column in columns.values() for part in (column, column.partition(".")[0])}
-    rest = {name: value for name, value in record.items() if name not in read}
+    rest = {name: value for name, value in record.items() if name not in columns.values()}
     return rest | {name: value_at(record, column) for name, column in columns.items()}
 
 

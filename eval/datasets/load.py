@@ -135,6 +135,7 @@ def parse_questions(
     questions: dict[str, Question] = {}
     locations: dict[str, str] = {}
     check = ColumnCheck(columns or {})
+    outer = {column.partition(".")[0] for column in (columns or {}).values()}  # of fields within others
     for where, record in records:
         check.add(record)
         renamed = rename(record, columns or {})
@@ -154,9 +155,11 @@ def parse_questions(
         if dataset.note_record:
             official = recognise(values)
             notes = [f"this is the format of {official}: add dataset={official}"] if official else []
-            for text in notes or dataset.note_record(values):
+            for text in notes or dataset.note_record(
+                {each: values[each] for each in values if each not in outer}
+            ):
                 report.remark(where, text)
-        if not record_id(renamed) and dataset.question:
+        if dataset.question and not record_id(renamed):  # others read no id
             report.remark(where, "no id: one is made of the question's text")
         # Judgements of passages come without answers by their nature; all others are noted.
         if not question.answers and (dataset.gold or not question.supporting):

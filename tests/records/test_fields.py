@@ -57,7 +57,7 @@ def test_a_record_with_two_ids_goes_by_the_one_of_its_makers() -> None:
 def test_columns_are_pairs_and_reach_into_objects() -> None:
     columns = parse_columns(["text = page.body", "id=key"], ("text", "id"))
     record = {"key": "k", "page": {"body": "B"}, "title": "T"}
-    assert rename(record, columns) == {"title": "T", "text": "B", "id": "k"}
+    assert rename(record, columns) == {"page": {"body": "B"}, "title": "T", "text": "B", "id": "k"}
     for pairs in (["text"], ["text=a", "text=b"], ["txt=a"]):
         with raises_message(ConfigError):
             parse_columns(pairs, ("text", "id"))
