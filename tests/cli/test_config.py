@@ -181,7 +181,7 @@ def test_mistakes_in_a_file(tmp_path):
         (["run"], "no questions were given"),
         (["world"], "no folder was given"),
         (["index"], "these options are missing: corpus, out."),
-        (["table", "one", "--baseline", "one"], "there is no run 'one'"),
+        (["table", "one"], "'one' is not a run"),
         (["run", "--questions", "missing.jsonl", "--method", "closed_book"], "missing.jsonl"),
     ],
 )
