@@ -46,8 +46,8 @@ def check_citations(answer: str, passages: Sequence[Passage]) -> list[Claim]:
 
 
 def is_refusal(answer: str) -> bool:
-    """Whether an answer says no more than that nothing answers."""
-    return _plain(answer) == _plain(REFUSAL)
+    """Whether an answer says no more than that nothing answers; small models add "question" to it."""
+    return _plain(answer).removesuffix(" question") == _plain(REFUSAL)
 
 
 def _claim(sentence: str, passages: Sequence[Passage]) -> Claim:

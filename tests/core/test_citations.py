@@ -38,7 +38,8 @@ SICK = Passage("sick", "Sick days", "A doctor's note is “due on day 3”.")
         ("Staff have thirty days [0].", ["it cites a passage that was not shown"]),
         ("Thirty days [1]. Ask first.\nA note is due [2].", ["", "it cites no passage", ""]),
         (REFUSAL, []),
-        (f"  {REFUSAL.upper()}", []),
+        ("  THE DOCUMENTS DO NOT ANSWER THIS QUESTION.", []),
+        (f"{REFUSAL} It is thirty [1].", ["it cites no passage", ""]),
         ("", []),
     ],
 )
