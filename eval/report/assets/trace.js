@@ -229,7 +229,7 @@ const drawSearch = (step, isRepeated, view) =>
 function likelihood({mean, tokens = 0}) {
   if (mean === null) return "impossible";
   const [sum, one] = [mean * tokens, mean].map((value) => minus(value.toFixed(3)));
-  return `log P ${sum}, ${one} for each of ${counted(tokens, "token")}`;
+  return `log P ${sum}` + (tokens === 1 ? "" : `, ${one} for each of ${counted(tokens, "token")}`);
 }
 
 function drawTexts({texts = [], refused}) {
