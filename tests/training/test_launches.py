@@ -179,9 +179,7 @@ def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options:
         second = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
         training = number_of(family, "sft.py")
         assert process.poll() is None and second.returncode == 2
-        assert second.stderr.strip() == (
-            f"corag: another corag train (process {training}) is at work in '{out}': wait for it or stop it."
-        )
+        assert f"another corag train (process {training} " in second.stderr and str(out) in second.stderr
         assert process.wait(240) == 0
     manifest = read_manifest(out)
     assert manifest is not None and manifest["result"]["steps"] == 400
