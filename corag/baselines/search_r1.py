@@ -3,12 +3,11 @@
 Jin et al.: Search-R1: Training LLMs to Reason and Leverage Search Engines with Reinforcement Learning, 2025,
 arXiv 2503.09516. Each preset writes and reads as one project's checkpoints do: "search_r1"; "zerosearch" (Sun
 et al., arXiv 2505.04588); "research" (Chen et al.: ReSearch, arXiv 2503.19470); "r1_searcher" (Song et al.,
-arXiv 2503.05592); "tools", calls of tools search and answer in Qwen's form, as TRL trains them. Tags, notes
-and prompts (``prompts/`` has one of each preset's name) are the projects' own, for checkpoints were trained
-with them:
-search_r1/llm_agent/generation.py of Search-R1 a14dc3a, llm_agent/generation.py of ZeroSearch 2d4cdca,
-src/flashrag/pipeline/active_pipeline.py of ReSearch (branch re-search), evaluation/eval_search_loacl.py of
-R1-Searcher 631167c.
+arXiv 2503.05592); "tools", calls of tools search and answer in Qwen's form, as TRL trains them. Tags and the
+form of passages are the projects'; prompts (``prompts/`` has one of each preset's name) and the note after a
+turn without tags ask the same in our words. Loops: search_r1/llm_agent/generation.py of Search-R1 a14dc3a,
+llm_agent/generation.py of ZeroSearch 2d4cdca, src/flashrag/pipeline/active_pipeline.py of ReSearch (branch
+re-search), evaluation/eval_search_loacl.py of R1-Searcher 631167c.
 
 Differences, and why:
 
@@ -47,9 +46,7 @@ from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 
 ANSWER, ANSWER_END = "<answer>", "</answer>"
-INVALID = """\nMy previous action is invalid. If I want to search, I should put the query between <search> \
-and </search>. If I want to give the final answer, I should put the answer between <answer> and </answer>. \
-Let me try again.\n"""
+INVALID = "\nThat is no step: I write <search> query </search> or <answer> answer </answer>.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +54,15 @@ class Dialect:
     """How checkpoints write queries and read results.
 
     ``query``, ``result``: what stands before and behind one. ``mark``: put behind a question that lacks it.
-    ``invalid``: inserted after a turn without query and answer; "" ends there. ``strips``: white space around
-    a turn goes. ``chats``: results are the user's turns, and a call with a text, or a turn without one, is
-    the answer; else all is one growing turn of the model.
+    ``has_note``: a turn without query and answer gets a note, else it is the last. ``strips``: white space
+    around a turn goes. ``chats``: results are the user's turns, and a call with a text, or a turn without
+    one, is the answer; else all is one growing turn of the model.
     """
 
     query: tuple[str, str]
     result: tuple[str, str]
     mark: str = ""
-    invalid: str = ""
+    has_note: bool = False
     strips: bool = False
     chats: bool = False
     read_query: Callable[[str], str] = str.strip
@@ -98,8 +95,8 @@ _TOOL = (("<tool_call>", "</tool_call>"), ("<tool_response>\n", "\n</tool_respon
 _KEYWORDS = ("<|begin_of_query|>", "<|end_of_query|>")
 _DOCUMENTS = ("\n\n<|begin_of_documents|>\n", "\n<|end_of_documents|>\n\n")
 DIALECTS = {
-    "search_r1": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", invalid=INVALID),
-    "zerosearch": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", invalid=INVALID),
+    "search_r1": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", has_note=True),
+    "zerosearch": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", has_note=True),
     "research": Dialect(_TAGS, (" <result>\n", "\n</result>"), read_answer=last_box),
     "r1_searcher": Dialect(_KEYWORDS, _DOCUMENTS, strips=True, read_query=bare_query),
     "tools": Dialect(*_TOOL, chats=True, read_query=partial(called, "query"), read_answer=extract_answer),
@@ -128,6 +125,9 @@ class SearchR1Config(MethodConfig, section="search_r1"):
 
     prompt: NameOrPath = "auto"
     """"auto" (the preset's own), a shipped name, a file, or a text with {query} and {transcript}."""
+
+    note: str = ""
+    """what follows a turn with neither query nor answer where the preset has a note; "" for ours."""
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
@@ -159,7 +159,8 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
                 path, stop = f"turn {len(turns) + 1}", (dialect.query[1], ANSWER_END)
                 prompt = fill(question, config, "", turns)
                 reply = await tools.generate(prompt, role="reasoning", max_tokens=limit, stop=stop, path=path)
-                text, inserted = reply.text.strip() if dialect.strips else reply.text, dialect.invalid
+                text = reply.text.strip() if dialect.strips else reply.text
+                inserted = config.note or INVALID if dialect.has_note else ""
                 tag, content = read_turn(reply.completions[0], dialect)
                 if tag == ANSWER or (dialect.chats and (not tag or called("text", content))):
                     answer, stop_reason = called("text", content) or dialect.read_answer(content), "answer"
