@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,16 +36,48 @@ def full_disk_refused(out: Path) -> Iterator[None]:
 
 def last_checkpoint(out: Path) -> str | None:
     """Return the newest whole checkpoint of a training's folder."""
+    return next((str(each) for each in _newest_first(out) if _is_whole(each)), None)
+
+
+def describe_resume(out: Path) -> str:
+    """Say where a training goes on from, which newer checkpoints are torn, and what that one lacks."""
+    checkpoints = list(_newest_first(out))
+    whole = next((each for each in checkpoints if _is_whole(each)), None)
+    torn = [each.name for each in checkpoints[: checkpoints.index(whole) if whole else None]]
+    begin = f"goes on from {whole.name}" if whole else "begins"
+    if whole and not [*whole.glob("optimizer*"), *whole.glob("global_step*")]:
+        begin += ", which lacks the optimizer's state, so losses differ from those of one that went on"
+    return begin + (f" ({', '.join(torn)}: torn, left out)" if torn else "")
+
+
+def _newest_first(out: Path) -> Iterator[Path]:
     folders = (out / CHECKPOINTS).glob("checkpoint-*")
-    newest_first = sorted(folders, key=lambda path: -int(path.name.rpartition("-")[2]))
-    return next((str(each) for each in newest_first if _is_whole(each)), None)
+    yield from sorted(folders, key=lambda path: -int(path.name.rpartition("-")[2]))
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a checkpoint was written to its end: transformers writes trainer_state.json last."""
-    with suppress(OSError, ValueError):
-        return bool(json.loads((folder / "trainer_state.json").read_bytes()))
-    return False
+    """Whether all files are: transformers writes trainer_state.json last, but a disk may cut any."""
+    return (folder / "trainer_state.json").is_file() and all(map(_is_complete, folder.iterdir()))
+
+
+def _is_complete(file: Path) -> bool:
+    try:
+        if file.suffix == ".json":
+            json.loads(file.read_bytes())
+        if file.suffix == ".safetensors":
+            return file.stat().st_size == _safetensors_size(file)
+        return file.suffix not in (".pt", ".pth", ".bin") or zipfile.is_zipfile(file)
+    except (OSError, ValueError):
+        return False
+
+
+def _safetensors_size(file: Path) -> int:
+    """Return the size that a file's header says. Raises :class:`ValueError` for a header that is torn."""
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(length)) if length < file.stat().st_size else {}
+    ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+    return 8 + length + max(ends, default=0)
 
 
 def lines_until(file: Path, step: int) -> list[dict[str, Any]]:

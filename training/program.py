@@ -37,6 +37,7 @@ from eval.experiment.opening import ENGINE_LOG, log_to, quiet
 from training.checkpoints import (
     CHECKPOINTS,
     METRICS,
+    describe_resume,
     full_disk_refused,
     last_checkpoint,
     mean_loss,
@@ -340,8 +341,7 @@ def _train_into(
             print_line(f"corag: {note}")
         trainer = make_trainer()
         if first:
-            begin = f"goes on from {start['resumed_from']}" if checkpoint else "begins"
-            print_line(f"corag: {begin}: {describe_start(trainer, settings['resolved'])}")
+            print_line(f"corag: {describe_resume(out)}: {describe_start(trainer, settings['resolved'])}")
     # Building a trainer is a barrier, so the first process has written its manifest by now.
     if not first and read_manifest(out) is None:
         raise DataError(

@@ -114,6 +114,7 @@ class RowsReport:
         unfit: sentences on rows that cannot be made, such as of a gold answer that is longer than a row.
         plain: names of rows that are left out of distillation, since a teacher would know no more.
         tokens: of all rows.
+        without_rows: tasks that no row was made of.
         files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
         index: where they were searched, by name.
@@ -129,9 +130,15 @@ class RowsReport:
     unfit: list[str] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
     tokens: int = 0
+    without_rows: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
     index: list[str] = field(default_factory=list)
+
+    @property
+    def tasks(self) -> set[str]:
+        """Tasks of which there are rows."""
+        return {name.partition("/")[2] for name in self.lengths}
 
     def add_question(self, row: ChainRow, *, is_taught: bool) -> None:
         """Count a question: with rows, or left out and why."""
@@ -163,6 +170,8 @@ class RowsReport:
             + (f"; rows that lost what they rest on, left out: {_by_task(self.lost)}" if self.lost else "")
             + (f"; rows without privileged context, left out: {_by_task(self.plain)}" if self.plain else "")
         )
+        if self.without_rows:
+            yield f"no row was made of: {', '.join(self.without_rows)}"
         if self.unfit:
             yield f"rows that cannot be made, left out: {_by_task(self.unfit)}, such as: {self.unfit[0]}"
         if cut := [name for name, losses in self.shortened.items() if "cut_passage" in losses]:
@@ -223,7 +232,6 @@ async def write_rows(
     report = RowsReport(
         settings,
         files=tables.question_files(folders),
-        trained_for=trained_prompts(config.tasks, corag, ircot),
         index=tables.index_of(folders),
     )
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
@@ -231,6 +239,8 @@ async def write_rows(
     chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)
     maker = RowMaker(renderer, config, corag, ircot)
     splits = await _make_splits(maker, chain_rows, retriever, report)
+    report.trained_for = trained_prompts(sorted(report.tasks), corag, ircot)
+    report.without_rows = [task for task in config.tasks if task not in report.tasks]
     if not splits["train"]:
         raise DataError(
             f"the chains in {', '.join(map(str, folders))} give no training rows of "

@@ -170,13 +170,15 @@ def final_prompt(
     """
     passages = clip(context.passages(chain, config), count, config)
     conventions = config.conventions
+    # Passages that are cited by number are left out whole, the last first.
+    cuts = conventions.cuts_middle and not config.prompt("final_answer").cites
     window = config.max_prompt_tokens + config.max_answer_tokens if config.max_prompt_tokens else None
-    limits = [each for each in (budget_left, None if conventions.cuts_middle else window) if each is not None]
+    limits = [each for each in (budget_left, None if cuts else window) if each is not None]
 
     def render(number: int) -> tuple[Prompt, Prompt]:
         """Return the prompt with the best so many passages, and the same once it is cut."""
         whole = final_answer_prompt(query, chain, passages[:number], config)
-        return whole, conventions.cut_final(whole, config.max_prompt_tokens, count)
+        return whole, conventions.cut_final(whole, config.max_prompt_tokens, count) if cuts else whole
 
     number = len(passages)
     if limits:  # without a limit no token is counted
@@ -188,7 +190,7 @@ def final_prompt(
         number -= count_to_drop(excess, [count(passage.contents) for passage in reversed(passages)])
     whole, prompt = render(number)
     best = passages[:number]
-    return prompt, remaining(best, whole, prompt, config) if conventions.cuts_middle else best
+    return prompt, remaining(best, whole, prompt, config) if cuts else best
 
 
 def remaining(passages: list[Passage], before: Prompt, after: Prompt, config: CoRAGConfig) -> list[Passage]:

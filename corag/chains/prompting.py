@@ -108,7 +108,10 @@ def final_answer_prompt(
     # Sentences are chosen by the question, its hops and their answers.
     hops_text = (f"{hop.sub_query} {hop.sub_answer}" for hop in chain.hops if not hop.refused)
     passages = excerpts(passages, " ".join([query, *hops_text]), config.prune)
-    segments = passage_segments(passages, template, best_last=config.context_order == "best_last")
+    best_last = (
+        config.context_order == "best_last" and not template.cites
+    )  # whose numbers begin with the best
+    segments = passage_segments(passages, template, best_last=best_last)
     hops = hop_segments(chain, template, config)
     return template.render({"query": query, "task": config.task, "hops": hops, "passages": segments})
 

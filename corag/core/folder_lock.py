@@ -15,6 +15,7 @@ import os
 import re
 import socket
 import sys
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Self
 from corag.core.errors import ConfigError, DataError
 
 LOCK = ".lock"
+_TRIES, _PAUSE_S = 5, 0.1
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -106,8 +108,13 @@ def refuse_if_locked(folder: Path, *, beside: bool = False, advice: str = "") ->
 
     For the moment before something takes long: whatever writes there locks it all the same.
     """
-    if os.access(_lock_file(folder, beside), os.W_OK):
-        lock_folder(folder, beside=beside, advice=advice).close()
+    file = _lock_file(folder, beside)
+    if os.access(file, os.W_OK):
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        is_free = _take(descriptor, fcntl.LOCK_SH)  # which many may have at once
+        os.close(descriptor)
+        if not is_free:
+            lock_folder(folder, beside=beside, advice=advice).close()
 
 
 def _this_command() -> str:
@@ -122,12 +129,15 @@ def _lock_file(folder: Path, beside: bool) -> Path:
     return target.with_name(f".{target.name}{LOCK}")
 
 
-def _take(descriptor: int) -> bool:
+def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return whether that worked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(_PAUSE_S)  # who is killed, or takes a look, is gone in a moment
+        except OSError:  # a file system without locks
+            return True
+        else:
+            return True
+    return False

@@ -131,7 +131,9 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
         if line.strip():
             first = line
             break
-    if first.strip() == "{":
+    second = next(lines, "")
+    lines = chain([second] if second else [], lines)
+    if first.lstrip().startswith("{") and not any(map(_is_value, (first, second))):
         raise DataError(
             f"{path}: expected a JSON list, or one object per line, but found an object that spans lines: "
             "write its records as lines, such as with jq -c '.data[]', or jq -c '.' if it is one."
@@ -140,6 +142,15 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
         yield from _list_records(path, first + "".join(lines), number)
     else:
         yield from _line_records(path, chain([first] if first else [], lines), number)
+
+
+def _is_value(line: str) -> bool:
+    """Whether a line is JSON by itself: of lines one of the first two is, of an object over lines none."""
+    try:
+        _parse(line)
+    except json.JSONDecodeError:
+        return False
+    return True
 
 
 def _line_records(path: Path, lines: Iterable[str], first: int) -> Iterator[FileItem]:
@@ -197,17 +208,18 @@ def _table_records(
         elif not header:
             is_header = not names or len({cell.strip().lower() for cell in row}.intersection(names)) > 1
             header = [cell.strip() for cell in row] if is_header else names
-            _check_header(path, header)
+            _check_header(path, header, delimiter)
             if not is_header:
                 yield _row(row, header, where)
         else:
             yield _row(row, header, where)
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
+def _check_header(path: Path, header: Sequence[str], delimiter: str) -> None:
     if repeated := [name for name, count in Counter(header).items() if count > 1 and name]:
         raise DataError(f"{path}: several columns are named '{repeated[0]}': rename or remove all but one.")
-    if len(header) == 1 and (others := [each for each in ";|\t," if each in header[0]]):
+    others = [each for each in ";|\t," if each in header[0] and each != delimiter]
+    if len(header) == 1 and others:
         raise DataError(
             f"{path}: its header is one column, {header[0]!r:.80}: name what stands between the columns with "
             f"delimiter, such as {others[0]!r}."

@@ -11,7 +11,7 @@ from corag.core.support import drop_same_location
 from corag.core.types import Passage
 from corag.service.records import passage_of
 
-_HEAD, _DOUBTS = "Sources", "Not borne out"
+_HEAD, _DOUBTS = "Sources", "To check"
 _NOTHING_FOUND = "\n\n(No passage was found for this.)"
 _LIST = re.compile(rf"(?:(?:\n\n(?:{_HEAD}|{_DOUBTS}):(?:\n- [^\n]*)+)+|{re.escape(_NOTHING_FOUND)})\s*\Z")
 # Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Some signs
@@ -28,8 +28,8 @@ def end_of_answer(record: Mapping[str, Any], most: int) -> str:
     r"""Return what an answer's text ends with where ``most`` sources are wanted; "" for nothing.
 
     Passages of one file and page are one line, by the title of the first. An answer that cites has what it
-    cites, by number, and what was not found there. One for which all searches came back empty says so: it
-    looks like any other. ``record``: of the answer.
+    cites, by number, and what was not found there; where it cites no passage, what was read.
+    One for which all searches came back empty says so: it looks like any other. ``record``: of the answer.
 
     >>> leave = {"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}
     >>> end_of_answer({"answer": "30", "sources": [leave], "citations": [], "steps": []}, 5)
@@ -41,7 +41,7 @@ def end_of_answer(record: Mapping[str, Any], most: int) -> str:
     searches = [step for step in record["steps"] if step["kind"] == "search"]
     if searches and not sources and not any(step.get("hits") for step in searches):
         return _NOTHING_FOUND
-    if claims:
+    if any(claim["numbers"] for claim in claims):
         cited = {number for claim in claims for number in claim["numbers"]}
         passages = {each["number"]: passage_of(each) for each in sources if each.get("number") in cited}
         lines = [f"[{number}] {_citation(passage)}" for number, passage in passages.items()]

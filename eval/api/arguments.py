@@ -157,12 +157,16 @@ def record_of(question: Question | Mapping[str, Any] | tuple[str, Any] | str) ->
         case (str() as text, answers):
             return {"question": text, "answers": answers}
         case Mapping():
-            return {
-                # Frames hold lists as arrays, and numbers of numpy's.
-                str(name): value.tolist() if hasattr(value, "tolist") else value
-                for name, value in question.items()
-            }
+            return {str(name): _plain(value) for name, value in question.items()}
     raise ConfigError(f"{_NO_QUESTION.format(repr(question)[:60])}.")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without numpy's arrays and numbers, in which frames hold lists, at any depth."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def one_question(question: Question | str) -> Question:

@@ -117,7 +117,7 @@ def _print_counts(
     lost = [each for each, now in pairs if (each.supporting or each.id in by_title) and not now.supporting]
     if lost:
         names = lost[0].titles if lost[0].id in by_title else lost[0].supporting
-        lacking = next(name for name in names if name not in present)
+        lacking = next((name for name in names if name not in present), names[0])  # an id may be a title
         _print(
             f"the index lacks gold passages of {len(lost):,} of {len(questions):,} questions, such as "
             f"'{lacking}': they have no recall."

@@ -361,11 +361,8 @@ def find_baseline(folders: Mapping[str, Path], baseline: str) -> str:
     if not baseline or (baseline in folders and len(folders) > 1):
         return baseline
     end = Path(baseline).parts
-    fitting = [
-        name
-        for name, folder in folders.items()
-        if folder.parts[-len(end) :] == end or folder.name.startswith(f"{baseline}-")
-    ]
+    exact = [name for name, folder in folders.items() if folder.parts[-len(end) :] == end]
+    fitting = exact or [name for name, folder in folders.items() if folder.name.startswith(f"{baseline}-")]
     if len(folders) < 2:
         raise ConfigError("a baseline is there to test other runs against: give two runs or more.")
     if not fitting:

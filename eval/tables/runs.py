@@ -51,6 +51,9 @@ class Runs(Options):
     def by_name(self) -> dict[str, Path]:
         """Return the folders, each by the name that was given, that its sweep gave it, or by its path."""
         pairs = list(map(_split_name, self.runs))
+        given = [name for name, _ in pairs if name]
+        if repeated := [name for name in given if given.count(name) > 1]:
+            raise ConfigError(f"several runs are given the name '{repeated[0]}': give each its own.")
         folders = [local_folder(path) for _, path in pairs]
         by_path = name_folders([Path(path.removeprefix(PREFIX)) for _, path in pairs])
         names = [name or recorded_name(folder) for (name, _), folder in zip(pairs, folders, strict=True)]

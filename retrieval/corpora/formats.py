@@ -91,8 +91,9 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
 
 def _read_table(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:
     """Read tables, also under an ending that does not tell."""
-    is_told = reading.delimiter or all(is_table(content_ending(path)) for path in paths)
-    return read_passages(paths, reading if is_told else replace(reading, delimiter="\t"))
+    for path in paths:
+        is_told = reading.delimiter or is_table(content_ending(path))
+        yield from read_passages([path], reading if is_told else replace(reading, delimiter="\t"))
 
 
 def read_dpr(paths: Sequence[str | Path], reading: Reading) -> Iterator[CorpusItem]:

@@ -1,5 +1,8 @@
 """Excerpts: which sentences of a passage the model reads with --corag.prune, and what else still holds."""
 
+import re
+from dataclasses import replace
+
 from corag.chains.config import CoRAGConfig
 from corag.chains.excerpts import excerpt, excerpts
 from corag.chains.method import corag
@@ -102,3 +105,19 @@ def test_the_preset_lean_spends_fewer_tokens_than_the_papers():
         return sum(step.usage.total for step in tools.steps if step.kind == "generate")
 
     assert spent(preset="lean") * 3 < spent(preset="paper")
+
+
+async def test_cited_passages_are_numbered_best_first_whatever_the_order_of_others():
+    passages = [passage(f"Leave {name}", f"Part {name} is on leave and rest.") for name in "abc"]
+    asked = replace(QUESTION, text="Who is on leave and rest?")
+    for options in (
+        {},
+        {"context_order": "best_last"},
+        {"preset": "released_code", "max_prompt_tokens": 220},
+    ):
+        config = CoRAGConfig(max_hops=0, final_answer_prompt="final_documents", context_passages=3, **options)
+        generator = ScriptedGenerator(lambda request: "Rest [1].")
+        answer = await corag(asked, Tools(asked, generator, WordRetriever(passages)), config)
+        shown = re.findall(r"^\[(\d)\] (Leave .)", generator.prompts[-1], re.MULTILINE)
+        assert [title.lower() for _, title in shown] == list(answer.shown_ids), options
+        assert [int(number) for number, _ in shown] == list(range(1, len(shown) + 1)) and shown

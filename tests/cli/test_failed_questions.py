@@ -73,7 +73,10 @@ def test_a_run_says_last_how_many_failed_why_and_what_to_do(
         "The same command tries them again; max_failed=5 accepts as many.",
     ]
     assert printed.err.splitlines()[-6:] == said and "Traceback" not in printed.err
-    assert "one_step: 5 failed:\n" in printed.out and "2 x the query 'book 1'" in printed.out
+    assert (
+        "5 of 8 questions failed, which counts as wrong" in printed.out
+        and "2 x the query 'book 1'" in printed.out
+    )
     assert command("run", *options, "--max_failed", 4) == 1
     assert command("run", *options, "--max_failed", 5) == 0, "it is no part of the run's identity"
     assert capsys.readouterr().err.splitlines()[-1] == "The same command tries them again."

@@ -97,7 +97,7 @@ def test_a_run_has_an_engine_on_each_gpu_by_itself_and_the_same_table(folder: Pa
         (WHOLE, None, {}, 100, (3, 1), "3 GPUs: 3 engines on 1 each"),
         (WHOLE, "0,2", {}, 100, (2, 1), "2 GPUs: 2 engines on 1 each"),
         (WHOLE, None, {}, 2, (2, 1), "3 GPUs: 2 engines on 1 each"),
-        (CUT, None, {}, 100, (3, 1), "3 GPUs: 3 engines on 1 each"),
+        (CUT, None, {}, 100, (2, 1), "2 GPUs: 2 engines on 1 each"),  # of a card cut into unnamed parts one
         (WHOLE, None, {"gpus": 2}, 100, None, ""),
         (FOUR, None, {"gpus": 2}, 100, (2, 2), "2 engines on 2 each"),
         (WHOLE, "", {}, 100, None, ""),

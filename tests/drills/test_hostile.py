@@ -241,7 +241,6 @@ _KNOWN = {
     ("corag/core/own_objects.py", "exec"): "the file that 'method', 'model.name' or 'retriever.index' names",
     ("corag/core/own_objects.py", "compile"): "the same file",
     ("corag/core/own_objects.py", "import_module"): "the module that these name",
-    ("corag/packages.py", "import_module"): "a package of ours, by a table of our own names",
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",
     ("eval/experiment/registry.py", "import_module"): "a file of our methods",
     ("corag/generation/engines/__init__.py", "import_module"): "a file of our engines",

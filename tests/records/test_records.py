@@ -67,6 +67,13 @@ def test_an_odd_line_costs_no_other(tmp_path: Path) -> None:
     assert isinstance(nan, Record) and nan.fields["a"] != nan.fields["a"]
 
 
+def test_an_object_around_records_is_refused_and_not_read_as_its_last(tmp_path: Path) -> None:
+    for number, text in enumerate(('{"data": [\n{"a": 1},\n{"a": 2}\n]}\n', '{"a": 1,\n"b": 2}\n{"a": 3}\n')):
+        (file := tmp_path / f"{number}.jsonl").write_text(text)
+        with pytest.raises(DataError, match="an object that spans lines"):
+            list(read_records(file))
+
+
 PIECES = ["Ada", "was born", " ", ",", ";", "|", "\t", '"', '""', '", "', "\n", "\\", "5.2", "'", "#", "é"]
 
 

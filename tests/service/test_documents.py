@@ -146,7 +146,7 @@ async def test_citations_are_checked_and_sources_have_their_numbers(tmp_path):
         assert text.startswith(
             f"{answer}\n\nSources:\n- [1] Leave (staff.pdf, page 3)\n- [2] Sick days (staff.pdf"
         )
-        assert "Not borne out:\n- It is" in text and "- Ask your manager. (it cites no passage)" in text
+        assert "To check:\n- It is" in text and "- Ask your manager. (it cites no passage)" in text
         assert without_sources(text) == answer, "a client sends it back as an earlier turn"
         async with Client(f"{running.url}/mcp") as agent:
             found = (await agent.call_tool("ask", {"question": QUESTION, "effort": "low"})).structured_content

@@ -33,7 +33,7 @@ from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
 from tests.training.launching import kill_after, launched, launched_by_corag, write_options
-from training.checkpoints import full_disk_refused, last_checkpoint
+from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
 from training.config import LoraOptions, SftConfig
 from training.sft import load_rows, main, make_trainer
 from training.stages import interruption_note
@@ -555,13 +555,29 @@ def test_rows_of_like_length_are_batched_together(options: Options) -> None:
 
 
 def test_only_whole_checkpoints_are_gone_on_from(tmp_path: Path) -> None:
-    assert last_checkpoint(tmp_path) is None
-    for step, state in ((4, '{"a": 1}'), (10, '{"a": 1}'), (12, None), (14, ""), (16, '{"epoch": 1')):
+    assert last_checkpoint(tmp_path) is None and describe_resume(tmp_path) == "begins"
+
+    def write(step: int, state: str | None = "{}", cut: str = "") -> None:
         folder = tmp_path / f"checkpoints/checkpoint-{step}"
         folder.mkdir(parents=True)
+        save_file({"a": torch.ones(3)}, folder / "adapter_model.safetensors")
+        for name in ("optimizer.pt", "scheduler.pt"):
+            torch.save({"step": step}, folder / name)
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
+        if cut:
+            (folder / cut).write_bytes((folder / cut).read_bytes()[:-9])
+
+    for step, state in ((4, "{}"), (10, "{}"), (12, None), (14, ""), (16, '{"epoch": 1')):
+        write(step, state)
+    for step, cut in ((18, "adapter_model.safetensors"), (20, "optimizer.pt"), (22, "scheduler.pt")):
+        write(step, cut=cut)
     assert Path(last_checkpoint(tmp_path) or "").name == "checkpoint-10"
+    torn = ", ".join(f"checkpoint-{step}" for step in range(22, 10, -2))
+    assert describe_resume(tmp_path) == f"goes on from checkpoint-10 ({torn}: torn, left out)"
+    write(24)
+    (tmp_path / "checkpoints/checkpoint-24/optimizer.pt").unlink()
+    assert "checkpoint-24, which lacks the optimizer's state" in describe_resume(tmp_path)
 
 
 @pytest.mark.parametrize("write", [torch.save, save_file, lambda value, path: path.write_bytes(bytes(10**6))])

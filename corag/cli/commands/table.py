@@ -19,7 +19,7 @@ from the others'.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from corag.cli.ceilings import print_ceilings
@@ -56,7 +56,7 @@ class TableOptions(Runs, TableView):
     with intervals and Pareto frontier."""
 
     ledger: bool = False
-    """instead of the table, whatever else is given: where tokens and seconds went, by role and stage."""
+    """instead of the table: where tokens and seconds went, by role and stage."""
 
     ceiling: bool = False
     """instead of the table: the oracle score of the runs' candidates, and how close their rankers come, by EM
@@ -77,6 +77,14 @@ class TableOptions(Runs, TableView):
         check_max_failed(self.max_failed)
         if self.answers_to:
             check_answers_file(self.answers_to)
+        if not (self.ledger or self.ceiling):
+            return
+        takes = {"ledger", "join"} if self.ledger else {"ceiling", "join", "baseline", "measures", "scorer"}
+        default = TableOptions(runs=self.runs)
+        for name in (each.name for each in fields(self)):
+            if name not in takes and getattr(self, name) != getattr(default, name):
+                instead = "ledger" if self.ledger else "ceiling"
+                raise ConfigError(f"{name} has no use with {instead}: leave one of them out.")
         if self.ceiling and self.measures not in ([], ["em"], ["f1"]):
             raise ConfigError("the ceiling is measured by em or f1: name one of them as measures.")
 

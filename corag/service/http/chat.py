@@ -145,7 +145,7 @@ def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> d
         "created": int(row.begun),
         "model": request.question.preset,
         "choices": [{"index": 0, "message": message, "finish_reason": visible.finish, "logprobs": None}],
-        "usage": usage_record(row, count(visible.text)),
+        "usage": usage_record(row, count(row.answer.text if row.answer else "")),
         "corag": visible.extension,
     }
 
@@ -202,7 +202,7 @@ class ChatEvents:
         rest = visible.text[len(self._shown) :]
         pieces = [self._delta({"content": rest}), self._delta({}, visible.finish, corag=fields)]
         if self._request.include_usage:
-            usage = usage_record(row, count(visible.text))
+            usage = usage_record(row, count(row.answer.text if row.answer else ""))
             pieces.append(event({**self._common, "choices": [], "usage": usage}))
         return [*pieces, DONE]
 
