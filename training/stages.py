@@ -22,6 +22,7 @@ import yaml
 
 from corag.core.errors import BackendError
 from corag.core.files import file_digest, write_atomically
+from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.process import kill_with_parent, mark_processes
@@ -172,6 +173,7 @@ class TrainOptions(LaunchOptions, SftConfig):
 
 def launch_program(program: str, config: LaunchOptions) -> int:
     """Start a training program with options and return its exit status; it has printed what went wrong."""
+    require("training", "torch", "accelerate", "trl")  # of which the first says how many GPUs there are
     options = asdict(config)
     launch = options.pop("launch")  # accelerate's, not the training's
     command = launch_command(program, launch, options.get("tuning", ""))

@@ -34,7 +34,6 @@ COMMANDS = {
     "docs": ["index", "documents", "--out", "made"],
     "dense": ["index", "c.jsonl", "--kind", "dense", "--out", "made"],
     "datasets": ["run", "--questions", "q.parquet", "--method", "closed_book", "--out", "runs"],
-    "measures": ["table", "bm25.trec", "--qrels", "qrels.tsv", "--measures", "nDCG@10"],
     "train": ["train", "--rows", "rows", "--out", "made"],
     "ray": [
         "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--workers", "ray",
@@ -127,7 +126,7 @@ def test_doctor_and_setup_say_what_is_left_out_and_that_it_may_be(installed: Pat
         assert "scripts/" not in ended.stdout and "pip install 'corag[" in ended.stdout
         assert "jar" in ended.stdout
         assert "MISSING" not in ended.stdout
-    for command, lacks in (("run", "An engine"), ("merge", "models in this process"), ("index", "")):
+    for command, lacks in (("run", "An engine"), ("merge", "extra transformers"), ("index", "")):
         ended = without(sorted(heavy), ["doctor", command], installed, project, **environment)
         assert ended.returncode == bool(lacks) and ("MISSING " + lacks in ended.stdout) is bool(lacks)
 

@@ -42,7 +42,7 @@ from corag import (
     train,
     write_world,
 )
-from corag.core.errors import ConfigError, DataError, IndexMismatchError
+from corag.core.errors import BackendError, ConfigError, DataError, IndexMismatchError
 from corag.core.method import Method, MethodConfig
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.tools import Tools
@@ -374,13 +374,12 @@ def test_a_sweep_weighs_settings_on_the_model_that_is_open(
     assert (
         set(found.findings.pareto) <= set(names)
         and found.findings.choices
-        and set(found.findings.fits) == {"one_step"}
+        and set(found.findings.curves) == {"one_step"}
     )
     assert found.picture == folder / "sweep.png" and found.picture.stat().st_size > 10_000
     shown = str(found)
     for part in (
         "Pareto set",
-        "one_step, through all its cells",
         "Best under each budget",
         "3 dev questions",
         "mine",
@@ -505,7 +504,7 @@ RECORD = [{"id": "a", "question": "a?", "answers": ["b"]}]
         (lambda m, i, p: sample_chains(RECORD, m, i, out=p, chians=3), ConfigError,
          "unknown option 'chians'"),
         (lambda m, i, p: make_rows(p, i, out=p / "rows"), DataError, "is not a run"),
-        (lambda m, i, p: train(p / "rows", out=p / "adapter"), DataError, "rows"),
+        (lambda m, i, p: train(p / "rows", out=p / "adapter"), BackendError, "ended with status 2"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(

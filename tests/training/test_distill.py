@@ -156,7 +156,7 @@ def test_what_cannot_be_distilled_is_refused(options: Options, rows: str, tmp_pa
         distill.main(options(teacher=save_tiny_t5(tmp_path / "other")))
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tmp_path: Path) -> None:
     """In a later epoch, where prompts come in another order; what is sampled goes on, too."""
     once = options(max_steps=16, save_steps=2, out=str(tmp_path / "once"))
