@@ -15,6 +15,7 @@ from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import text_left
 from corag.core.sentences import first_sentence
 from corag.core.support import Statement, order_by_support
+from corag.core.text import shared_length
 from corag.core.types import Answer, Branch, Passage
 
 _BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more
@@ -106,19 +107,13 @@ def _find(text: str, prompt: str) -> _Place | None:
     starts = list(_occurrences(beginning, prompt))
     if not starts and _SENTENCE <= len(sentence := _sentence(beginning)) < len(beginning):
         starts = list(_occurrences(sentence, prompt))
-    ends = [(_shared_length(text, prompt[start : start + len(text)]), start) for start in starts]
+    ends = [(shared_length(text, prompt[start : start + len(text)]), start) for start in starts]
     length, start = max(ends, default=(0, 0))
     return _Place(start, start + length, whole=False) if length else None
 
 
 # Every passage that was found is looked for in every prompt.
 _sentence = lru_cache(maxsize=4096)(first_sentence)
-
-
-def _shared_length(text: str, other: str) -> int:
-    """Return how many characters two texts have in common from the first on."""
-    pairs = enumerate(zip(text, other, strict=False))
-    return next((index for index, (one, two) in pairs if one != two), min(len(text), len(other)))
 
 
 def _occurrences(part: str, text: str) -> Iterator[int]:

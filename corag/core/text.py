@@ -244,3 +244,9 @@ def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
         normalize_answer(answer),
     )
     return (refusal if is_refusal else answer), is_refusal
+
+
+def shared_length(text: str, other: str) -> int:
+    """Return how many characters two texts have in common from the first on."""
+    pairs = enumerate(zip(text, other, strict=False))
+    return next((index for index, (one, two) in pairs if one != two), min(len(text), len(other)))

@@ -136,15 +136,6 @@ def _print_passages(questions: Sequence[Question], themselves: Mapping[str, Pass
         )
 
 
-def name_gold(questions: Sequence[Question], folders: Sequence[str]) -> list[Question]:
-    """Return the questions with gold passages as some indexes call them; what these lack stays as it is."""
-    gold = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
-    try:
-        return _name(questions, find_names(gold, folders))
-    except CoragError:  # the index has been changed or damaged since it was searched
-        return list(questions)
-
-
 def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
     """Return what gold passages by name are in some indexes, such as "file:tr9.md".
 

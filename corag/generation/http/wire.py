@@ -16,6 +16,7 @@ from corag.core.errors import RequestRefusedError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Completion, Sampling
 from corag.core.replies import MalformedReplyError, list_at, value_at
+from corag.core.text import shared_length
 from corag.generation.forced import FORCED_TOKENS
 from corag.generation.prefixes import repeated_length
 from corag.generation.thinking import inner_text, thought_in
@@ -327,16 +328,10 @@ def split_by_tokens(text: str, pieces: Sequence[str]) -> list[str]:
         elif not at and piece.lstrip() and rest.startswith(piece.lstrip()):  # the text was stripped
             length = len(piece.lstrip())
         else:
-            length = 0 if "\ufffd" in piece else _common_prefix(rest, piece)
+            length = 0 if "\ufffd" in piece else shared_length(rest, piece)
         pending = (pending or "\ufffd" in piece) and not length
         parts.append(rest[:length])
         at += length
     if parts:
         parts[-1] += text[at:]
     return parts
-
-
-def _common_prefix(one: str, other: str) -> int:
-    """Return how many characters two texts begin alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
