@@ -133,7 +133,8 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
             break
     second = next(lines, "")
     lines = chain([second] if second else [], lines)
-    if first.lstrip().startswith("{") and not any(map(_is_value, (first, second))):
+    torn = first.lstrip().startswith("{") and _json_error(first) >= len(first.rstrip())
+    if torn and second.strip() and _json_error(second) >= 0:
         raise DataError(
             f"{path}: expected a JSON list, or one object per line, but found an object that spans lines: "
             "write its records as lines, such as with jq -c '.data[]', or jq -c '.' if it is one."
@@ -144,13 +145,13 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
         yield from _line_records(path, chain([first] if first else [], lines), number)
 
 
-def _is_value(line: str) -> bool:
-    """Whether a line is JSON by itself: of lines one of the first two is, of an object over lines none."""
+def _json_error(line: str) -> int:
+    """Where a line stops being JSON: at its end for the first of an object over lines; -1 for a value."""
     try:
         _parse(line)
-    except json.JSONDecodeError:
-        return False
-    return True
+    except json.JSONDecodeError as error:
+        return error.pos
+    return -1
 
 
 def _line_records(path: Path, lines: Iterable[str], first: int) -> Iterator[FileItem]:

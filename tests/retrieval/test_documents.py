@@ -710,7 +710,7 @@ def test_a_refusal_may_name_a_file_whose_name_is_no_utf8(tmp_path: Path) -> None
     report = CorpusReport()
     list(read_corpus([tmp_path], "auto", report))
     write_reports(tmp_path, report.files)
-    assert "expected a JSON list, or one object per line" in report.refused[0].refused
+    assert "line 1: not valid JSON" in report.refused[0].refused
 
 
 def test_documents_of_the_same_title_and_text_are_repeats_of_texts(tmp_path: Path) -> None:
