@@ -126,13 +126,9 @@ def read_records(
 
 
 def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
-    first, number = "", 0
-    for number, line in enumerate(lines, 1):  # noqa: B007 - the number is used below
-        if line.strip():
-            first = line
-            break
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    number, first = next(numbered, (0, ""))
     second = next(lines, "")
-    lines = chain([second] if second else [], lines)
     torn = first.lstrip().startswith("{") and _json_error(first) >= len(first.rstrip())
     if torn and second.strip() and _json_error(second) >= 0:
         raise DataError(
@@ -140,9 +136,9 @@ def _json_records(path: Path, lines: Iterator[str]) -> Iterator[FileItem]:
             "write its records as lines, such as with jq -c '.data[]', or jq -c '.' if it is one."
         )
     if first.lstrip().startswith("["):
-        yield from _list_records(path, first + "".join(lines), number)
+        yield from _list_records(path, first + second + "".join(lines), number)
     else:
-        yield from _line_records(path, chain([first] if first else [], lines), number)
+        yield from _line_records(path, chain([first, second], lines), number)
 
 
 def _json_error(line: str) -> int:
@@ -156,7 +152,7 @@ def _json_error(line: str) -> int:
 
 def _line_records(path: Path, lines: Iterable[str], first: int) -> Iterator[FileItem]:
     for number, line in enumerate(lines, first):
-        if line.isspace():
+        if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
