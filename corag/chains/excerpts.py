@@ -24,7 +24,7 @@ _SHORTEST = 4  # letters of a word that counts: what is shorter is mostly gramma
 def excerpts(passages: Sequence[Passage], query: str, most: int) -> list[Passage]:
     """Return passages, best first: the best one whole, of the others :func:`excerpt`; all whole for 0.
 
-    On training questions (docs/results/tokens.md) the answer stands in what is shown as often as in whole
+    On training questions (docs/log.md) the answer stands in what is shown as often as in whole
     passages, and shortening the best one, too, loses more than reading fewer passages would.
     """
     if not most:
