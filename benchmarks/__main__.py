@@ -1,6 +1,6 @@
 """Run a benchmark: python -m benchmarks NAME [--OPTION VALUE ...]; NAME --help lists its options.
 
-decode, runner, scoring, sweep (an engine), search, scale (indexes), service: each prints its figures, with
+decode, scoring, sweep (an engine), search, scale (indexes), service: each prints its figures, with
 --json also as JSON on the last line.
 """
 
@@ -18,7 +18,7 @@ from corag.core.errors import CoragError
 from corag.core.machine import limit_threads
 from eval.experiment.opening import quiet
 
-BENCHES = ("decode", "runner", "scale", "scoring", "search", "service", "sweep")
+BENCHES = ("decode", "scale", "scoring", "search", "service", "sweep")
 
 
 def main(arguments: Sequence[str]) -> None:

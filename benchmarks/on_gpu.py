@@ -2,8 +2,6 @@
 
 python -m benchmarks.on_gpu head                    # the output layer in float32: exactness and time
 python -m benchmarks.on_gpu replay                  # vLLM's trace replay against the plug-in
-python -m benchmarks.on_gpu engine                  # tokens a second by the engine's arguments
-python -m benchmarks.on_gpu families MODEL ...      # chat models: the end of a turn, thoughts
 python -m benchmarks.on_gpu shape FOLDER 8b|tiny    # a model of that size without weights: load_format dummy
 python -m benchmarks.on_gpu pace RUN                # questions and computed tokens a second of a run
 """
@@ -15,9 +13,7 @@ import json
 import shutil
 import statistics
 import sys
-import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +21,14 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from benchmarks.scoring import _all, _differences, _generate, _passages, _requests, _seconds
-from corag.core.errors import BackendError
-from corag.core.prompting.prompt import Message, Prompt, Segment
-from corag.core.protocols import GenerateRequest, Sampling, Score, ScoreRequest
+from corag.core.protocols import Score
 from corag.core.runs.folder import read_rows
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
-from corag.generation.thinking_generator import with_thoughts_apart
 from corag.generation.transformers_engine import TransformersGenerator
 from corag.generation.vllm_engine import VllmGenerator
 
 _PROMPTS, _TOKENS = 16, 300
-_REPLIES, _LENGTH = 256, 128
 _SKIP_STATUS = 77  # the status by which a step says that it could not be tried
 _SHAPES: dict[str, dict[str, Any]] = {
     "8b": {  # Llama-3.1-8B's, but for the vocabulary, which is that of the tokenizer
@@ -50,12 +42,6 @@ _SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }  # fmt: skip
-_VARIANTS: dict[str, dict[str, Any]] = {
-    "default": {},
-    "2048 tokens a step": {"max_num_batched_tokens": 2048},
-    "fp8 weights": {"quantization": "fp8"},
-    "fp8 cache": {"kv_cache_dtype": "fp8"},
-}
 
 
 def _open(model: str = "default", **engine: Any) -> VllmGenerator:
@@ -111,66 +97,6 @@ async def replay() -> dict[str, Any]:
     }
 
 
-async def engine(model: str = "default") -> dict[str, Any]:
-    """Return tokens generated a second by each of some arguments, or why vLLM does not start with them."""
-    figures: dict[str, Any] = {}
-    for name, arguments in _VARIANTS.items():
-        try:
-            generator = _open(model, **arguments)
-        except BackendError as error:  # as cards before Ada do to 8 bits
-            if not arguments:
-                raise
-            figures[name] = f"refused: {str(error)[:120]}"
-            continue
-        texts = [_passages(seed, _TOKENS, generator.count_tokens) for seed in range(_REPLIES)]
-        await _generate(generator, texts[:16])
-        requests = [GenerateRequest(Prompt.of_text(text), Sampling(_LENGTH, 1.0, seed=1)) for text in texts]
-        start = time.perf_counter()
-        replies = await asyncio.gather(*map(generator.generate, requests))
-        figures[name] = round(sum(reply.usage.generated for reply in replies) / (time.perf_counter() - start))
-        await generator.close()
-    return figures
-
-
-async def families(*models: str) -> dict[str, Any]:
-    """Return for each model its answer, whether it ended, log P(end of turn) behind it, and thoughts.
-
-    An end of turn that is another token than the model's own has -10 or less.
-    """
-    figures: dict[str, Any] = {}
-    question = "What is the capital of Norway? Answer with its name alone."
-    prompt = Prompt((Message("user", (Segment(question),)),))
-    for model in models:
-        generator = _open(model)
-        asking_generator = with_thoughts_apart(generator, 512)
-        whole = await asking_generator.generate(GenerateRequest(prompt, Sampling(512)))
-        prefilled_reply = await asking_generator.generate(
-            GenerateRequest(replace(prompt, prefix="Answer:"), Sampling(16))
-        )
-        reply = whole.completions[0]
-        score = await generator.score(ScoreRequest(prompt, reply.text.strip() or "Oslo", True))
-        await generator.close()
-        figures[model] = {
-            "answer": reply.text[:80],
-            "ended": reply.finish_reason == "stop",
-            "thinks": "think>" in reply.text + prefilled_reply.text,
-            "thinking": generator.thinking and generator.thinking.mode,
-            "thought_tokens": [whole.thinking.generated, prefilled_reply.thinking.generated],
-            "thoughts_cut": whole.thoughts_cut + prefilled_reply.thoughts_cut,
-            "prefilled": prefilled_reply.text[:40],
-            "end_of_turn": score.token_logprobs[-1],
-        }
-    bad = [
-        model
-        for model, reply_figures in figures.items()
-        if reply_figures["thinks"] or not reply_figures["ended"] or reply_figures["end_of_turn"] < -3
-    ]
-    if bad:
-        print(json.dumps(figures), file=sys.stderr)
-        sys.exit(f"not as a chat model answers and ends: {', '.join(bad)}")
-    return figures
-
-
 async def shape(folder: str, size: str) -> dict[str, Any]:
     """Write a folder that vLLM opens with dummy weights: a configuration, and the small model's tokenizer.
 
@@ -210,8 +136,6 @@ def main(arguments: Sequence[str]) -> None:
     steps: dict[str, Callable[..., Coroutine[Any, Any, dict[str, Any]]]] = {
         "head": head,
         "replay": replay,
-        "engine": engine,
-        "families": families,
         "shape": shape,
         "pace": pace,
     }

@@ -16,7 +16,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ _KINDS = {
     "ivfpq_sq8": ("ivfpq", "sq8", 128),
     "ivfpq_fp16": ("ivfpq", "fp16", 128),
 }
-_H200 = 2 * 2e6 * 768 * 52_800  # operations a second: docs/results/gpu.md, 2 million x 768, 1,024 at once
 
 
 async def main(
@@ -180,28 +178,3 @@ def make_clusters(count: int, dimension: int = 384) -> tuple[NDArray[np.float32]
 
 def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """What exact search of ``rows`` vectors takes, estimated from measured operations a second.
-
-    Attributes:
-        gigabytes: of the vectors in bfloat16, over all GPUs.
-        gpu_queries_per_s: of so many H200, 1,024 queries at once; an H100 multiplies about as fast.
-        cpu_queries_per_s: of 64 cores by BLAS, and ``cpu_before`` one query after the other.
-    """
-
-    gigabytes: float
-    gpu_queries_per_s: float
-    cpu_queries_per_s: float
-    cpu_before: float
-
-    @classmethod
-    def estimate(
-        cls, rows: float, dimension: int, gpus: int, *, per_core: float = 1_190, before: float = 145
-    ) -> SearchPlan:
-        """``per_core``, ``before``: queries per core-second among 100,000 x 384, 64 at once."""
-        operations = 2 * rows * dimension
-        cpu = 64 * 2 * 100_000 * 384 / operations
-        return cls(operations / 1e9, gpus * _H200 / operations, cpu * per_core, cpu * before)

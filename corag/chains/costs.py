@@ -26,40 +26,6 @@ TOKENS_PER_HOP = 48  # what a hop adds to later prompts: a sub-query, a short su
 
 
 @dataclass(frozen=True, slots=True)
-class StrategySteps:
-    """What a question takes at most, without repeated sub-queries and where no chain ends early.
-
-    ``hops``: each a sub-query, a search and a sub-answer. ``scores``: of whole chains. ``answers``: to the
-    question, from its passages, for which there is one search.
-    """
-
-    hops: int
-    scores: int
-    answers: int = 1
-
-    @classmethod
-    def most(cls, config: CoRAGConfig) -> StrategySteps:
-        """Count it for a strategy (paper, section 3.3) whose chains are ranked by a score of their own.
-
-        A tree without ``reuse`` has so many hops and scores (the released code's), with it fewer.
-        """
-        length = config.max_hops
-        if config.strategy == "greedy":
-            return cls(length, 0)
-        if config.strategy != "tree":
-            chains = config.chains
-            return cls(chains * length, chains if chains > 1 and config.chain_signals else 0)
-        hops = scores = 0
-        states = 1
-        for depth in range(1, length + 1):
-            children = states * config.expand
-            hops += children * (1 + config.rollouts * min(config.rollout_hops, length - depth))
-            scores += children * config.rollouts
-            states = min(config.beam, children)
-        return cls(hops, scores)
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
     """What a hop and the final answer may cost, about; 0 without a budget.
 

@@ -7,7 +7,6 @@
 #   bash scripts/recipes/gpu_check.sh install scores      these
 #   OUT=folder bash scripts/recipes/gpu_check.sh ...      where to work; else in results/gpu_check
 #   DRY=1 bash scripts/recipes/gpu_check.sh ...           only print the steps' commands
-#   MODELS="Qwen/Qwen3-4B google/gemma-3-4b-it" ...       chat models for the step 'families'
 # At the end $OUT/summary.md has the machine and a table of the steps, to paste into an issue.
 # install  the locked packages, torch and the driver
 # scores   forced scores against transformers' forward pass, under both of vLLM's model runners
@@ -19,16 +18,14 @@
 # adapter  an adapter served by vLLM beside its base model scores as the same in transformers
 # head     the output layer in float32: how far scores are off the forward pass with it and without, and its time
 # replay   vLLM's own forcing of tokens (trace replay) against the plug-in, in one engine
-# engine   tokens a second by --model.engine: batches of 2,048 tokens, 8-bit weights, an 8-bit cache
-# families end of turn, thoughts and an answer of each of $MODELS
 # gpus     a run that takes all GPUs by itself
 # shared_gpu  two engines on one GPU, each with 45% of its memory
 # bench8b  a model of an 8B's size with dummy weights (no download): best of 8 over 64 questions, questions and
 #          computed tokens a second, beside the estimate; without a GPU a tiny one rehearses it
 # dense    encoding on the GPU; exact search there finds what FAISS finds on the CPU
-# search, scoring, decode, runner    benchmarks of "python -m benchmarks"
+# search, scoring, decode    benchmarks of "python -m benchmarks"
 set -euo pipefail
-steps=(install scores ask kill batch lora qlora fsdp adapter head replay engine families gpus shared_gpu bench8b dense search scoring decode runner)
+steps=(install scores ask kill batch lora qlora fsdp adapter head replay gpus shared_gpu bench8b dense search scoring decode)
 here=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$here")/../.."
 out=${OUT:-results/gpu_check}
@@ -259,16 +256,6 @@ step_replay() {
     want_gpus 1
     python -m benchmarks.on_gpu replay
 }
-step_engine() {
-    want_gpus 1
-    python -m benchmarks.on_gpu engine ${MODEL:+"$MODEL"}
-}
-step_families() {
-    [ -n "${MODELS:-}" ] || skip "name chat models: MODELS='Qwen/Qwen3-4B google/gemma-3-4b-it'"
-    want_gpus 1
-    # shellcheck disable=SC2086
-    python -m benchmarks.on_gpu families $MODELS
-}
 step_gpus() {
     want_gpus 2
     make_world >&2
@@ -338,7 +325,6 @@ bench() {
 step_search() { bench search; }
 step_scoring() { bench scoring; }
 step_decode() { bench decode; }
-step_runner() { bench runner; }
 
 if [ "${1:-}" = --step ]; then
     "step_$2"

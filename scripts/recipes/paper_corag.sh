@@ -14,7 +14,8 @@
 # Every stage goes on where it was, whatever ended it: give the same command again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-if [ "$*" = cost ] && command -v corag >/dev/null; then exec python -m benchmarks.paper_costs corag; fi
+cost() { sed -n "/^### What it costs/,/^### Hours/p" docs/guides/reproduce.md; }
+if [ "$*" = cost ]; then cost && exit; fi
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"
 stages=("$@")
@@ -63,7 +64,6 @@ tuned() { # FOLDER: how a model is named that was trained there
     fi
 }
 
-cost() { python -m benchmarks.paper_costs corag; }
 index() {
     if [ "${SMOKE:-}" ]; then
         corag world "$out/world" --passages 500 --train 12 --dev 1 --test 12 >&2

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,34 +17,10 @@ from tests.docs.test_pages import ROOT
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 RELEASE: dict[Any, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SCRIPT = ROOT / "scripts/check_release.py"
-RELEASED = "## [Unreleased]\n\n## [0.2.0] - 2027-01-31\n"
 
 
-def checked(changelog: str, tag: str = "", **citation: str) -> list[str]:
-    specification = importlib.util.spec_from_file_location("check_release", SCRIPT)
-    assert specification and specification.loader
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    sentences: list[str] = module.disagreements("0.2.0", changelog, {"version": "0.2.0"} | citation, tag)
-    return sentences
-
-
-def test_what_stands_here_agrees() -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    refused = subprocess.run([sys.executable, str(SCRIPT), "v9.9.9"], capture_output=True, text=True)
-    assert refused.returncode == 1 and "The tag is v9.9.9" in refused.stderr
-
-
-def test_a_release_has_one_version_and_one_date() -> None:
-    date = {"date-released": "2027-01-31"}
-    assert checked(RELEASED, "v0.2.0", **date) == []
-    assert checked("## [Unreleased]\n") == [], "before the first release"
-    assert len(checked(RELEASED, "v0.2.0")) == 1, "the citation lacks the date"
-    assert len(checked(RELEASED, "0.2.0", **date)) == 1
-    assert len(checked("## [Unreleased]\n", "v0.2.0")) == 1, "the changelog does not name the release"
-    assert len(checked(RELEASED, "v0.2.0", **date, version="0.1.0")) == 1
+def test_the_citation_has_the_packages_version() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == PROJECT["version"]
 
 
 def test_nothing_is_published_that_was_not_built_and_tried() -> None:
