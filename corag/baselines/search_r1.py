@@ -94,9 +94,10 @@ _TAGS = ("<search>", "</search>")
 _TOOL = (("<tool_call>", "</tool_call>"), ("<tool_response>\n", "\n</tool_response>"))
 _KEYWORDS = ("<|begin_of_query|>", "<|end_of_query|>")
 _DOCUMENTS = ("\n\n<|begin_of_documents|>\n", "\n<|end_of_documents|>\n\n")
+_SEARCH_R1 = Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", has_note=True)
 DIALECTS = {
-    "search_r1": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", has_note=True),
-    "zerosearch": Dialect(_TAGS, ("\n\n<information>", "</information>\n\n"), mark="?", has_note=True),
+    "search_r1": _SEARCH_R1,
+    "zerosearch": _SEARCH_R1,
     "research": Dialect(_TAGS, (" <result>\n", "\n</result>"), read_answer=last_box),
     "r1_searcher": Dialect(_KEYWORDS, _DOCUMENTS, strips=True, read_query=bare_query),
     "tools": Dialect(*_TOOL, chats=True, read_query=partial(called, "query"), read_answer=extract_answer),
@@ -161,15 +162,15 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
                 reply = await tools.generate(prompt, role="reasoning", max_tokens=limit, stop=stop, path=path)
                 text = reply.text.strip() if dialect.strips else reply.text
                 inserted = config.note or INVALID if dialect.has_note else ""
-                tag, content = read_turn(reply.completions[0], dialect)
-                if tag == ANSWER or (dialect.chats and (not tag or called("text", content))):
-                    answer, stop_reason = called("text", content) or dialect.read_answer(content), "answer"
+                kind, content = read_turn(reply.completions[0], dialect)
+                if kind == "answer":
+                    answer, stop_reason = content, "answer"
                 elif len(turns) == config.max_turns:
                     stop_reason = "max_turns"
-                elif tag:
+                elif kind == "query":
                     # 2. Search, and go on behind what was found.
                     text += dialect.query[1]
-                    inserted = await look_up(dialect.read_query(content), path, tools, config)
+                    inserted = await look_up(content, path, tools, config)
                 elif not inserted:
                     stop_reason = "end"
                 turns.append((text, inserted))
@@ -180,10 +181,15 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
 
 
 def read_turn(turn: Completion, dialect: Dialect) -> tuple[str, str]:
-    """Return the last tag that opens a query or an answer, "" without one, and what follows it."""
+    """Return "answer" or "query" with its text, as the tag says that was opened last; "" without either."""
     at, tag = max((turn.text.rfind(tag), tag) for tag in (dialect.query[0], ANSWER))
-    is_closed = at >= 0 and turn.finish_reason != "length"
-    return (tag, turn.text[at + len(tag) :]) if is_closed else ("", turn.text)
+    if at < 0 or turn.finish_reason == "length":
+        return ("answer", dialect.read_answer(turn.text)) if dialect.chats else ("", "")
+    content = turn.text[at + len(tag) :]
+    if tag == ANSWER:
+        return "answer", dialect.read_answer(content)
+    text = called("text", content) if dialect.chats else ""
+    return ("answer", text) if text else ("query", dialect.read_query(content))
 
 
 async def look_up(query: str, path: str, tools: Tools, config: SearchR1Config) -> str:

@@ -24,7 +24,7 @@ from corag.chains.taught import training_difference
 from corag.chains.tree import tree_search
 from corag.core.method import Method
 from corag.core.tools import Tools
-from corag.core.types import Answer, Branch, Question
+from corag.core.types import Branch, Question, ReadAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ChainRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CoRAGAnswer(Answer):
+class CoRAGAnswer(ReadAnswer):
     """CoRAG's result.
 
     ``passage_ids``: all that was found for the chosen chain, merged; ``context_ids``: what the final answer
@@ -57,17 +57,11 @@ class CoRAGAnswer(Answer):
     from, None if the model gave it.
     """
 
-    context_ids: tuple[str, ...] = ()
     refusals: int = 0
     repeats: int = 0
     chains: tuple[ChainRecord, ...] = ()
     chosen: int = 0
     comparison: ComputedAnswer | None = None
-
-    @property
-    def shown_ids(self) -> tuple[str, ...]:
-        """The passages of the final prompt by their numbers there."""
-        return self.context_ids
 
     def branch(self) -> Branch | None:
         """Return the chain that was kept."""

@@ -25,10 +25,11 @@ from corag.core.prompting.demonstrations import (
 )
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
+from corag.core.prompting.shorten import texts_left
 from corag.core.prompting.template import Template
 from corag.core.protocols import Generation
 from corag.core.tools import Tools
-from corag.core.types import Answer, Passage, Question
+from corag.core.types import Answer, Passage, Question, ReadAnswer
 
 # What IRCoT's authors tell Flan-T5 before each question; it stands in their files of worked examples, too
 # (released code: question_prefix in base_configs/*flan_t5*).
@@ -158,6 +159,7 @@ async def read_once(
     """Answer as :func:`read` does, with the demonstrations and passages that the token budget allows.
 
     ``stopped``: "read", or "budget" if it did not allow all; ``steps`` is 0 if it did not even allow to ask.
+    An answer that cites says which passages its prompt had numbers for.
     """
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
@@ -167,7 +169,12 @@ async def read_once(
         reply = await generate_answer(prompt, config.max_answer_tokens, tools, is_answer=template.whole)
     except BudgetExhaustedError:
         return Answer("", ids, stopped="budget")
-    return Answer(template.read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
+    result = (template.read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
+    if not template.cites:
+        return Answer(*result)
+    return ReadAnswer(
+        *result, ids[: len(texts_left(prompt, "passage", reply.shortening))]
+    )  # the best came first
 
 
 async def generate_answer(

@@ -260,3 +260,18 @@ class Answer:
     def branch(self) -> Branch | None:
         """Return the branch that led to it; None where nothing was chosen among several."""
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer(Answer):
+    """An answer whose final prompt may have shown fewer passages than were collected.
+
+    ``context_ids``: those that it showed, in its order where it numbers them.
+    """
+
+    context_ids: tuple[str, ...] = ()
+
+    @property
+    def shown_ids(self) -> tuple[str, ...]:
+        """The passages of the final prompt by their numbers there."""
+        return self.context_ids

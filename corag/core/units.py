@@ -27,9 +27,10 @@ class Unit:
 def load_units(path: str) -> Mapping[str, Unit]:
     """Read a file of units; return the unit of every passage by the passage's id.
 
-    Raises :class:`DataError` for a line that is no unit, or a passage in two of them.
+    Raises :class:`DataError` for a line that is no unit, an id of two units, or a passage in two of them.
     """
     units: dict[str, Unit] = {}
+    seen: set[tuple[str, str]] = set()
     for number, record in enumerate(read_jsonl(path), 1):
         identifier, passages = record.get("id"), record.get("passages")
         if not isinstance(identifier, str) or not isinstance(passages, list) or not passages:
@@ -38,12 +39,12 @@ def load_units(path: str) -> Mapping[str, Unit]:
                 f"{', '.join(sorted(record)) or 'nothing'}. 'corag index --long_units' writes them."
             )
         unit = Unit(identifier, tuple(map(str, passages)))
-        for passage in unit.passage_ids:
-            if units.setdefault(passage, unit) is not unit:
-                raise DataError(
-                    f"{path}, line {number}: the passage '{passage}' is in unit '{units[passage].id}' "
-                    "already."
-                )
+        names = {("unit", identifier), *(("passage", passage) for passage in unit.passage_ids)}
+        if repeated := sorted(names & seen):
+            what, name = repeated[0]
+            raise DataError(f"{path}, line {number}: the {what} '{name}' is in an earlier line already.")
+        seen |= names
+        units |= dict.fromkeys(unit.passage_ids, unit)
     return units
 
 

@@ -3,11 +3,8 @@
 import pytest
 
 from corag.baselines.auto_rag import AutoRAGConfig, auto_rag, parse
-from corag.core.errors import ConfigError, SearchFailedError
-from corag.core.runner import answer_question
 from corag.core.tools import SearchStep, Tools
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
-from tests.messages import raises_message
+from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
 
 
@@ -130,34 +127,6 @@ async def test_nothing_found_is_said_and_the_dialogue_goes_on():
     assert "Retrieved Document_1:\n(nothing new was found)" in generator.prompts[1]
 
 
-async def test_a_failed_search_is_a_failed_question():
-    tools = Tools(
-        QUESTION, ScriptedGenerator(["Query: Mara"]), WordRetriever([passage("A", "a")], failing="Mara")
-    )
-    row = await answer_question(
-        QUESTION, lambda question, own: auto_rag(question, own, AutoRAGConfig()), tools
-    )
-    assert row.answer is None and SearchFailedError.__name__ in row.error
-
-
-@pytest.mark.parametrize("budget", [260, 400, 800, 1200])
-async def test_a_budget_is_never_exceeded_and_keeps_enough_for_an_answer(budget):
-    def reply(request):
-        return "Issel." if request.prompt.prefix else "Query: Mara Velden of Tarn Hollow"
-
-    options = {"max_turn_tokens": 20, "max_answer_tokens": 10}
-    answer, _, tools = await replay(reply, budget=budget, **options)
-    assert (answer.stopped, answer.text) == ("budget", "Issel")
-    assert tools.spent.total <= budget and answer.steps == roles(tools).count("turn")
-    assert roles(tools)[-1] == "final"
-
-
-async def test_a_budget_below_the_question_itself_gives_no_answer():
-    answer, generator, tools = await replay(["never"], budget=50)
-    assert (answer.text, answer.stopped, answer.steps, tools.spent.total) == ("", "budget", 0, 0)
-    assert not generator.requests
-
-
 @pytest.mark.parametrize(
     ("said", "answer", "query"),
     [
@@ -185,10 +154,3 @@ async def test_a_budget_below_the_question_itself_gives_no_answer():
 )
 def test_what_a_turn_decides(said, answer, query):
     assert parse(said) == (answer, query)
-
-
-def test_impossible_options_are_refused():
-    with raises_message(ConfigError):
-        AutoRAGConfig(max_rounds=0)
-    with raises_message(ConfigError):
-        AutoRAGConfig(start_prompt="nope").check_files()

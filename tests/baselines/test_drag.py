@@ -4,9 +4,8 @@ import pytest
 
 from corag.baselines.drag import DRAGConfig, drag
 from corag.baselines.iterdrag import IterDRAGConfig, IterDRAGHop, iterdrag
-from corag.core.errors import ConfigError, DataError, SearchFailedError
-from corag.core.runner import answer_question
-from corag.core.tools import SearchStep, Tools
+from corag.core.errors import DataError
+from corag.core.tools import SearchStep
 from corag.core.types import Passage
 from tests.baselines.replaying import replay
 from tests.fakes import ScriptedGenerator, WordRetriever, passage, words
@@ -124,17 +123,6 @@ async def test_a_budget_leaves_out_demonstrations_first_and_then_the_worst_docum
     shown = generator.prompts[0]
     assert ("Title: The Glass Orchard" in shown) == (documents_left > 0) and QUESTION.text in shown
     assert ("Title: Glassware" in shown) == (documents_left > 2)
-
-
-async def test_drag_with_a_budget_below_the_question_nothing_found_or_a_failed_search():
-    answer, _, tools = await replay(drag, DRAGConfig(), ["never"], budget=40)
-    assert (answer.text, answer.stopped, tools.spent.total, answer.steps) == ("", "budget", 0, 0)
-    answer, generator, _ = await replay(drag, DRAGConfig(), ["unknown"], WordRetriever([]))
-    assert (answer.text, answer.passage_ids, answer.documents) == ("unknown", (), 0)
-    assert "(no documents were found)" in generator.prompts[0]
-    tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD, failing="river"))
-    row = await answer_question(QUESTION, lambda question, own: drag(question, own, DRAGConfig()), tools)
-    assert row.answer is None and SearchFailedError.__name__ in row.error
 
 
 async def test_no_documents_and_no_search(demonstrations):
@@ -286,39 +274,6 @@ async def test_a_sub_query_that_is_left_without_an_answer(left):
     assert f"Follow up: {WHO}\nIntermediate answer:\nFollow up: {WHERE}\n" in generator.prompts[-1]
 
 
-async def test_iterdrag_goes_on_when_nothing_is_found():
-    replies = [f"Follow up: {WHO}", "unknown", "So the final answer is: unknown"]
-    answer, _, _ = await iterate(1, replies, None, WordRetriever([]))
-    assert (answer.text, answer.passage_ids, answer.stopped) == ("unknown", (), "answer")
-
-
-@pytest.mark.parametrize("documents", [0, 2])
-async def test_no_budget_is_exceeded_or_leaves_a_question_without_its_answer(documents):
-    """With replies as long as they may be; under the cost of the bare question nothing can be asked."""
-
-    def reply(request):
-        return (
-            "Issel"
-            if request.prompt.prefix.endswith("is:")
-            else " ".join(["Follow up: Where was Mara Velden born?", *["so"] * 90])
-        )
-
-    config = IterDRAGConfig(documents=documents, max_iterations=2, max_step_tokens=60, max_answer_tokens=10)
-    ended = set()
-    for budget in range(220, 4000, 20):
-        generator = ScriptedGenerator(reply, cuts=True)
-        answer, _, tools = await replay(iterdrag, config, (), budget=budget, generator=generator)
-        assert tools.spent.total <= budget
-        assert answer.text == "Issel", budget
-        ended.add((answer.stopped, answer.steps))
-    assert {("budget", 0), ("budget", 1), ("max_iterations", 2)} <= ended
-
-
-async def test_iterdrag_with_a_budget_below_the_question():
-    answer, _, tools = await iterate(0, ["never"], budget=60)
-    assert (answer.text, answer.stopped, tools.spent.total) == ("", "budget", 0)
-
-
 async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demonstrations):
     with raises_message(DataError):
         IterDRAGConfig(demonstrations=demonstrations).check_files()
@@ -335,12 +290,3 @@ async def test_iterdrag_shows_demonstrations_in_its_own_form_only(tmp_path, demo
     assert "founded Alpha born?\nAnswer: Gamma\n" in generator.prompts[0], (
         "drag takes the answers of the same file"
     )
-
-
-def test_impossible_options_are_refused():
-    with raises_message(ConfigError):
-        DRAGConfig(documents=-1)
-    with raises_message(ConfigError):
-        IterDRAGConfig(max_iterations=0)
-    with raises_message(ConfigError):
-        IterDRAGConfig(demonstration_count=-1)

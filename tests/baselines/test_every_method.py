@@ -63,9 +63,11 @@ def reply(request, method):
     return MOVES[method].replace("Tarn", f"{draw.randrange(9)} Tarn")
 
 
-def model(method):
+def model(method, blank="", cuts=False):
+    """``blank``: said in place of nothing. ``cuts``: replies end at their limit, as engines end them."""
     return ScriptedGenerator(
-        partial(reply, method=method),
+        lambda request: reply(request, method) or blank,
+        cuts=cuts,
         log_likelihood=lambda request: -random.Random(f"{request.prompt.text}{request.target}").random(),
         probability=lambda word: 0.5 if len(word) % 3 else 0.05,
         special=REFLECTION_TOKENS,
@@ -132,6 +134,58 @@ async def test_an_answers_sources_are_the_passages_that_stood_in_its_prompts(met
         prompts = " ".join(" ".join(generator.prompts).split())
         # One chain, so there is no other that was read for and not chosen.
         assert set(row.read_ids) == {each.id for each in WORLD if each.text in prompts}
+
+
+FEW = {
+    "max_hops": 2,
+    "max_steps": 2,
+    "max_sentences": 2,
+    "max_segments": 2,
+    "max_rounds": 2,
+    "max_turns": 2,
+    "max_iterations": 2,
+    "k": 1,
+    "k_per_step": 1,
+}
+VARIANTS = [
+    *((name, {}) for name in METHODS),
+    *(("recursive", {"mode": mode}) for mode in ("recursive", "multi_hop", "self_query", "decompose")),
+    *(("corag", {"strategy": strategy, "chains": 2, "expand": 2}) for strategy in ("best_of_n", "tree")),
+    ("iterdrag", {"documents": 0}),
+]
+FORCED = ("auto_rag", "flare", "iterdrag", "react", "search_o1", "search_r1", "self_ask", "self_rag_prompted")
+"""Methods that keep enough of a budget to ask for the answer in the end."""
+
+
+def short(method, **given):
+    """Options with few steps, few passages and short replies."""
+    names = [each.name for each in fields(METHODS[method].config)]
+    replies = {name: 12 for name in names if name.startswith("max_") and name.endswith("_tokens")}
+    few = {name: value for name, value in FEW.items() if name in names}
+    return METHODS[method].config(**{**replies, **few, **given})
+
+
+@pytest.mark.parametrize(("method", "options"), VARIANTS, ids=str)
+async def test_no_budget_is_exceeded_and_an_answer_is_forced_from_what_it_allows(method, options):
+    config, ended = short(method, **options), set()
+    for budget in [1, *range(60, 2400, 60), 0]:
+        generator = model(method, blank="Issel.", cuts=True)
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD), budget=budget)
+        row = await answer_question(QUESTION, partial(METHODS[method].function, config=config), tools)
+        assert row.error == "" and row.answer is not None
+        assert not budget or tools.spent.total <= budget
+        if row.answer.stopped == "budget" and tools.spent.calls and method in FORCED:
+            assert row.answer.text, "some answer could be paid for"
+        ended.add(row.answer.stopped)
+    assert "budget" in ended and ended != {"budget"}
+
+
+@pytest.mark.parametrize(("method", "options"), VARIANTS, ids=str)
+async def test_where_nothing_is_found_there_is_an_answer(method, options):
+    tools = Tools(QUESTION, model(method), WordRetriever([]))
+    method_of_question = partial(METHODS[method].function, config=short(method, **options))
+    row = await answer_question(QUESTION, method_of_question, tools)
+    assert row.error == "" and row.answer is not None and row.answer.passage_ids == ()
 
 
 FIRST_SEARCH = {  # what a model says that is to search; other methods search before they ask

@@ -22,12 +22,6 @@ async def test_one_step_reads_what_one_search_found():
     assert "The Glass Orchard is a novel" in generator.prompts[0]
 
 
-async def test_one_step_with_nothing_found_still_answers():
-    generator = ScriptedGenerator(["unknown"])
-    answer = await one_step(QUESTION, Tools(QUESTION, generator, WordRetriever([])), OneStepConfig())
-    assert answer.text == "unknown" and answer.passage_ids == ()
-
-
 async def test_closed_book_shows_demonstrations_without_their_passages(tmp_path):
     file = tmp_path / "demos.txt"
     file.write_text(DEMONSTRATIONS)

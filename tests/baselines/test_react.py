@@ -5,15 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.baselines.react import Library, Move, ReActConfig, parse_move, react, sentences
-from corag.core.command_line import parse
-from corag.core.errors import ConfigError, DataError
-from corag.core.runner import answer_question
-from corag.core.tools import SearchStep, Tools
+from corag.core.errors import ConfigError
+from corag.core.tools import SearchStep
 from corag.core.types import Hit, Passage
 from tests.baselines import replaying
-from tests.fakes import ScriptedGenerator, WordRetriever, passage
+from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
-from tests.story import AUTHOR, BOOK, NOISE, QUESTION, TOWN, WORLD
+from tests.story import AUTHOR, BOOK, NOISE, QUESTION, TOWN
 
 SOLUTION = [
     " I need the author.\nAction 1: search[The Glass Orchard]\n",
@@ -125,33 +123,6 @@ async def test_actions_that_do_not_exist_and_repeated_ones_are_noted():
     assert (answer.searches, answer.bad_parses, answer.text) == (2, 0, "7")
 
 
-async def test_a_failed_search_is_a_failed_question():
-    tools = Tools(QUESTION, ScriptedGenerator(SOLUTION), WordRetriever(WORLD, failing="Orchard"))
-    row = await answer_question(
-        QUESTION, lambda question, tools: react(question, tools, ReActConfig()), tools
-    )
-    assert row.answer is None and "SearchFailedError" in row.error
-
-
-def solve(request):
-    """Reply by the place in the transcript, so that any budget can be tried."""
-    cue = request.prompt.text.rsplit("\n", 1)[-1]
-    return "Issel" if cue.endswith("finish[") else SOLUTION[int(cue.removeprefix("Thought ").rstrip(":")) - 1]
-
-
-async def test_budgets_are_kept_and_an_answer_is_forced_with_what_fits():
-    config = ReActConfig(k=1, max_step_tokens=30, max_answer_tokens=10)
-    seen = set()
-    for budget in range(50, 3000, 50):
-        answer, _, tools = await replay(solve, config, budget=budget)
-        assert tools.spent.total <= budget
-        assert answer.calls == tools.spent.calls
-        if answer.stopped == "budget" and answer.calls:
-            assert answer.text == "Issel", "some answer could be paid for"
-        seen.add((answer.stopped, answer.steps, bool(answer.text)))
-    assert ("budget", 0, False) in seen and ("budget", 3, True) in seen and ("finish", 5, True) in seen
-
-
 # Preset "paper"
 
 EXAMPLES = "\n".join(
@@ -226,22 +197,6 @@ async def test_paper_shows_five_sentences_of_one_passage(paper):
         "(Result 1 / 7) Glass Orchard: The glass has part 1.",
         "(Result 2 / 7) Glass Orchard: The glass has part 2.",
     ]
-
-
-def test_presets_from_the_command_line_and_impossible_options(tmp_path, paper):
-    arguments = ["--preset", "paper", "--demonstrations", paper.demonstrations, "--max_steps", "5"]
-    config = parse(ReActConfig, arguments, "react", "")
-    assert (config.k, config.unparsable, config.force_answer, config.max_steps) == (1, "ask_again", False, 5)
-    assert config.files() == {paper.demonstrations: paper.demonstrations}
-    with raises_message(ConfigError):
-        ReActConfig(preset="paper")
-    for option in ("max_steps", "lookup_sentences"):
-        with pytest.raises(ConfigError, match=option):
-            ReActConfig(**{option: 0})
-    broken = tmp_path / "broken.txt"
-    broken.write_text("Some instructions.\nQuestion: a?\n")
-    with raises_message(DataError):
-        ReActConfig(demonstrations=str(broken)).check_files()
 
 
 async def test_a_prompt_file_that_says_nothing_of_sentences_is_good_enough(tmp_path):

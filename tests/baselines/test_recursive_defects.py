@@ -7,13 +7,10 @@ from itertools import count
 
 import pytest
 
-from corag.baselines.recursive.method import RecursiveConfig
 from corag.baselines.recursive.replies import find_references, parse_plan
-from corag.core.errors import ConfigError
 from corag.core.types import Hit, Passage, Question
-from tests.baselines.test_recursive import CHAIN, decomposing, queries, replay
+from tests.baselines.test_recursive import decomposing, queries, replay
 from tests.fakes import WordRetriever, passage
-from tests.messages import raises_message
 from tests.story import QUESTION, WORLD
 
 
@@ -81,11 +78,6 @@ async def test_defect_5_a_query_that_holds_the_letters_none_is_searched_for(quer
         assert (queries(tools), answer.stopped) == ([QUESTION.text], "no_query"), nothing
 
 
-async def test_defect_6_without_a_next_query_nothing_is_searched_for():
-    answer, _, tools = await replay(["ANSWERABLE: no\nMISSING: the river", "Issel"], mode="multi_hop")
-    assert (queries(tools), answer.stopped, answer.text) == ([QUESTION.text], "no_query", "Issel")
-
-
 async def test_defect_7_a_malformed_line_repeats_no_sub_question():
     plan = "SUB1: Who wrote The Glass Orchard?\nSUB2:\nDEPENDS: SUB1\nSUB3: Where was #1 born?\nSUB1: Who?"
     answer, _, tools = await replay(decomposing(plan), mode="decompose")
@@ -133,27 +125,11 @@ async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
     ]
 
 
-async def test_defect_8_an_indicator_fires_whatever_its_case():
-    for text in ("How does Rainfall affect Wheat?", "how DID Rainfall Affect wheat?"):
-        answer, _, _ = await replay(["ANSWERABLE: yes", "x"], question=Question("q", text))
-        assert answer.mode == "multi_hop"
-
-
-def test_defect_9_an_unknown_mode_is_an_error():
-    with raises_message(ConfigError):
-        RecursiveConfig(mode="multihop")
-
-
 async def test_defect_10_documents_are_shown_whole():
     long = Passage("1", "Orchard history", "glass orchard " * 800 + "The river is the Issel.")
     world = WordRetriever([long, passage("Orchard", "A glass orchard of the author."), *WORLD])
     _, generator, _ = await replay(["Issel"], mode="simple", retriever=world)
     assert long.text in generator.prompts[0]
-
-
-async def test_defect_11_the_search_by_decomposition_is_wired():
-    _, _, tools = await replay([CHAIN, "Mara Velden", "Tarn Hollow", "Issel"], mode="decompose")
-    assert queries(tools) == ["Who wrote The Glass Orchard?", "Where was Mara Velden born?"]
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,11 @@ from corag.baselines.search_o1 import (
     outline_reasoning,
     search_o1,
 )
-from corag.core.command_line import parse
-from corag.core.errors import ConfigError, RequestRefusedError
-from corag.core.runner import answer_question
-from corag.core.tools import SearchStep, Tools
+from corag.core.errors import RequestRefusedError
+from corag.core.tools import SearchStep
 from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, passage, words
-from tests.messages import raises_message
-from tests.story import QUESTION, WORLD
+from tests.story import WORLD
 
 WHO, WHERE = "author of The Glass Orchard", "birthplace of writer Mara Velden"
 ASKS_WHO = f"First the author. <|begin_search_query|>{WHO}"
@@ -156,14 +153,6 @@ async def test_documents_that_do_not_help_and_boxes_in_them():
     assert answer.text == "Issel"
 
 
-async def test_a_failed_search_is_a_failed_question():
-    tools = Tools(QUESTION, ScriptedGenerator(SOLUTION), WordRetriever(WORLD, failing="Orchard"))
-    row = await answer_question(
-        QUESTION, lambda question, tools: search_o1(question, tools, SearchO1Config()), tools
-    )
-    assert row.answer is None and "SearchFailedError" in row.error
-
-
 def solve(request):
     """Reply by the place in the reasoning, so that any budget can be tried."""
     prompt, prefix = request.prompt.text, request.prompt.prefix
@@ -172,20 +161,6 @@ def solve(request):
     if not prefix and "Documents:" in prompt:
         return SOLUTION[1 if prompt.endswith(WHO) else 3]
     return SOLUTION[2 * prefix.count("<|begin_search_result|>")]
-
-
-async def test_budgets_are_kept_and_an_answer_is_forced_with_what_fits():
-    config = SearchO1Config(k=1, max_turn_tokens=30, max_result_tokens=30, max_answer_tokens=10)
-    seen = set()
-    for budget in range(50, 4000, 50):
-        answer, _, tools = await replay(solve, config, budget=budget)
-        assert tools.spent.total <= budget
-        found = [hit.passage.id for step in tools.steps if isinstance(step, SearchStep) for hit in step.hits]
-        assert list(answer.passage_ids) == found, "what could no longer be read was found all the same"
-        if answer.stopped == "budget" and tools.spent.calls:
-            assert answer.text == "Issel", "some answer could be paid for"
-        seen.add((answer.stopped, len(answer.searches), bool(answer.text)))
-    assert ("budget", 0, False) in seen and ("budget", 1, True) in seen and ("end", 2, True) in seen
 
 
 async def test_reasoning_that_outgrows_the_window_is_concluded_from_its_newest_turns():
@@ -233,19 +208,6 @@ async def test_released_code_samples_and_forces_nothing():
     assert len({s.seed for s in samplings}) == 3
     greedy = (await replay(SOLUTION))[1].requests[0].sampling
     assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.repetition_penalty) == (0, 1, 0, 1)
-
-
-def test_presets_from_the_command_line_and_impossible_options():
-    config = parse(
-        SearchO1Config, ["--preset", "released_code", "--repetition_penalty", "1", "--top_k", "3"], "o1", ""
-    )
-    assert (config.temperature, config.sampling_top_k, config.force_answer) == (0.7, 20, False)
-    assert (config.repetition_penalty, config.k) == (1.0, 3)
-    assert len(config.templates()) == 2
-    with raises_message(ConfigError):
-        SearchO1Config(max_turns=0)
-    with raises_message(ConfigError):
-        SearchO1Config(top_p=0)
 
 
 @pytest.mark.parametrize(

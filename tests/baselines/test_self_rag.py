@@ -206,13 +206,6 @@ async def test_nothing_found_goes_on_without_passages():
     assert generator.prompts[0].endswith("[No Retrieval]") and searches(tools) == [QUESTION.text]
 
 
-async def test_what_has_no_weight_is_not_asked():
-    config = SelfRAGConfig(k=1, w_rel=0, w_use=0)
-    answer, tools = await replay(reflecting(["[Relevant]Issel.[Fully supported][Utility:5]"]), config)
-    assert tools.ledger["critique"].calls == 3
-    assert answer.segments[0].score == pytest.approx(0.5 + 0.5 * 0.25 + 0.5), "support and probability"
-
-
 async def test_a_spent_budget_answers_with_what_there_is():
     wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
     config = change_options(CONFIG, {**LONG, "max_segment_tokens": 20})

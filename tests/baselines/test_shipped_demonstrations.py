@@ -123,10 +123,15 @@ def test_a_run_is_the_same_wherever_the_package_lies_and_another_with_other_exam
     assert [list(files) for files in digests] == [["default"], ["default"]] and digests[0] != digests[1]
 
 
-def test_what_is_said_where_none_are_named():
+@pytest.mark.parametrize("options", [ReActConfig, SelfAskConfig, FLAREConfig, IterRetGenConfig, IRCoTConfig])
+def test_a_few_shot_preset_without_examples_is_refused(options):
     with raises_message(ConfigError):
-        ReActConfig(preset="paper")
-    with raises_message(ConfigError):
-        IRCoTConfig(preset="paper")
-    with raises_message(DataError):
-        ReActConfig(demonstrations="defaul").check_files()
+        options(preset="paper")
+
+
+def test_a_file_of_other_examples_is_refused(tmp_path):
+    broken = tmp_path / "broken.txt"
+    broken.write_text("Some instructions.\nQuestion: a?\n")
+    for name in ("defaul", str(broken)):
+        with raises_message(DataError):
+            ReActConfig(demonstrations=name).check_files()

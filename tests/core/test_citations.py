@@ -11,6 +11,7 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.core.citations import REFUSAL, check_citations
 from corag.core.reader import reader_prompt
+from corag.core.runner import answer_question
 from corag.core.tools import Tools
 from corag.core.types import Passage
 from ircot.method import IRCoTConfig, ircot
@@ -90,3 +91,20 @@ def test_what_was_chosen_stays_as_it_is() -> None:
     assert OneStepConfig(qa_prompt="chat_cot").for_documents().qa_prompt == "chat_cot"
     assert OneStepConfig(max_answer_tokens=30).for_documents().max_answer_tokens == 30
     assert OneStepConfig(demonstrations="default").for_documents() == OneStepConfig(demonstrations="default")
+
+
+async def test_a_number_of_a_passage_that_the_budget_left_out_names_none() -> None:
+    config = OneStepConfig(k=3).for_documents()
+    reply = "It is the Issel [1]. It runs to the sea [3]."
+    whole = Tools(QUESTION, generator := ScriptedGenerator([reply]), WordRetriever(WORLD))
+    row = await answer_question(
+        QUESTION, lambda question, own: one_step(question, own, config), whole, cites=True
+    )
+    assert row.answer is not None and len(row.answer.shown_ids) == len(row.answer.passage_ids) == 3
+    budget = whole.cost(generator.requests[0].prompt, config.max_answer_tokens) - 1
+    tools = Tools(QUESTION, ScriptedGenerator([reply]), WordRetriever(WORLD), budget=budget)
+    row = await answer_question(
+        QUESTION, lambda question, own: one_step(question, own, config), tools, cites=True
+    )
+    assert row.answer is not None and row.answer.shown_ids == row.answer.passage_ids[:2]
+    assert row.citations[-1].fault == "it cites a passage that was not shown"

@@ -49,6 +49,8 @@ SUPPORT = (1.0, 0.5, 0.0)
 """What fully, partially and not supported are worth (ISSUP)."""
 UTILITY = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """What a usefulness of 1 to 5 is worth (ISUSE)."""
+WEIGHTS = (1.0, 1.0, 0.5)  # released code: its functions and README; its command line says 1.0 for the last
+"""Of ISREL, ISSUP and ISUSE."""
 
 Opening = TypeVar("Opening")
 Result = TypeVar("Result")
@@ -61,15 +63,6 @@ class CritiqueConfig(MethodConfig):
     k: Annotated[int, Ge(1)] = 5
     """passages of each search; the model goes on once from each of them (also ``top_k``)."""
 
-    w_rel: float = 1.0
-    """weight of ISREL, whether the passage is relevant, from 0 to 1."""
-
-    w_sup: float = 1.0
-    """weight of ISSUP, whether the passage supports what was written, from 0 to 1."""
-
-    w_use: float = 0.5  # released code: its functions and README; its command line says 1.0
-    """weight of ISUSE, whether that is useful, from -1 to 1."""
-
     max_shown_words: Annotated[int, Ge(1)] = 350
     """passages are cut to so many words in prompts."""
 
@@ -78,9 +71,10 @@ class CritiqueConfig(MethodConfig):
 
 @dataclass(frozen=True, slots=True)
 class Critique:
-    """What the model makes of a segment and its passage: see :class:`CritiqueConfig` for the scales.
+    """What the model makes of a segment and its passage; what was not judged is 0.
 
-    What was not judged is 0.
+    ``relevance`` of the passage (ISREL), ``support`` of what was written by it (ISSUP), each from 0 to 1;
+    ``utility`` of that (ISUSE), from -1 to 1.
     """
 
     relevance: float = 0.0
@@ -98,11 +92,10 @@ class JudgedSegment:
     score: float
 
 
-def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]], config: CritiqueConfig) -> float:
+def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]]) -> float:
     """Weigh a segment (equations 3 and 4). ``tokens``: its tokens with their natural log-probabilities."""
-    critique_score = (
-        config.w_rel * critique.relevance + config.w_sup * critique.support + config.w_use * critique.utility
-    )
+    values = (critique.relevance, critique.support, critique.utility)
+    critique_score = sum(weight * value for weight, value in zip(WEIGHTS, values, strict=True))
     if not tokens:
         return critique_score
     # The mean per token, so that a long segment is not worth less for its length.
@@ -194,9 +187,8 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
 
     def needs(self) -> Mapping[Ability, str]:
         """It reads reflection tokens, and scores those that were not written."""
-        abilities = {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: "choose the method self_rag_prompted"}
-        needs_scores = self.retrieval == "adaptive" or self.w_rel or self.w_sup or self.w_use
-        return abilities | ({Ability.SCORES: "choose the method self_rag_prompted"} if needs_scores else {})
+        out = "choose the method self_rag_prompted"
+        return {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: out, Ability.SCORES: out}
 
     def templates(self) -> tuple[Template, ...]:
         """The prompt."""
@@ -327,7 +319,7 @@ async def extend(
         critique = await criticise(
             before, completion.text[:end], tools, config, with_passage=hit is not None, path=path
         )
-    score = segment_score(critique, completion.tokens(end), config)
+    score = segment_score(critique, completion.tokens(end))
     segment = JudgedSegment(completion.text[:end], hit.passage.id if hit else "", critique, score)
     return Hypothesis((*hypothesis.segments, segment), stop_reason)
 
@@ -412,12 +404,11 @@ async def criticise(
         return sum(chance * value for chance, value in zip(chances, values, strict=True))
 
     relevance = support = utility = 0.0
-    # What has no weight is not asked about: it would cost calls and change nothing.
-    if with_passage and config.w_rel:
+    if with_passage:
         relevance = await mean_value(RELEVANCE_TOKENS, (1.0, 0.0), 0)
-    if with_passage and config.w_sup and (at := find_first(SUPPORT_TOKENS, text)) is not None:
+    if with_passage and (at := find_first(SUPPORT_TOKENS, text)) is not None:
         support = await mean_value(SUPPORT_TOKENS, SUPPORT, at)
-    if config.w_use and (at := find_first(UTILITY_TOKENS, text)) is not None:
+    if (at := find_first(UTILITY_TOKENS, text)) is not None:
         utility = await mean_value(UTILITY_TOKENS, UTILITY, at)
     return Critique(relevance, support, utility)
 
@@ -434,9 +425,8 @@ def cost_bound(opening: tuple[Hypothesis, Hit | None], tools: Tools, *, config: 
     prompt = config.prompt_at(tools.question.text, before)
     last = len(hypothesis.segments) + 1 >= config.max_segments
     calls = 2 if config.retrieval == "adaptive" and not last else 0
-    calls += len(RELEVANCE_TOKENS) if hit and config.w_rel else 0
-    calls += len(SUPPORT_TOKENS) if hit and config.w_sup else 0
-    calls += len(UTILITY_TOKENS) if config.w_use else 0
+    calls += len(RELEVANCE_TOKENS) + len(SUPPORT_TOKENS) if hit else 0
+    calls += len(UTILITY_TOKENS)
     judging = calls * tools.cost(prompt, config.max_segment_tokens + _NAME_TOKENS)
     return tools.cost(prompt, config.max_segment_tokens) + judging
 

@@ -81,13 +81,8 @@ class SelfRAGPromptedConfig(CritiqueConfig, section="self_rag_prompted"):
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that these options use."""
-        weights: dict[Aspect, float] = {
-            "relevance": self.w_rel,
-            "support": self.w_sup,
-            "utility": self.w_use,
-        }
-        judgements = [self.template(name) for name, weight in weights.items() if weight]
-        return (self.template("retrieve"), self.template("segment"), *judgements)
+        judgements = map(self.template, _WORDS)
+        return (self.template("segment"), *judgements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +198,7 @@ async def write(
     if hit is not None and text:
         with suppress(BudgetExhaustedError):  # what can no longer be judged is kept all the same
             critique, malformed_replies = await criticise(hit, before, text, tools, config, path=path)
-    score = segment_score(critique, completion.tokens(end), config)
+    score = segment_score(critique, completion.tokens(end))
     is_last = completion.finish_reason == "stop" and not completion.text[end:].strip()
     segment = JudgedSegment(text, hit.passage.id if hit else "", critique, score)
     return Continuation(segment, hit, is_last, malformed_replies)
@@ -265,15 +260,14 @@ async def criticise(
 def critique_inquiries(
     hit: Hit, before: str, sentence: str, query: str, config: SelfRAGPromptedConfig
 ) -> list[Inquiry]:
-    """List what is asked about a sentence that was written from a passage; what has no weight is not."""
+    """List what is asked about a sentence that was written from a passage."""
     relevance_source = render_source(hit, config.template("relevance"), config)
     support_source = render_source(hit, config.template("support"), config)
-    inquiries: list[tuple[float, Inquiry]] = [
-        (config.w_rel, ("relevance", {"query": query, "passages": relevance_source, "written": before})),
-        (config.w_sup, ("support", {"passages": support_source, "sentence": sentence.strip()})),
-        (config.w_use, ("utility", {"query": query, "written": (before + sentence).strip()})),
+    return [
+        ("relevance", {"query": query, "passages": relevance_source, "written": before}),
+        ("support", {"passages": support_source, "sentence": sentence.strip()}),
+        ("utility", {"query": query, "written": (before + sentence).strip()}),
     ]
-    return [inquiry for weight, inquiry in inquiries if weight]
 
 
 async def verdict(
