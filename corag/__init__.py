@@ -12,9 +12,9 @@ These functions wait for their result; ``aask`` is ``ask`` to await. In a script
 below ``if __name__ == "__main__":``, since vLLM starts processes that import the script again.
 
 Every name is loaded when it is first used, so importing this loads nothing. What is not here is imported from
-the package that defines it, such as ``from corag.core import Hit``; a method may be given by its name, too
-(``ask(question, "react", ...)``). Only this module may name packages above ``corag.core``,
-and none of ours imports through it.
+the module that defines it, such as ``from corag.core.types import Hit``; a method may be given by its name,
+too (``ask(question, "react", ...)``). Only this module may name packages above ``corag.core``, and none of
+ours imports through it.
 """
 
 from corag.core.lazy import lazy_exports
@@ -48,7 +48,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "corag.chains.config": "CoRAGConfig",
         "corag.chains.method": "corag",
         "ircot.method": "IRCoTConfig ircot",
-        "corag.generation": "ModelConfig",
+        "corag.generation.config": "ModelConfig",
         "eval.api.ask": "aask ask",
         "eval.api.building": "build_index",
         "eval.api.opened": "open_index open_model",

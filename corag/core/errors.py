@@ -8,7 +8,7 @@ of ours and keeps its traceback.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 
 class CoragError(Exception):
@@ -71,6 +71,16 @@ def nearest(
     for spelling in close or [each for each in known if f"_{name}_" in f"_{each}_"][:1]:
         return f"did you mean {' or '.join(repr(prefix + option) for option in known[spelling][:5])}?"
     return "known: " + ", ".join(sorted(set(names))) if otherwise is None else otherwise
+
+
+def in_a_row(things: Iterable[object]) -> str:
+    """Write some names or numbers one after the other.
+
+    >>> in_a_row(["a"]), in_a_row([1, 2, 3])
+    ('a', '1, 2 and 3')
+    """
+    texts = list(map(str, things))
+    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from corag.core.errors import ConfigError
+from corag.core.errors import ConfigError, in_a_row
 from corag.core.machine import has_gpu
 from corag.core.runs.environment import gpu_names, installed_version
 
@@ -129,8 +129,7 @@ def describe_missing(what: str, modules: Iterable[str], otherwise: str = "") -> 
     """Return the sentence for modules that are not installed; the parameters are those of :func:`require`."""
     lacking = list(modules)
     several = "which are" if len(lacking) > 1 else "which is"
-    names = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
     return (
-        f"{what} needs {names}, {several} not installed: run `{advise(lacking)}`"
+        f"{what} needs {in_a_row(lacking)}, {several} not installed: run `{advise(lacking)}`"
         f"{otherwise and f', or {otherwise}'}."
     )

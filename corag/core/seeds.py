@@ -22,14 +22,9 @@ def derive_seed(*parts: str | int) -> int:
 
 def stable_hash(text: str) -> str:
     """Return 16 hexadecimal digits that identify a text, stable like :func:`derive_seed`."""
-    return content_digest(text.encode())
+    return new_digest(text.encode()).hexdigest()
 
 
-def new_digest() -> hashlib.blake2b:
-    """Return an empty hash of 16 hexadecimal digits."""
-    return hashlib.blake2b(digest_size=8)
-
-
-def content_digest(content: bytes) -> str:
-    """Return 16 hexadecimal digits that identify bytes."""
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+def new_digest(content: bytes = b"") -> hashlib.blake2b:
+    """Return a hash of 16 hexadecimal digits, of the bytes so far."""
+    return hashlib.blake2b(content, digest_size=8)

@@ -18,7 +18,7 @@ from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
 from corag.core.runs.failures import check_max_failed
-from corag.core.runs.folder import ANOTHER_OUT, RunFolder
+from corag.core.runs.folder import ANOTHER_OUT, GO_ON_OR_OVERWRITE, RunFolder
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
 from corag.core.shared_values import names_on_hub
@@ -224,12 +224,9 @@ def open_run(
     if own_objects := _own_objects(config, name):
         environment["own_objects"] = own_objects
     unsure = [each for each, how in own_objects.items() if how != "fingerprint" and each != name]
+    anew = not is_told_apart(config, name)
     run = RunFolder(
-        path,
-        settings,
-        environment,
-        overwrite=config.overwrite,
-        is_told_apart=is_told_apart(config, name),
+        path, settings, environment, overwrite=config.overwrite, anew=anew, advice=GO_ON_OR_OVERWRITE
     )
     if run.answered_ids and unsure:
         print_once(

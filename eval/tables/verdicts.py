@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from corag.core.errors import in_a_row
 from eval.scoring.rows import measure_title
 from eval.statistics.comparisons import LEVEL, Leading
 from eval.statistics.intervals import Interval, Spread
@@ -93,6 +94,5 @@ def _list(names: Sequence[str]) -> str:
     >>> _list(["a"]), _list(["a", "b"]), _list(list("abcdef"))
     ('a', 'a and b', 'a, b, c and 3 others')
     """
-    if len(names) > _MAX_RUNS + 1:
-        return f"{', '.join(names[:_MAX_RUNS])} and {len(names) - _MAX_RUNS} others"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    many = len(names) > _MAX_RUNS + 1
+    return in_a_row([*names[:_MAX_RUNS], f"{len(names) - _MAX_RUNS} others"] if many else names)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from corag.core.errors import IndexMismatchError
-from corag.core.files import write_atomically
+from corag.core.files import file_digest, write_atomically
 from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
 from corag.core.runs.provenance import Input, Provenance
 from corag.core.runs.shards import read_share
-from corag.core.seeds import stable_hash
+from corag.core.seeds import new_digest, stable_hash
 from corag.data.packed import check_records_file
 
 IndexKind = Literal["bm25", "dense"]
@@ -189,22 +188,13 @@ def hash_corpus(paths: Sequence[str | Path]) -> tuple[CorpusFile, ...]:
     files = []
     for path in map(Path, paths):
         check_records_file(path)
-        files.append(CorpusFile(hub_name(str(path)), path.stat().st_size, _hash_file(path)))
+        files.append(CorpusFile(hub_name(str(path)), path.stat().st_size, file_digest(path)))
     return tuple(files)
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, _blake2b).hexdigest()
 
 
 def _flush_to_disk(path: Path) -> None:
     with path.open("rb") as stream:
         os.fsync(stream.fileno())
-
-
-def _blake2b(content: bytes = b"") -> hashlib.blake2b:
-    return hashlib.blake2b(content, digest_size=8)
 
 
 def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
@@ -215,8 +205,8 @@ def hash_documents(files: Iterable[tuple[Path, str]]) -> tuple[CorpusFile, ...]:
     """
     files_with_hashes = []
     for path, name in files:
-        digest, size = hashlib.blake2b(name.encode() + b"\0", digest_size=8), 0
-        content = hashlib.blake2b(digest_size=8)
+        digest, size = new_digest(name.encode() + b"\0"), 0
+        content = new_digest()
         with contextlib.suppress(OSError), path.open("rb") as stream:
             while part := stream.read(_PART):
                 digest.update(part)
@@ -235,15 +225,13 @@ def write_manifest(
     """Seal a finished index: hash and list its files, write the manifest."""
     index_files = [file for file in sorted(folder.iterdir()) if file.name not in (BUILDING, HASHES)]
     files = tuple((file.name, file.stat().st_size) for file in index_files)
-    hashes = {file.name: _hash_file(file) for file in index_files if file.is_file()}
-    for name in hashes:
-        _flush_to_disk(
-            folder / name
-        )  # a power cut must not leave a manifest that names files without content
+    hashes = {file.name: file_digest(file) for file in index_files if file.is_file()}
+    for name in hashes:  # a power cut must not leave a manifest that names files without content
+        _flush_to_disk(folder / name)
     versions = tuple((package, version) for package in _PACKAGES if (version := installed_version(package)))
     manifest = IndexManifest(settings, passages, tuple(notes), files, versions)
     text = json.dumps(dataclasses.asdict(manifest), indent=1) + "\n"
-    hashes[INDEX_FILE] = _blake2b(text.encode()).hexdigest()
+    hashes[INDEX_FILE] = stable_hash(text)
     write_atomically(folder / HASHES, json.dumps(hashes, indent=1) + "\n")
     write_atomically(folder / INDEX_FILE, text)
     return manifest
@@ -306,9 +294,9 @@ def changed_files(folder: Path, manifest: IndexManifest) -> list[str]:
         )
     try:
         hashes: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-        manifest_changed = hashes.get(INDEX_FILE) != _hash_file(folder / INDEX_FILE)
+        manifest_changed = hashes.get(INDEX_FILE) != file_digest(folder / INDEX_FILE)
         fewer = hashes.keys() - files.keys() - {INDEX_FILE}
-        changed_names = [name for name in files if hashes.get(name) != _hash_file(folder / name)]
+        changed_names = [name for name in files if hashes.get(name) != file_digest(folder / name)]
     except (ValueError, AttributeError) as error:
         raise IndexMismatchError(f"'{file}' does not say what was built ({error}). {REBUILD}") from None
     return [INDEX_FILE] * bool(manifest_changed or fewer) + changed_names

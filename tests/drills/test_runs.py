@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import random
@@ -96,49 +95,6 @@ def test_a_disk_that_is_full_ends_a_run_in_a_sentence_and_space_lets_it_go_on(
     assert ended(started(disk.folder))[0] == 0
     assert traces.read_bytes().startswith(before) and len(ids(traces)) == 40
     assert told(read_rows(disk.folder / METHOD)) == told(undisturbed)
-
-
-def test_a_slow_disk_keeps_no_row_waiting_and_has_all_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a network file system ``fsync`` takes up to 50 ms, in which an event loop could do nothing else."""
-    synced: list[int] = []
-
-    def fsync(descriptor: int) -> None:
-        size = os.fstat(descriptor).st_size
-        time.sleep(0.05)
-        synced.append(size)
-
-    rows = [row(question, "Town 1") for question in QUESTIONS[:40]]
-    with RunFolder(tmp_path, SETTINGS, START) as run:
-        monkeypatch.setattr(os, "fsync", fsync)
-        begun = time.monotonic()
-        for each in rows:
-            run.append(each)
-        assert time.monotonic() - begun < 0.05 * len(rows) / 2
-        written = (tmp_path / TRACES).stat().st_size
-    assert len(read_rows(tmp_path)) == len(rows)
-    assert synced[-1] == written and len(synced) < len(rows) / 2
-
-
-def test_what_a_disk_takes_late_and_then_refuses_is_answered_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network file system says that it is full when it is asked to keep what was written."""
-
-    def refuse(_: int) -> None:
-        raise OSError(errno.EDQUOT, "Disk quota exceeded")
-
-    make_run(tmp_path, [row(question, "Town 1") for question in QUESTIONS[:2]])
-    with (
-        pytest.raises(DataError, match="2 answered questions are safe"),
-        monkeypatch.context() as patch,
-        RunFolder(tmp_path, SETTINGS, START) as run,
-    ):
-        patch.setattr(os, "fsync", refuse)
-        run.append(row(QUESTIONS[2], "Town 1"))
-    with RunFolder(tmp_path, SETTINGS, START) as going_on:
-        assert len(going_on.answered_ids) == 2
 
 
 @pytest.mark.slow

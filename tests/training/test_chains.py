@@ -14,7 +14,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
 from corag.core.prompting.template import load_template
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
-from corag.core.seeds import content_digest
+from corag.core.seeds import new_digest
 from corag.core.types import Question
 from tests.fakes import PROMPTS
 from tests.messages import raises_message
@@ -49,7 +49,7 @@ def test_chains_are_read_line_by_line_and_hashed_in_blocks(tmp_path):
     """125,000 questions with 16 chains each are gigabytes; they were held twice, and once more as text."""
     write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(400))
     traces = tmp_path / "chains" / TRACES
-    assert file_digest(traces) == content_digest(traces.read_bytes())
+    assert file_digest(traces) == new_digest(traces.read_bytes()).hexdigest()
     read_chains([tmp_path / "chains"])  # what is loaded once
     tracemalloc.start()
     rows = read_chains([tmp_path / "chains"])

@@ -1,21 +1,18 @@
 """A run is a folder: ``manifest.json`` says what was run, ``traces.jsonl`` has a line per finished question.
 
 Lines are only ever appended, each written as it is finished, so ``kill -9`` loses at most the questions in
-flight, and a power cut those of the last tenth of a second. Opening the folder again with the same settings
-resumes: a torn last line is dropped, answered questions are kept, failed ones are tried again (their later
-line counts). Other settings are refused, and the difference is shown.
+flight, and a power cut what the system had not brought to the disk yet. Opening the folder again with the
+same settings resumes: a torn last line is dropped, answered questions are kept, failed ones are tried again
+(their later line counts). Other settings are refused, and the difference is shown.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import orjson
@@ -33,54 +30,6 @@ ANOTHER_OUT = "choose another 'out'"
 GO_ON_OR_OVERWRITE = (
     "Give the same settings to resume it, choose another 'out', or replace its answers with overwrite=true."
 )
-_SYNC_EVERY_S = 0.1
-
-
-class _Disk:
-    """Brings what is written to a file onto the disk, in a thread, at most ten times a second.
-
-    On a network file system ``fsync`` takes 5 to 50 ms, in which an event loop could do nothing else.
-    """
-
-    def __init__(self, stream: IO[bytes], *written: int) -> None:
-        """``written``: the bytes of the file, and how many questions they answer."""
-        self._stream = stream
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fsync")
-        self._closing = threading.Event()
-        self._is_due = False
-        self._error: OSError | None = None
-        self._written = self._synced = written
-
-    def safe(self) -> Sequence[int]:
-        """Return what is written, of it what came onto the disk if the rest could not be brought there."""
-        return self._written if self._error is None else self._synced
-
-    def note(self, *written: int) -> None:
-        """Have what is written brought to the disk soon. Raises the OSError that kept earlier rows away."""
-        if self._error is not None:
-            raise self._error
-        self._written = written
-        if not self._is_due:
-            self._is_due = True
-            self._thread.submit(self._sync)
-
-    def _sync(self) -> None:
-        self._closing.wait(_SYNC_EVERY_S)
-        self._is_due = False  # what is written from here on has a turn of its own
-        written = self._written
-        try:
-            os.fsync(self._stream.fileno())
-        except OSError as error:
-            self._error = error
-        if self._error is None:
-            self._synced = written
-
-    def close(self) -> None:
-        """Wait until all is there. Raises the OSError that kept it away."""
-        self._closing.set()
-        self._thread.shutdown()
-        if self._error is not None:
-            raise self._error
 
 
 class RunFolder:
@@ -95,8 +44,9 @@ class RunFolder:
         settings: Mapping[str, Any],
         environment: Mapping[str, Any],
         *,
-        overwrite: bool | None = None,
-        is_told_apart: bool = True,
+        overwrite: bool = False,
+        anew: bool = False,
+        advice: str = GO_ON,
     ) -> None:
         """Create or resume the run in ``path``.
 
@@ -104,10 +54,9 @@ class RunFolder:
             path: the run's folder.
             settings: all that a result depends on, JSON values; must be equal on resume.
             environment: versions, hardware and the like, kept for every start.
-            overwrite: a run of other settings is thrown away and begun anew, instead of refused; None where
-                nobody can choose that.
-            is_told_apart: whether equal settings mean equal answers. Else a run is also thrown away where no
-                setting differs: of objects of the user's some changes are not noticed.
+            overwrite: a run of other settings is thrown away and begun anew, instead of refused.
+            anew: so is one of equal settings: of objects of the user's some changes are not noticed.
+            advice: what to do about a run of other settings, a sentence.
 
         Raises:
             ConfigError: for other settings, or a run that another process is writing.
@@ -118,42 +67,36 @@ class RunFolder:
         self.answered_ids: set[str] = set()
         self._lock = lock_folder(path, advice=ANOTHER_OUT)
         try:
-            anew = bool(overwrite) and not is_told_apart
-            self._resume(settings, environment, overwrite=overwrite, anew=anew)
+            if overwrite and (anew or self._has_other_settings(settings)):
+                # The answers first: were the settings gone without them, they would count as the new run's.
+                (path / TRACES).unlink(missing_ok=True)
+                (path / MANIFEST).unlink(missing_ok=True)
+            starts = self._earlier_starts(settings, advice)
+            Manifest(settings, [*starts, Start.from_json(environment)]).write(path)
             self._recover()
         except BaseException:
             self._lock.close()
             raise
 
-    def _resume(
-        self,
-        settings: Mapping[str, Any],
-        environment: Mapping[str, Any],
-        *,
-        overwrite: bool | None,
-        anew: bool,
-    ) -> None:
-        starts: list[Start] = []
+    def _has_other_settings(self, settings: Mapping[str, Any]) -> bool:
+        """Whether what is there was made with other settings, or says nothing of them."""
+        if not (self.path / MANIFEST).exists():
+            return True
+        return bool(Provenance(Manifest.read(self.path).settings).differences(Provenance(settings)))
+
+    def _earlier_starts(self, settings: Mapping[str, Any], advice: str) -> Sequence[Start]:
+        """Return the starts of the run that is resumed. Raises :class:`ConfigError` for another one."""
         if (self.path / MANIFEST).exists():
             earlier = Manifest.read(self.path)
-            if anew or (overwrite and Provenance(earlier.settings).differences(Provenance(settings))):
-                # The answers first: were the settings gone without them, they would count as the new run's.
-                (self.path / TRACES).unlink(missing_ok=True)
-            else:
-                advice = GO_ON if overwrite is None else GO_ON_OR_OVERWRITE
-                Provenance(settings).refuse_other(
-                    f"the run '{self.path}'", Provenance(earlier.settings), advice=advice
-                )
-                starts += earlier.starts
-        elif overwrite:
-            (self.path / TRACES).unlink(missing_ok=True)
-        elif (self.path / TRACES).exists():
-            anew_advice = "" if overwrite is None else ", or answer anew with overwrite=true"
+            made_with = Provenance(earlier.settings)
+            Provenance(settings).refuse_other(f"the run '{self.path}'", made_with, advice=advice)
+            return earlier.starts
+        if (self.path / TRACES).exists():
             raise ConfigError(
                 f"'{self.path}' holds answers, but no {MANIFEST}, which says what they were made with: copy "
-                f"it back, choose another folder{anew_advice}."
+                "it back, or choose another folder."
             )
-        Manifest(settings, [*starts, Start.from_json(environment)]).write(self.path)
+        return ()
 
     def _recover(self) -> None:
         """Collect which questions have been answered, and cut off a torn last line."""
@@ -166,13 +109,9 @@ class RunFolder:
                 self.answered_ids.add(record["id"])
         os.truncate(traces, self._good_bytes)
         self._lines = traces.open("ab", buffering=0)  # unbuffered: what is written is in the file
-        self._disk = _Disk(self._lines, self._good_bytes, len(self.answered_ids))
 
     def append(self, row: Row) -> None:
-        """Write one row to the file.
-
-        Raises :class:`DataError` when that fails, or did for one before; what came to the disk stays whole.
-        """
+        """Write a row. Raises :class:`DataError` when that fails: the lines before stay whole."""
         if self._lines is None:
             raise ValueError("the run folder is closed")
         line = row.to_json(self._opened_at)
@@ -180,41 +119,24 @@ class RunFolder:
             position = 0  # an unbuffered write may take a part only
             while position < len(line):
                 position += self._lines.write(line[position:])
-            self._good_bytes += len(line)
-            if not row.error:
-                self.answered_ids.add(row.question.id)
-            self._disk.note(self._good_bytes, len(self.answered_ids))
         except OSError as error:
-            raise self._cut(error, self._lines) from error
-
-    def _cut(self, error: OSError, lines: IO[bytes]) -> DataError:
-        """End the file in whole lines again, before anybody reads it, and return what to say."""
-        good_bytes, answered = self._disk.safe()
-        lines.truncate(good_bytes)
-        return DataError(
-            f"cannot write to '{self.path / TRACES}': {error.strerror}. {answered} answered questions are "
-            "safe there: free some space and run the same command again to go on."
-        )
+            self._lines.truncate(self._good_bytes)  # whole lines again, before one is read
+            raise DataError(
+                f"cannot write to '{self.path / TRACES}': {error.strerror}. {len(self.answered_ids)} "
+                "answered questions are safe there: free some space and run the same command again to go on."
+            ) from error
+        self._good_bytes += len(line)
+        if not row.error:
+            self.answered_ids.add(row.question.id)
 
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         lines, self._lines = self._lines, None
-        try:
-            if lines is not None:
-                self._disk.close()
-        except OSError as late:
-            assert lines is not None
-            lost = self._cut(late, lines)
-            if error is None:
-                raise lost from late
-        finally:
-            if lines is not None:
-                lines.close()
-            self._lock.close()
+        if lines is not None:
+            lines.close()
+        self._lock.close()
 
 
 def writable_folder(path: Path) -> None:

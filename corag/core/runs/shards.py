@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import ConfigError, DataError, in_a_row
 from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import ANOTHER_OUT, RowLine, read_lines, write_run
@@ -117,7 +117,7 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     counts = sorted({int(each["count"]) for each in matches if each and each["run"] == run.name})
     if len(counts) != 1:
         raise DataError(
-            f"the run '{run}' is split into {_series(counts) or 'no'} shards beside it "
+            f"the run '{run}' is split into {in_a_row(counts) or 'no'} shards beside it "
             f"({run.name}.shard-1-of-...): name a run that was answered with 'corag run --shard 1/8' and so "
             "on, or any one of the shards to join."
         )
@@ -126,8 +126,8 @@ def find_shards(path: Path) -> tuple[Path, dict[Shard, Path]]:
     missing = [shard.number for shard, folder in shards.items() if not (folder / SHARD).is_file()]
     if missing:
         raise DataError(
-            f"the run '{run}' lacks shard {_series(missing)} of {count}: answer it with the same 'corag run' "
-            f"and shard={missing[0]}/{count}, then join again."
+            f"the run '{run}' lacks shard {in_a_row(missing)} of {count}: answer it with the same 'corag "
+            f"run' and shard={missing[0]}/{count}, then join again."
         )
     return run, shards
 
@@ -160,7 +160,7 @@ def _question_order(run: Path, shards: Mapping[Shard, Path]) -> list[str]:
     # Every n-th question from the shard's own on: were they of one list, the positions leave no gap.
     order = [positions[i] for i in range(total) if i in positions]
     if len(order) != total or len(set(order)) != total:
-        sizes = _series([len(ids) for ids in ids_by_shard.values()])
+        sizes = in_a_row(map(len, ids_by_shard.values()))
         raise ConfigError(
             f"the shards of '{run}' were asked {sizes} questions, which are not the shares of one list: "
             "answer them with the same 'limit' of the same question file."
@@ -205,9 +205,3 @@ def _add_target_lines(target: Path, shard_lines: Mapping[str, RowLine]) -> dict[
             "questions, so it is not theirs: move that run away."
         )
     return merged_lines | present
-
-
-def _series(numbers: Sequence[int]) -> str:
-    """Render numbers, such as "1, 2 and 5"."""
-    texts = [str(number) for number in numbers]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
