@@ -7,8 +7,6 @@ import math
 import secrets
 import time
 from collections import Counter
-from types import TracebackType
-from typing import Self
 
 from corag.service.errors import CallError, shutting_down
 
@@ -37,7 +35,7 @@ class Admission:
         return self.claims - self.answering
 
     def enter(self, caller: str) -> Ticket:
-        """Admit a question of a caller, who must use the ticket or leave.
+        """Admit a question of a caller, who must leave in the end.
 
         ``caller``: "" for one whose share is not limited. Raises :class:`CallError` with status 429 or 503.
         """
@@ -83,34 +81,22 @@ class Admission:
 
 
 class Ticket:
-    """A question's claim to a place, with the id that its answer gets.
-
-    Within its ``async with`` block it has the place.
-    """
+    """A question's claim to a place, with the id that its answer gets."""
 
     def __init__(self, admission: Admission, caller: str) -> None:
         self._admission = admission
         self.caller = caller
-        self.key = secrets.token_urlsafe(12)  # nobody guesses the link to another's answer
+        self.key = secrets.token_urlsafe(12)
         self._start: float | None = None
         self._entry = time.perf_counter()
         self._is_released = False
         self.waited_s = 0.0
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self._admission._take_place()
-        except BaseException:  # it gave up waiting
-            self.leave()
-            raise
+    async def wait(self) -> None:
+        """Wait for the place."""
+        await self._admission._take_place()
         self._start = time.perf_counter()
         self.waited_s = self._start - self._entry
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
 
     @property
     def had_place(self) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.process import unix_time
@@ -129,10 +128,11 @@ class AnswerService:
         """
         limit = self.options.limits.answer_s
         try:
-            async with asyncio.timeout(limit), ticket:
+            async with asyncio.timeout(limit) as clock:
+                await ticket.wait()
                 # Another index may take its place meanwhile: this question is answered from one.
                 with self.index.in_use() as index:
-                    return await self._answer(index, request, ticket, watch)
+                    return await self._answer(index, request, ticket, watch, clock)
         except TimeoutError:
             self._note_unanswered(request, ticket, "timed_out")
             raise CallError(
@@ -150,6 +150,30 @@ class AnswerService:
             if self.options.model.urls and not self.admission.claims:
                 self._generator.forget()
 
+    async def progress(
+        self, request: AnswerRequest, ticket: Ticket, beat_s: float | None = None
+    ) -> AsyncGenerator[Step | str | Row | None, None]:
+        """Answer an admitted question, see :meth:`answer`: yield what a watcher is given, at last the row.
+
+        None comes after every ``beat_s`` seconds without news. Closing the generator ends the question.
+        """
+        news: asyncio.Queue[Step | str | asyncio.Task[Row]] = asyncio.Queue()
+        answering = asyncio.create_task(self.answer(request, ticket, news.put_nowait))
+        answering.add_done_callback(news.put_nowait)
+        try:
+            while True:
+                each = None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(beat_s):
+                        each = await news.get()
+                if isinstance(each, asyncio.Task):
+                    yield each.result()
+                    return
+                yield each
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
     def _note_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""
         if not ticket.had_place:
@@ -157,7 +181,12 @@ class AnswerService:
             self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=request.preset, calls=0)
 
     async def _answer(
-        self, index: SearchedIndex, request: AnswerRequest, ticket: Ticket, watch: Watch | None
+        self,
+        index: SearchedIndex,
+        request: AnswerRequest,
+        ticket: Ticket,
+        watch: Watch | None,
+        clock: asyncio.Timeout,
     ) -> Row:
         preset = self.presets[request.preset]
         record = partial(self._record, preset, ticket=ticket, request=request, index=index)
@@ -178,10 +207,7 @@ class AnswerService:
             cites = preset.options.cites and not request.job
             row = await answer_question(question, self._method(preset, request), tools, cites=cites)
         except asyncio.CancelledError:
-            # asyncio.timeout turns the cancellation into a TimeoutError only outside of its block, so whether
-            # the time was up is measured here.
-            over = time.perf_counter() - tools.begun + ticket.waited_s >= self.options.limits.answer_s
-            record(_abandoned_row(question, tools, TIMED_OUT if over else CALLER_GONE))
+            record(_abandoned_row(question, tools, TIMED_OUT if clock.expired() else CALLER_GONE))
             raise
         except BackendError as error:
             record(_abandoned_row(question, tools, BACKEND_GONE))
@@ -261,7 +287,8 @@ class AnswerService:
             raise invalid(f"a query has 1 to {self.options.limits.question_chars:,} characters.", "query")
         ticket = self.enter(caller, "search")
         try:
-            async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)), ticket:
+            async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)):
+                await ticket.wait()
                 with self.index.in_use() as index:
                     return await index.retriever.search(query, k) if index.retriever else ()
         except TimeoutError:
@@ -338,15 +365,3 @@ def _abandoned_row(question: Question, tools: Tools, error: str) -> Row:
     """Return the row of an abandoned question: its steps and tokens until then."""
     seconds = time.perf_counter() - tools.begun
     return Row(question, None, tuple(tools.steps), dict(tools.ledger), seconds, error, unix_time(tools.begun))
-
-
-def usage_record(row: Row, answer_tokens: int) -> dict[str, Any]:
-    """Return a question's ledger in OpenAI's ``usage`` format, summed over all its calls."""
-    total = row.total_usage
-    return {
-        "prompt_tokens": total.prompt,
-        "completion_tokens": total.generated,
-        "total_tokens": total.total,
-        "prompt_tokens_details": {"cached_tokens": total.cached},
-        "completion_tokens_details": {"reasoning_tokens": max(0, total.generated - answer_tokens)},
-    }

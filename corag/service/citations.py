@@ -12,8 +12,7 @@ from corag.core.types import Passage
 from corag.service.records import passage_of
 
 _HEAD, _DOUBTS = "Sources", "To check"
-_NOTHING_FOUND = "\n\n(No passage was found for this.)"
-_LIST = re.compile(rf"(?:(?:\n\n(?:{_HEAD}|{_DOUBTS}):(?:\n- [^\n]*)+)+|{re.escape(_NOTHING_FOUND)})\s*\Z")
+_LIST = re.compile(rf"(?:\n\n(?:{_HEAD}|{_DOUBTS}):(?:\n- [^\n]*)+)+\s*\Z")
 # Titles come from documents, and chat clients read Markdown: an image in a title would be fetched. Some signs
 # are Markdown at the beginning of a line only.
 _MARKDOWN = re.compile(r"[\\`*\[\]<]|^[>#+-]")
@@ -29,18 +28,15 @@ def end_of_answer(record: Mapping[str, Any], most: int) -> str:
 
     Passages of one file and page are one line, by the title of the first. An answer that cites has what it
     cites, by number, and what was not found there; where it cites no passage, what was read.
-    One for which all searches came back empty says so: it looks like any other. ``record``: of the answer.
+    ``record``: of the answer.
 
     >>> leave = {"id": "1", "title": "Leave", "source": "a.pdf", "page": 3, "read": True}
-    >>> end_of_answer({"answer": "30", "sources": [leave], "citations": [], "steps": []}, 5)
+    >>> end_of_answer({"answer": "30", "sources": [leave], "citations": []}, 5)
     '\n\nSources:\n- Leave (a.pdf, page 3)'
     """
     if not most or is_refusal(record["answer"]):
         return ""
     sources, claims = record["sources"], record["citations"]
-    searches = [step for step in record["steps"] if step["kind"] == "search"]
-    if searches and not sources and not any(step.get("hits") for step in searches):
-        return _NOTHING_FOUND
     if any(claim["numbers"] for claim in claims):
         cited = {number for claim in claims for number in claim["numbers"]}
         passages = {each["number"]: passage_of(each) for each in sources if each.get("number") in cited}
@@ -56,7 +52,7 @@ def _list(head: str, lines: Sequence[str]) -> str:
 
 
 def without_sources(text: str) -> str:
-    r"""Return an answer's text without the list or note at its end: clients send it back as an earlier turn.
+    r"""Return an answer's text without the list at its end: clients send it back as an earlier turn.
 
     >>> without_sources("Thirty days.\n\nSources:\n- Leave (a.pdf, page 3)")
     'Thirty days.'

@@ -5,7 +5,13 @@ The sentences are ours, never a library's: those name paths, addresses and promp
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from starlette.exceptions import HTTPException
 
 from corag.core.errors import (
     BackendError,
@@ -14,6 +20,13 @@ from corag.core.errors import (
     RequestRefusedError,
     SearchFailedError,
 )
+
+_NO_ADDRESS = (
+    "there is nothing at this address: questions go to /v1/chat/completions, /v1/models lists the presets, "
+    "agents use /mcp."
+)
+DEFECT = "internal_error"
+_UNION_MEMBERS = ("str", "list[any]")  # parts of an error's place that are no fields
 
 
 class CallError(CoragError):
@@ -67,9 +80,29 @@ def invalid(message: str, param: str = "", code: str = "invalid_value") -> CallE
     return CallError(400, message, code, param=param)
 
 
-def unavailable(message: str = "the model or the index behind this service does not reply") -> CallError:
+def invalid_field(error: ValidationError, fields: Mapping[str, FieldInfo]) -> CallError:
+    """Return the first of what is wrong as a sentence, with what the schema says of the field."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return invalid("the body is not JSON.", code="invalid_json")
+    parts = [part for part in first["loc"] if part not in _UNION_MEMBERS]
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    if not name:
+        return invalid("the body must be a JSON object.")
+    field = fields.get(str(parts[0]))
+    about = f" ({field.description})" if field is not None and field.description else ""
+    said = first["msg"][:1].lower() + first["msg"][1:]
+    return invalid(f"the field '{name}' cannot be used: {said}{about}.", name)
+
+
+def unavailable() -> CallError:
     """Return the error of an engine or index that is gone, perhaps for a while."""
-    return CallError(503, f"{message}: try again later.", "engine_unavailable", retry_after=5)
+    return CallError(
+        503,
+        "the model or the index behind this service does not reply: try again later.",
+        "engine_unavailable",
+        retry_after=5,
+    )
 
 
 def error_from_exception(error: BaseException) -> CallError:
@@ -78,7 +111,14 @@ def error_from_exception(error: BaseException) -> CallError:
         return error
     if isinstance(error, BackendError):
         return unavailable()
-    return CallError(500, "something went wrong here; the server's log says what.", "internal_error")
+    if isinstance(error, asyncio.CancelledError):  # what is under way at the end of the service's time
+        return shutting_down()
+    if isinstance(error, HTTPException):  # of the router
+        allowed = (error.headers or {}).get("Allow")
+        if allowed:
+            return CallError(405, f"this address takes {allowed} alone.", "method_not_allowed")
+        return CallError(error.status_code, _NO_ADDRESS, "not_found")
+    return CallError(500, "something went wrong here; the server's log says what.", DEFECT)
 
 
 def shutting_down() -> CallError:

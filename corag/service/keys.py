@@ -20,7 +20,7 @@ class Keys:
     """
 
     def __init__(self, path: str = "") -> None:
-        """Read a file with a line per key: 'NAME KEY', or the key alone. '#' begins a comment.
+        """Read a file with a line 'NAME KEY' per key. '#' begins a comment.
 
         Raises :class:`ConfigError` naming the line, never the key.
         """
@@ -72,9 +72,9 @@ def _read(path: str) -> dict[str, bytes]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        name, key = (words[0], words[1]) if len(words) > 1 else (f"key-{number}", words[0])
+        name, key = words[0], words[-1]
         # A header brings ASCII alone, whatever the file is written in.
-        if len(words) > 2 or len(key) < SHORTEST or not key.isascii():
+        if len(words) != 2 or len(key) < SHORTEST or not key.isascii():
             raise ConfigError(
                 f"line {number} of '{path}' is no key: write 'NAME KEY', the key of {SHORTEST} "
                 "ASCII characters or more and without spaces."

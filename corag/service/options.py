@@ -70,8 +70,7 @@ class AnswersOptions(AskSetup):
     """one sentence on which documents these are, shown to agents and in the list of models."""
 
     sources: Annotated[int, Ge(0)] = 0
-    """maximum number of sources (title, file, page) appended to an answer, or a note that no passage was
-    found; 0 for neither."""
+    """maximum number of sources (title, file, page) appended to an answer; 0 for none."""
 
     reasoning: Literal["reasoning_content", "reasoning", "none"] = "reasoning_content"
     """the field of streamed messages for the steps; "none" for clients that show none."""

@@ -103,20 +103,17 @@ def public_record(preset: str, row: Row) -> dict[str, Any]:
     """Return an answered row as callers see it: the answer, its sources, every step, what it cost."""
     assert row.answer is not None
     steps = [step_record(step) for step in row.steps]
-    answer = asdict(row.answer)
     return {
         "id": row.question.id,
         "preset": preset,
-        "question": row.question.text,
-        "answer": answer.pop("text"),
+        "answer": row.answer.text,
         "stopped": row.answer.stopped,
         "created": int(row.begun),
         "seconds": round(row.seconds, 4),
         "usage": {role: usage.to_json() for role, usage in row.usage.items()},
-        "sources": _number(collect_sources(answer.pop("passage_ids"), steps, row.read_ids), row),
+        "sources": _number(collect_sources(row.answer.passage_ids, steps, row.read_ids), row),
         "citations": list(map(asdict, row.citations)),
         "steps": list(map(public_step, steps)),
-        "details": answer,
     }
 
 

@@ -17,15 +17,14 @@ from starlette.types import ASGIApp
 from corag.core.errors import BackendError, ConfigError
 from corag.service.agents import agent_server, mcp_app
 from corag.service.answering import AnswerService
+from corag.service.following import folder_states, follow_index
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules, allowed_hosts
-from corag.service.index import State, folder_states, follow_index
 from corag.service.keys import Keys
 from corag.service.log import Log, log_line
 from corag.service.options import AnswersOptions, read_presets
 from eval.experiment.backends import check_model, check_setup, open_backends
 from eval.experiment.collector import sending_spans
-from retrieval.config import RetrieverConfig
 
 _LOOK_EVERY_S = 0.2
 _KEEP_ALIVE_S = 75  # longer than proxies keep connections, which would else meet one that has just closed
@@ -54,19 +53,13 @@ async def open_service(options: AnswersOptions, log: Log = log_line) -> AsyncIte
             check_model(f"preset '{name}'", preset.config.of(preset.method), setup.model, generator)
         with sending_spans(options.trace, setup.model, generator.fingerprint, setup.retriever) as send:
             service = AnswerService(options, presets, generator, retriever, log, send)
-            following = asyncio.create_task(_follow(service, setup.retriever, folders))
+            following = asyncio.create_task(follow_index(service, setup.retriever, folders))
             try:
                 yield service
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
                 await service.close()
-
-
-async def _follow(service: AnswerService, config: RetrieverConfig, folders: State) -> None:
-    # What a search server has, and an index without a manifest of ours, is not watched.
-    if service.index.retriever is not None and folders and all(folders):
-        await follow_index(service, config, folders)
 
 
 async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:

@@ -1,6 +1,7 @@
 """Agents: the official MCP client over HTTP against a service over the fake model."""
 
 import asyncio
+import re
 from importlib.metadata import version
 
 import httpx2
@@ -20,7 +21,7 @@ QUESTION = "Who is the mayor of Karlen?"
 async def test_an_agent_asks_and_searches(mode):
     async with served(options()) as running, Client(f"{running.url}/mcp", mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"ask", "search"} and "high: sampled" in tools["ask"].description
+        assert set(tools) == {"ask", "search"} and "plain, corag, sampled" in tools["ask"].description
         assert tools["ask"].output_schema["properties"]["answer"]["type"] == "string"
         told = []
 
@@ -28,7 +29,7 @@ async def test_an_agent_asks_and_searches(mode):
             told.append((done, message))
 
         result = await client.call_tool(
-            "ask", {"question": QUESTION, "effort": "medium"}, progress_callback=progress
+            "ask", {"question": QUESTION, "preset": "corag"}, progress_callback=progress
         )
         answer = result.structured_content
         assert answer["answer"] == "Ada Orm" and answer["preset"] == "corag" and answer["tokens"] > 0
@@ -61,10 +62,11 @@ async def test_an_agent_is_told_what_is_wrong_and_no_more():
         raise RuntimeError("a secret")
 
     async with served(options(), reply=reply) as running, Client(f"{running.url}/mcp") as client:
-        for arguments in ({"question": QUESTION}, {"question": " "}, {"question": QUESTION, "effort": "x"}):
-            result = await client.call_tool("ask", arguments)
-            said = str(result.content)
-            assert result.is_error and "secret" not in said and "Traceback" not in said
+        for wrong in ({}, {"question": " "}, {"preset": "x"}, {"question": 7}):
+            result = await client.call_tool("ask", {"question": QUESTION, **wrong})
+            said = result.content[0].text
+            assert result.is_error and said.endswith(".")
+            assert not re.search("secret|Traceback|pydantic|Error executing", said)
 
 
 async def test_an_agent_that_gives_up_frees_its_place():

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corag.core.types import Passage
-from corag.service.citations import without_sources
 from corag.service.errors import CallError
 from corag.service.http.app import create_app
 from corag.service.http.body import read_body
@@ -122,22 +121,6 @@ async def test_an_answer_ends_with_its_sources_where_that_is_wanted():
             :1
         ]
         assert "Ada Orm" in rewrite.prompt.text and "Sources:" not in rewrite.prompt.text
-
-
-async def test_an_answer_for_which_nothing_was_found_says_so_where_sources_are_wanted():
-    """A small model answers "yes" all the same, and a chat client shows nothing else."""
-    note = "\n\n(No passage was found for this.)"
-    async with served(options(sources=2), passages=[]) as running, client_of(running) as client:
-
-        async def text(**more):
-            reply = await client.chat.completions.create(**{"model": "corag", "messages": ask(), **more})
-            return reply.choices[0].message.content
-
-        whole = await text()
-        assert whole.endswith(note) and whole != note
-        assert note not in await text(extra_body={"corag": {"sources": 0}})
-        assert note not in await text(model="plain"), "which does not search"
-        assert without_sources(whole) + note == whole, "a client sends it back as an earlier turn"
 
 
 async def test_a_chain_that_repeats_itself_does_not_show_each_try():

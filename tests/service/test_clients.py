@@ -69,7 +69,7 @@ async def test_what_a_client_sends_by_itself_is_answered_by_every_method(each):
             assert answer.status_code == 200, answer.text
             text, extension = read_extension(each.body, answer.text)
             assert text and set(extension["ignored"]) == (set() if each.job else each.ignored)
-            assert extension.get("job", False) == each.job
+            assert (extension["stopped"] == "job") == each.job
             assert all(extension["ignored"].values()), "each has its reason"
             if each.job:
                 assert len(service._generator.requests) == 1, "one plain call"
@@ -94,7 +94,7 @@ def test_a_question_is_no_job(question):
 async def test_a_job_over_a_long_conversation_keeps_its_instruction_and_is_not_recorded(tmp_path):
     async with in_process(out=str(tmp_path)) as (client, service):
         body = {"model": "one_step", "messages": [{"role": "user", "content": TASK + "word " * 20_000}]}
-        assert (await client.post(CHAT, json=body)).json()["corag"]["job"]
+        assert (await client.post(CHAT, json=body)).json()["corag"]["stopped"] == "job"
         (prompt,) = service._generator.prompts
         assert prompt.startswith(TASK) and len(prompt) <= 40_000
     assert not any(file.stat().st_size for file in tmp_path.glob("*/traces.jsonl"))

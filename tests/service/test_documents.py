@@ -149,7 +149,9 @@ async def test_citations_are_checked_and_sources_have_their_numbers(tmp_path):
         assert "To check:\n- It is" in text and "- Ask your manager. (it cites no passage)" in text
         assert without_sources(text) == answer, "a client sends it back as an earlier turn"
         async with Client(f"{running.url}/mcp") as agent:
-            found = (await agent.call_tool("ask", {"question": QUESTION, "effort": "low"})).structured_content
+            found = (
+                await agent.call_tool("ask", {"question": QUESTION, "preset": "step"})
+            ).structured_content
         assert [source["number"] for source in found["sources"]] == [1, 2] and len(found["doubts"]) == 2
     (folder,) = tmp_path.glob("step-*")
     row = next(iter(read_rows(folder).values()))

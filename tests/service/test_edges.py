@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
 from mcp import Client
 
 from corag.core.errors import ConfigError, SearchFailedError
-from corag.core.tools import SearchStep
-from corag.service import agents, answering
+from corag.service import answering
 from corag.service.errors import CallError
 from corag.service.http.body import read_body
 from corag.service.http.chat import read_chat
@@ -114,35 +112,6 @@ async def test_searches_of_agents_have_shares_and_an_end(monkeypatch):
 def test_a_null_limit_leaves_the_other_name_its_say():
     asked = {"model": "m", "messages": ask("Who?"), "max_completion_tokens": None, "max_tokens": 5}
     assert parse(asked).question.max_tokens == 5
-
-
-def searched(query):
-    return SearchStep(query, "", 1, (), 0.0)
-
-
-async def test_the_last_step_is_told_before_an_agent_has_its_result():
-    told = []
-
-    async def report_progress(number, total, text):
-        await asyncio.sleep(0.02)
-        told.append(text)
-
-    async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
-        watch(searched("first"))
-        watch(searched("last"))
-    assert [text.splitlines()[0] for text in told] == ["searched: first", "searched: last"]
-
-
-async def test_an_agent_that_reads_no_progress_gets_its_result_all_the_same(monkeypatch):
-    monkeypatch.setattr(agents, "_LAST_PROGRESS_S", 0.05, raising=False)
-
-    async def report_progress(number, total, text):
-        await asyncio.sleep(60)
-
-    async with asyncio.timeout(2):
-        async with agents._progress(SimpleNamespace(report_progress=report_progress)) as watch:
-            watch(searched("first"))
-            watch(searched("second"))
 
 
 async def test_a_follow_up_with_a_small_budget_is_answered_with_what_there_is():

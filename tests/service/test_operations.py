@@ -106,6 +106,7 @@ async def test_a_key_has_its_share_and_strangers_are_refused(keys):
         "# nothing\n",
         "short\n",
         "a b c\n",
+        "0123456789abcdef-alone\n",
         "a 0123456789abcd\u00e9f\n",
         "a 0123456789abcdef\na 0123456789abcdeg\n",
     ],
@@ -126,20 +127,12 @@ async def test_large_bodies_and_other_bodies_are_refused_and_unfinished_ones_tak
             for _ in range(100):
                 yield b" " * 1_000_000
 
-        declared = {**kind, "content-length": str(100_000_000)}
         host, port = running.url.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %s\r\n\r\n{" % declared["content-length"].encode()
-        )
-        assert b" 413 " in await asyncio.wait_for(reader.readline(), 2)
-        writer.close()
-        # Without a length it is found out on the way; the connection may be closed while it is still sent.
+        # The connection may be closed while it is still sent.
         with suppress(httpx.TransportError):
             streamed = await client.post("/v1/chat/completions", content=much(), headers=kind)
             assert streamed.status_code == 413
-        reader, writer = await asyncio.open_connection(host, int(port))
+        _, writer = await asyncio.open_connection(host, int(port))
         writer.write(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 100\r\n\r\n{"
@@ -244,34 +237,6 @@ def _refuses(url):
     host, port = url.removeprefix("http://").split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) != 0
-
-
-async def test_a_stream_that_the_end_cuts_short_says_so_to_its_caller_and_in_json_alone_in_the_log(capsys):
-    async def pause(request):
-        await asyncio.Event().wait()
-
-    lines, begun = [], asyncio.Event()
-
-    async def read(url):
-        question = {"role": "user", "content": "Is it?"}
-        request = {"model": "plain", "stream": True, "messages": [question]}
-        async with (
-            httpx.AsyncClient(timeout=30) as client,
-            client.stream("POST", f"{url}/v1/chat/completions", json=request) as reply,
-        ):
-            async for line in reply.aiter_lines():
-                lines.append(line)
-                begun.set()
-
-    async with served(options(PLAIN, limits=Limits(shutdown_s=1)), pause=pause) as running:
-        reading = asyncio.create_task(read(running.url))
-        await begun.wait()
-    await asyncio.wait_for(reading, 5)  # httpx raises if a stream ends in the middle of a piece
-    assert "this service is shutting down: try again." in "".join(lines)
-    assert "data: [DONE]" in [line for line in lines if line][-1]
-    logged = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line]
-    assert not any("ASGI" in line.get("message", "") for line in logged)
-    assert "Cancel 1 running task" in "".join(line.get("message", "") for line in logged)
 
 
 async def test_a_servers_replies_are_forgotten_once_nobody_waits():

@@ -12,7 +12,7 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.tools import SearchStep
 from corag.generation.config import ModelConfig
-from corag.service import index as searched_index
+from corag.service import following
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
@@ -33,7 +33,7 @@ BASE = tuple(f"base-{number}.txt" for number in range(6))
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searched_index, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(following, "LOOK_EVERY_S", 0.1)
 
 
 class Editions:
@@ -151,7 +151,7 @@ async def test_a_question_ends_with_the_index_that_it_began_with(tmp_path):
 
 
 async def test_an_index_that_cannot_be_opened_or_is_gone_leaves_the_old_one_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(searched_index, "TRY_AGAIN_S", 0.2)
+    monkeypatch.setattr(following, "TRY_AGAIN_S", 0.2)
     editions = Editions(tmp_path)
     await editions.build(0)
     async with reloading(editions) as (_, log, client):

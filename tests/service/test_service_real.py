@@ -199,17 +199,17 @@ def test_an_agent_starts_the_command_asks_over_its_standard_input_and_gives_up(i
             told.append(message)
 
         async with Client(parameters) as client:
-            question = {"question": QUESTION[0]["content"], "effort": "medium"}
+            question = {"question": QUESTION[0]["content"], "preset": "corag"}
             answer = await client.call_tool("ask", question, progress_callback=progress)
             found = await client.call_tool("search", {"query": "mayor of Karlen", "k": 1})
             (hit,) = found.structured_content["hits"]
             # Whoever waits no longer ends that.
-            long = asyncio.create_task(client.call_tool("ask", question | {"effort": "high"}))
+            long = asyncio.create_task(client.call_tool("ask", question | {"preset": "long"}))
             await asyncio.sleep(2)
             assert not long.done()
             long.cancel()
             begun = time.monotonic()
-            assert not (await client.call_tool("ask", {"question": "Now?", "effort": "low"})).is_error
+            assert not (await client.call_tool("ask", {"question": "Now?", "preset": "closed-book"})).is_error
             assert time.monotonic() - begun < 30, "sixteen chains take minutes"
             return answer, told, hit
 

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
+import zlib
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from importlib import resources
 from typing import Any
 
 import orjson
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from corag.core.process import unix_time
 from corag.core.runs.environment import installed_version
-from corag.core.tools import Step
 from corag.service.admission import Ticket
 from corag.service.answering import AnswerService
-from corag.service.errors import CallError, error_from_exception
+from corag.service.errors import CallError, error_from_exception, invalid
 from corag.service.http.body import ChatBody, read_body
 from corag.service.http.chat import ChatEvents, ChatRequest, completion, read_chat
-from corag.service.http.gate import AccessRules, Gate, reply
-from corag.service.http.stream import BEAT, KEEP_ALIVE_S, CallerGoneError, EventStream, until_gone
+from corag.service.http.gate import AccessRules, Gate
+from corag.service.http.stream import KEEP_ALIVE_S, CallerGoneError, EventStream, until_gone
+from corag.service.log import where
 from corag.service.metrics import CONTENT_TYPE
 
 # The page's files, with the package that each belongs to.
 ASSETS = [("corag.service", "assets"), ("eval.report", "assets")]
-
-_NO_ADDRESS = (
-    "there is nothing at this address: questions go to /v1/chat/completions, /v1/models lists the presets, "
-    "agents use /mcp."
-)
 
 
 def create_app(service: AnswerService, rules: AccessRules, agents: ASGIApp | None = None) -> ASGIApp:
@@ -55,18 +49,9 @@ def create_app(service: AnswerService, rules: AccessRules, agents: ASGIApp | Non
     ]
     if agents is not None:
         routes.append(Route("/mcp", agents, methods=["POST"]))
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            CallError: _refuse,
-            HTTPException: _refuse_route,
-            CallerGoneError: _forget,
-            Exception: _refuse,
-        },
-    )
     # A redirect would name http where a proxy in front has https: the sentence of a 404 serves better.
-    app.router.redirect_slashes = False
-    return Gate(app, rules, service.options.limits.body_kb * 1000, service.metrics, service.log)
+    app = Router(routes, redirect_slashes=False)
+    return Gate(app, rules, service.metrics, service.log)
 
 
 class _Handlers:
@@ -80,49 +65,32 @@ class _Handlers:
 
     async def ask(self, request: Request) -> Response:
         """Answer a question, at once or as a stream."""
-        chat = read_chat(read_body(await read_json(request)), self._service.options)
+        body = await read_json(request, self._service.options.limits.body_kb * 1000)
+        chat = read_chat(read_body(body), self._service.options)
         sent = {"traceparent": request.headers.get("traceparent", ""), "request_id": request.state.request_id}
         chat = replace(chat, question=replace(self._service.fit(chat.question), **sent))
         ticket = self._service.enter(request.state.caller, chat.question.preset)
         if chat.stream:
-            events = ChatEvents(ticket.key, int(unix_time()), chat)
-            stream = self._events(chat, ticket, events)
-            return EventStream(stream, ticket.leave)
+            return EventStream(self._events(chat, ticket), ticket.leave)
         row = await until_gone(request.receive, self._service.answer(chat.question, ticket))
         return json_response(completion(row, chat, self._service.count_tokens))
 
-    async def _events(
-        self, chat: ChatRequest, ticket: Ticket, events: ChatEvents
-    ) -> AsyncGenerator[bytes, None]:
+    async def _events(self, chat: ChatRequest, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an answer's steps as they end, and the answer as it grows."""
-        steps: asyncio.Queue[Step | str | None] = asyncio.Queue()
-        answering = asyncio.create_task(self._service.answer(chat.question, ticket, steps.put_nowait))
-        answering.add_done_callback(lambda _: steps.put_nowait(None))
+        events = ChatEvents(ticket.key, chat, self._service.count_tokens)
+        progress = self._service.progress(chat.question, ticket, KEEP_ALIVE_S)
         try:
             for piece in events.begin():
                 yield piece
-            while True:
-                try:
-                    async with asyncio.timeout(KEEP_ALIVE_S):
-                        step = await steps.get()
-                except TimeoutError:
-                    yield BEAT
-                    continue
-                if step is None:
-                    break
-                for piece in events.progress(step):
-                    yield piece
-            try:
-                pieces = events.end(answering.result(), self._service.count_tokens)
-            except Exception as error:  # noqa: BLE001 - the status is sent already, so the error goes into the stream
-                if not isinstance(error, CallError):
-                    self._service.log("defect", error=type(error).__name__)
-                pieces = events.fail(error_from_exception(error))
-            for piece in pieces:
+            async with aclosing(progress):
+                async for news in progress:
+                    for piece in events.write(news):
+                        yield piece
+        except Exception as error:  # noqa: BLE001 - the status is sent already, so the error goes into the stream
+            if not isinstance(error, CallError):
+                self._service.log("defect", error=where(error))
+            for piece in events.fail(error_from_exception(error)):
                 yield piece
-        finally:
-            answering.cancel()
-            await asyncio.gather(answering, return_exceptions=True)
 
     # --- what there is
 
@@ -191,43 +159,33 @@ class _Handlers:
         return Response(self._service.metrics.render(self._service.ready), media_type=CONTENT_TYPE)
 
 
-async def read_json(request: Request) -> bytes:
-    """Read a body that says it is JSON. Raises :class:`CallError` if it says that it is something else."""
+async def read_json(request: Request, most: int) -> bytes:
+    """Read a body of ``most`` bytes at most that says it is JSON, as it is or in gzip.
+
+    Raises :class:`CallError` if it says that it is something else, or is longer once it is unpacked.
+    """
     # Browsers let pages of other origins send text without a preflight request, but not JSON.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise CallError(415, "send the body as application/json.", "unsupported_media_type")
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise CallError(415, "send the body as it is, or in gzip.", "unsupported_encoding")
+    unpack, body = zlib.decompressobj(wbits=31).decompress, b""  # gzip
     try:
-        return await request.body()
+        async for piece in request.stream():
+            # A byte too many shows what is too long, and no more of it is unpacked.
+            body += unpack(piece, most - len(body) + 1) if encoding == "gzip" else piece
+            if len(body) > most:
+                said = f"the body has more than {most:,} bytes, which is all that is taken."
+                raise CallError(413, said, "body_too_large")
     except ClientDisconnect:
         raise CallerGoneError from None
+    except zlib.error:
+        raise invalid("the body is not in gzip.", code="invalid_encoding") from None
+    return body
 
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Return a JSON response that proxies may not cache."""
     return Response(orjson.dumps(content), status, {"cache-control": "no-store"}, "application/json")
-
-
-async def _refuse(request: Request, error: Exception) -> Response:
-    refusal = error_from_exception(error)
-    request.state.code = refusal.code
-    return reply(refusal)
-
-
-async def _forget(_: Request, error: Exception) -> Response:
-    return Response(status_code=499)  # as nginx logs it; the caller has left
-
-
-async def _refuse_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    headers = dict(error.headers or {})  # such as which methods there are
-    if error.status_code == 405:
-        said, code = (
-            f"this address takes {headers.get('Allow', 'another method')} alone.",
-            "method_not_allowed",
-        )
-    else:
-        said, code = _NO_ADDRESS, "not_found"
-    response = await _refuse(request, CallError(error.status_code, said, code))
-    response.headers.update(headers)
-    return response

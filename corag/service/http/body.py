@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from corag.service.errors import CallError, invalid
+from corag.service.errors import invalid_field
 
 MOST_INTEGER = 2**63 - 1
 NO_EFFECT = "it changes no answer here"
 NO_TOOLS = "no tools are called here"
 ONLY_TEXT = "only texts are read here"
 _REASONS = {"tools": NO_TOOLS, "functions": NO_TOOLS}
-_UNION_MEMBERS = ("str", "list[any]")  # parts of an error's place that are no fields
 
 
 class _Object(BaseModel):
@@ -129,19 +128,4 @@ def read_body(body: bytes) -> ChatBody:
     try:
         return ChatBody.model_validate_json(body)
     except ValidationError as error:
-        raise _refusal(error) from None
-
-
-def _refusal(error: ValidationError) -> CallError:
-    """Return the first of what is wrong as a sentence, with what the schema says of the field."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return invalid("the body is not JSON.", code="invalid_json")
-    parts = [part for part in first["loc"] if part not in _UNION_MEMBERS]
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-    if not name:
-        return invalid("the body must be a JSON object.")
-    field = ChatBody.model_fields.get(str(parts[0]))
-    about = f" ({field.description})" if field is not None and field.description else ""
-    said = first["msg"][:1].lower() + first["msg"][1:]
-    return invalid(f"the field '{name}' cannot be used: {said}{about}.", name)
+        raise invalid_field(error, ChatBody.model_fields) from None

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from corag.core.process import unix_time
 from corag.core.runs.rows import Row, step_record
 from corag.core.tools import GenerateStep, Step
-from corag.service.answering import usage_record
 from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import FINAL_ROLES, AnswerRequest, Turn, is_job
 from corag.service.errors import CallError, invalid
 from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, ChatMessage, Extension, StreamOptions
-from corag.service.http.stream import DONE, event
+from corag.service.http.stream import BEAT, DONE, event
 from corag.service.options import AnswersOptions
 from corag.service.reasoning import reasoning_line
 from corag.service.records import public_record, public_step
@@ -104,63 +104,68 @@ def _read_turns(messages: Sequence[ChatMessage], ignored: dict[str, str]) -> lis
 # --- writing
 
 
-@dataclass(frozen=True, slots=True)
-class VisibleAnswer:
-    """An answer as it is shown, its sources included. ``finish``: "stop" or "length"."""
+def show(row: Row, request: ChatRequest) -> tuple[str, str, dict[str, Any]]:
+    """Return an answer as it is shown, why it ends ("stop" or "length"), and what OpenAI's protocol lacks.
 
-    text: str
-    finish: str
-    extension: Mapping[str, Any]
-
-
-def show(row: Row, request: ChatRequest) -> VisibleAnswer:
-    """Return an answer with the fields that OpenAI's protocol lacks.
-
-    These are id, sources, steps, tokens by role, what was passed over, what was left out for being too long,
-    and whether it was a chat page's own job.
+    The latter are id, sources, steps, tokens by role, what was passed over, and what was left out for being
+    too long.
     """
     question, record = request.question, public_record(request.question.preset, row)
     final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
     wishes = {"messages.system": question.system, "max_tokens": question.max_tokens, "stop": question.stop}
     unheard = {name for name, wish in wishes.items() if wish and not final_steps and not question.job}
-    left_out = ("question", "answer") if request.steps else ("question", "answer", "steps", "details")
-    fields = {name: value for name, value in record.items() if name not in left_out}
+    left_out = ("answer",) if request.steps else ("answer", "steps")
+    fields: dict[str, Any] = {name: value for name, value in record.items() if name not in left_out}
     fields["ignored"] = {**request.ignored, **dict.fromkeys(unheard, _NO_FINAL_CALL)}
     if question.shortened:
         fields["shortened"] = question.shortened
-    if question.job:
-        fields["job"] = True
     is_cut = question.max_tokens and final_steps and "length" in final_steps[-1].finish_reasons
     text = record["answer"] + end_of_answer(record, request.sources)
-    return VisibleAnswer(text, "length" if is_cut else "stop", fields)
+    return text, "length" if is_cut else "stop", fields
+
+
+def usage_record(row: Row, count: Callable[[str], int]) -> dict[str, Any]:
+    """Return a question's ledger in OpenAI's ``usage`` format, summed over all its calls.
+
+    ``count``: returns the tokens of a text.
+    """
+    total = row.total_usage
+    answer_tokens = count(row.answer.text if row.answer else "")
+    return {
+        "prompt_tokens": total.prompt,
+        "completion_tokens": total.generated,
+        "total_tokens": total.total,
+        "prompt_tokens_details": {"cached_tokens": total.cached},
+        "completion_tokens_details": {"reasoning_tokens": max(0, total.generated - answer_tokens)},
+    }
 
 
 def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
     """Return the whole answer as one object. ``count``: returns the tokens of a text."""
-    visible = show(row, request)
-    message = {"role": "assistant", "content": visible.text, "refusal": None}
+    text, finish, extension = show(row, request)
+    message = {"role": "assistant", "content": text, "refusal": None}
     return {
         "id": f"chatcmpl-{row.question.id}",
         "object": "chat.completion",
         "created": int(row.begun),
         "model": request.question.preset,
-        "choices": [{"index": 0, "message": message, "finish_reason": visible.finish, "logprobs": None}],
-        "usage": usage_record(row, count(row.answer.text if row.answer else "")),
-        "corag": visible.extension,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+        "usage": usage_record(row, count),
+        "corag": extension,
     }
 
 
 class ChatEvents:
-    """The events of one streamed answer."""
+    """The events of one streamed answer. ``count``: returns the tokens of a text."""
 
-    def __init__(self, key: str, created: int, request: ChatRequest) -> None:
+    def __init__(self, key: str, request: ChatRequest, count: Callable[[str], int]) -> None:
         self._common = {
             "id": f"chatcmpl-{key}",
             "object": "chat.completion.chunk",
-            "created": created,
+            "created": int(unix_time()),
             "model": request.question.preset,
         }
-        self._request = request
+        self._request, self._count = request, count
         self._shown = ""  # of the answer's text
 
     def _delta(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
@@ -172,8 +177,12 @@ class ChatEvents:
         """Return the first event, which names the role."""
         return [self._delta({"role": "assistant", "content": ""})]
 
-    def progress(self, news: Step | str) -> Sequence[bytes]:
-        """Return the events of a step that has ended, or of the answer so far."""
+    def write(self, news: Step | str | Row | None) -> Sequence[bytes]:
+        """Return the events of a step that has ended, the answer so far, its end, or a pause."""
+        if news is None:
+            return [BEAT]
+        if isinstance(news, Row):
+            return self._end(news)
         if isinstance(news, str):
             return self._grow(news)
         return self._step(news) if self._request.steps else []
@@ -192,17 +201,16 @@ class ChatEvents:
         delta = {name: line} if line and name != "none" else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
 
-    def end(self, row: Row, count: Callable[[str], int]) -> Sequence[bytes]:
+    def _end(self, row: Row) -> Sequence[bytes]:
         """Return the last events: what is left of the answer, its finish reason, the usage if requested."""
-        visible = show(row, self._request)
-        if not visible.text.startswith(self._shown):
+        text, finish, extension = show(row, self._request)
+        if not text.startswith(self._shown):
             return self.fail(ANSWERED_OTHERWISE)
-        # Each step was sent when it ended.
-        fields = {name: value for name, value in visible.extension.items() if name != "steps"}
-        rest = visible.text[len(self._shown) :]
-        pieces = [self._delta({"content": rest}), self._delta({}, visible.finish, corag=fields)]
+        extension.pop("steps", None)  # each was sent when it ended
+        rest = text[len(self._shown) :]
+        pieces = [self._delta({"content": rest}), self._delta({}, finish, corag=extension)]
         if self._request.include_usage:
-            usage = usage_record(row, count(row.answer.text if row.answer else ""))
+            usage = usage_record(row, self._count)
             pieces.append(event({**self._common, "choices": [], "usage": usage}))
         return [*pieces, DONE]
 

@@ -1,4 +1,4 @@
-"""The gate in front of all routes: it checks host, key and size, and adds security headers."""
+"""The gate in front of all routes: it checks host and key, and adds security headers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import ipaddress
 import re
 import secrets
 import time
-import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import orjson
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from corag.service.errors import CallError, error_from_exception, invalid, shutting_down
-from corag.service.http.stream import DONE, CallerGoneError, event
+from corag.service.errors import DEFECT, CallError, error_from_exception
+from corag.service.http.stream import CallerGoneError
 from corag.service.keys import Keys
 from corag.service.log import Log, where
 from corag.service.metrics import Metrics
@@ -39,11 +38,9 @@ _SAFETY = {
 }
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_CHAT = "/v1/chat/completions"
-_ROUTES = (_CHAT, "/v1/models", "/v1/passages", "/mcp", "/assets")
+_ROUTES = ("/v1/chat/completions", "/v1/models", "/v1/passages", "/mcp", "/assets")
 _WITH_KEY = ("/v1", "/mcp", "/metrics")
 _QUIET = ("/healthz", "/readyz", "/metrics", "/assets")  # polled every few seconds, so not logged
-_LAST_EVENTS_S = 1.0  # for a caller that reads slowly, when the service ends
 
 
 @dataclass(frozen=True)
@@ -78,54 +75,43 @@ def allowed_hosts(host: str, extra_hosts: Sequence[str]) -> frozenset[str]:
 class Gate:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, rules: AccessRules, body_bytes: int, metrics: Metrics, log: Log) -> None:
-        """``body_bytes``: longest body."""
-        self._app = app
-        self._rules = rules
-        self._body_bytes = body_bytes
-        self._metrics = metrics
-        self._log = log
+    def __init__(self, app: ASGIApp, rules: AccessRules, metrics: Metrics, log: Log) -> None:
+        self._app, self._rules = app, rules
+        self._metrics, self._log = metrics, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in or refuse it."""
         if scope["type"] != "http":  # no route speaks WebSocket
             await send({"type": "websocket.close", "code": 1000})
             return
-        start, status, complete = time.perf_counter(), 0, False
+        start, status = time.perf_counter(), 0
         given = Headers(scope=scope).get("x-request-id", "")
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        code = None
 
         async def send_safely(message: Message) -> None:
-            nonlocal status, complete
+            nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 headers.update({**_SAFETY, "x-request-id": request_id})
-            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
         try:
             await self._let_in(scope, receive, send_safely)
         except CallerGoneError:
             status = status or 499  # as nginx says it
-        except asyncio.CancelledError:  # the service ends, and this took longer than there is time for
-            if not status:
-                await reply(shutting_down())(scope, receive, send_safely)
-            elif not complete:  # a stream, whose end the server would take for a defect
-                last = event(shutting_down().body) + DONE if scope["path"] == _CHAT else b""
-                with suppress(
-                    RuntimeError, TimeoutError
-                ):  # fewer bytes than its header promised; a slow reader
-                    async with asyncio.timeout(_LAST_EVENTS_S):
-                        await send({"type": "http.response.body", "body": last, "more_body": False})
-        except Exception as error:  # noqa: BLE001 - its text may name paths and prompts, so the caller gets a sentence of ours
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its text may name paths and prompts
             refusal = error_from_exception(error)
-            state["code"] = refusal.code
-            if not isinstance(error, CallError):
+            code = refusal.code
+            if refusal.code == DEFECT:
                 self._log("defect", error=where(error))
             if not status:
-                await reply(refusal)(scope, receive, send_safely)
+                response = reply(refusal)
+                if isinstance(error, HTTPException):
+                    response.headers.update(error.headers or {})  # such as which methods there are
+                await response(scope, receive, send_safely)
         finally:
             route = match_route(scope["path"])
             self._metrics.request(route, status or 500)
@@ -137,7 +123,7 @@ class Gate:
                     method=scope["method"],
                     route=route,
                     status=status,
-                    code=state.get("code"),
+                    code=code,
                     key=state.get("caller") or None,
                     seconds=seconds,
                 )
@@ -153,41 +139,8 @@ class Gate:
                     401, "this service wants an API key: send it as a bearer token.", "invalid_api_key"
                 )
             scope["state"]["caller"] = caller
-        length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._body_bytes:
-            raise self._too_long()
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "gzip"):
-            raise CallError(415, "send the body as it is, or in gzip.", "unsupported_encoding")
-        await self._app(scope, self._limit_body(receive, encoding == "gzip"), send)
-
-    def _limit_body(self, receive: Receive, is_packed: bool) -> Receive:
-        """Unpack and count what arrives."""
-        unpack = zlib.decompressobj(wbits=31).decompress  # gzip
-        size = 0
-
-        async def receive_limited() -> Message:
-            nonlocal size
-            message = await receive()
-            if is_packed:
-                try:  # a byte too many shows what is too long, and no more of it is unpacked
-                    body = unpack(message.get("body", b""), self._body_bytes - size + 1)
-                except zlib.error:
-                    raise invalid("the body is not in gzip.", code="invalid_encoding") from None
-                message = {**message, "body": body}
-            size += len(message.get("body", b""))
-            if size > self._body_bytes:
-                raise self._too_long()
-            return message
-
-        return receive_limited
-
-    def _too_long(self) -> CallError:
-        return CallError(
-            413,
-            f"the body has more than {self._body_bytes:,} bytes, which is all that is taken.",
-            "body_too_large",
-        )
+        scope["app"] = self._app  # the router then raises what it refuses
+        await self._app(scope, receive, send)
 
 
 def _host_name(header: str) -> str:
