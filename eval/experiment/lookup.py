@@ -12,10 +12,10 @@ from corag.core.errors import CoragError
 from corag.core.protocols import Retriever
 from corag.core.types import Passage
 from eval.experiment.executor import HasFingerprint
-from retrieval.dense.search import PassageSource
 from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.search.places import open_passages
+from retrieval.search.stage import PassageSource
 
 _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words

@@ -23,8 +23,8 @@ from eval.datasets.corpora import index_aliases
 from eval.scoring.rankings import find_ranking_measures, score_rankings
 from eval.scoring.rows import Measures, PassageTexts, ScoredRow, group_by_measure, score_rows
 from eval.scoring.scorers import Scorer, choose_scorer, scorer_title, script_note
-from retrieval.dense.search import PassageSource
 from retrieval.search.places import open_passages
+from retrieval.search.stage import PassageSource
 
 if TYPE_CHECKING:
     from ir_measures import Measure

@@ -12,7 +12,6 @@ from corag.data.records import Note, OddRecordError
 from retrieval.corpora.passages import CorpusItem
 
 _MOST_NAMES = 5  # ids, and odd records, that a sentence names
-_HOPELESS = 10_000  # odd records at the beginning, without a passage among them, after which reading ends
 
 NUMBER_SIGN = "#"
 """Between an id that several passages share and the number that tells them apart."""
@@ -177,8 +176,6 @@ def sift(
             raise item
         else:
             report.add_odd(item)
-            if not report.passages and report.odd.total() >= _HOPELESS:
-                break
             continue
         key = int(passage_id(passage.title, passage.text), 16)
         if not passage.id.isprintable() and passage.id.splitlines() != [passage.id]:

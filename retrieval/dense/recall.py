@@ -14,19 +14,18 @@ from retrieval.dense.ready_vectors import ReadyVectors
 from retrieval.dense.search import FaissIndex
 
 _ROUNDING = 1e-5  # more than two ways of summing in float32 differ
+_SAMPLE_SIZE, _K = 1_000, 10  # vectors that are searched for, and how many nearest of each
 
 
-def measure_recall(
-    source: ReadyVectors, folder: Path, config: IndexConfig, count: int = 1_000, k: int = 10
-) -> str:
+def measure_recall(source: ReadyVectors, folder: Path, config: IndexConfig) -> str:
     """Return a sentence on how many of the nearest vectors a new index finds, "" if it is too small to say.
 
-    ``count`` of its own vectors, spread evenly, are searched as a search does by default, and compared with
+    A sample of its own vectors, spread evenly, is searched as a search does by default, and compared with
     an exact search of all; the vector itself does not count.
     """
-    if source.rows <= k:
+    if source.rows <= _K:
         return ""
-    rows = np.arange(0, source.rows, max(1, source.rows // count))
+    rows = np.arange(0, source.rows, max(1, source.rows // _SAMPLE_SIZE))
     queries = np.concatenate([np.asarray(part) for part in _pick(source, rows)])
     search = RetrieverConfig(["-"])
     index = FaissIndex(
@@ -37,23 +36,23 @@ def measure_recall(
         threads=config.threads,
     )
     try:
-        hits = [[int(name) for name, _ in matches] for matches in index.search(queries, k + 1)]
+        hits = [[int(name) for name, _ in matches] for matches in index.search(queries, _K + 1)]
     finally:
         index.close()
-    best, nearest = _search_exactly(source, queries, k + 1)
+    best, nearest = _search_exactly(source, queries, _K + 1)
     unique_rows = np.unique(np.concatenate([np.array(row, np.int64) for row in hits]))
     vectors = np.concatenate(list(_pick(source, unique_rows)))
     hit_count = 0
     for position, row in enumerate(rows.tolist()):
         # By scores: of equal vectors it does not matter which are found.
-        least = best[position][nearest[position] != row][:k][-1] - _ROUNDING
-        others = [each for each in hits[position] if each != row][:k]
+        least = best[position][nearest[position] != row][:_K][-1] - _ROUNDING
+        others = [each for each in hits[position] if each != row][:_K]
         hit_count += int((vectors[np.searchsorted(unique_rows, others)] @ queries[position] >= least).sum())
-    recall = hit_count / (k * len(rows))
+    recall = hit_count / (_K * len(rows))
     graph = f" (ef_search {search.ef_search})"
     how = {"hnsw": graph, "hnsw_sq8": graph, "ivfpq": f" (nprobe {search.nprobe})"}
     sentence = (
-        f"recall@{k} of {len(rows):,} of its own vectors against exact search: "
+        f"recall@{_K} of {len(rows):,} of its own vectors against exact search: "
         f"{recall:.3f}{how.get(config.faiss or '', '')}."
     )
     if recall < 0.9 and config.faiss == "ivfpq":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from retrieval.dense.prompts import AUTO
 from retrieval.dense.ready_vectors import keeps_vectors
 from retrieval.dense.torch_search import TorchVectors
 from retrieval.dense.vector_check import check_compressed, check_vectors, sample_rows
-from retrieval.search.stage import HitsOrError, with_note
+from retrieval.search.stage import HitsOrError, PassageSource, with_note
 
 Matches = list[list[tuple[str, float]]]
 
@@ -43,20 +43,8 @@ _TOKENS_AROUND = 4  # tokens that a tokenizer puts before and behind a text, at 
 _BLOCK_BYTES = 64 << 20  # most that a step of an exact search takes beside its results
 
 
-class PassageSource(Protocol):
-    """The texts of a dense index: its own store, or the Lucene index beside a FAISS folder of Pyserini's."""
-
-    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids by id, leaving out unknown ones."""
-        ...
-
-    def close(self) -> None:
-        """Free the source. Safe to call twice."""
-        ...
-
-
 class DenseSearcher:
-    """A :class:`retrieval.search.batched.BatchSearcher`. ``query_prefix`` goes before every query."""
+    """A :class:`retrieval.search.stage.BatchSearcher`. ``query_prefix`` goes before every query."""
 
     def __init__(
         self, encoder: TextEncoder, vectors: FaissIndex, texts: PassageSource, query_prefix: str = ""

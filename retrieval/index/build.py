@@ -138,12 +138,11 @@ def _fill(
     """Build an index beside its place."""
     corpus, folder = CorpusReport(), place.building
     earlier = EarlierIndex.open(place.folder) if documents and place.earlier else None
+    if earlier:
+        report(f"{earlier.changes(settings.corpus)}.")
     if documents:
-        if earlier:
-            report(f"{earlier.changes(settings.corpus)}.")
-        document_passages = documents.passages(corpus, earlier, report)
-        what = ", ".join(config.corpus)
-        passages = sift(document_passages, corpus, what, strict=config.strict)
+        items = documents.passages(corpus, earlier, report)
+        passages = sift(items, corpus, ", ".join(config.corpus), strict=config.strict)
     else:
         passages = _read(config, corpus)
     part = _PartOfCorpus.choose(config) if config.part else None
@@ -152,28 +151,28 @@ def _fill(
         passages = islice(passages, part.rows.start, part.rows.stop)
     # The texts go to disk on their way, so that no index has to hold them in memory.
     passages = storing(passages, folder)
-    before_encoding, vector_notes = list[str](), list[str]()
     if vectors is None:
-        threads = config.threads or count_threads()
-        build_lucene(passages, folder, threads, report, config.language)
+        build_lucene(passages, folder, config.threads or count_threads(), report, config.language)
     else:
-        store = store_passages(passages, folder, report)
-        total = part.whole.passages if part else len(store)
-        rows = part.rows if part else range(total)
-        before_encoding, vector_notes = vectors.write(store, rows, total, place, report)
-        store.close()
+        store_passages(passages, folder, report)
     notes = part.sentences() if part else corpus.sentences()
-    notes += [note for note in (*before_encoding, *vector_notes) if note]
     if documents:
         write_reports(folder, corpus.files)
         notes += documents.notes(corpus)
     for note in notes:
-        if note not in before_encoding:  # those are reported already
-            report(note)
+        report(note)
     if earlier:
         earlier.store.close()
-    _save_aliases(folder, part.whole if part else corpus, part.rows if part else None)
-    return write_manifest(folder, settings, len(part.rows) if part else corpus.passages, notes)
+    whole = part.whole if part else corpus
+    rows = part.rows if part else range(corpus.passages)
+    store = PassageStore(folder)
+    for note in vectors.write(store, rows, whole.passages, place, report) if vectors else ():
+        if note:
+            report(note)
+            notes.append(note)
+    _save_aliases(folder, store, whole, rows)
+    store.close()
+    return write_manifest(folder, settings, len(rows), notes)
 
 
 def _check_installed(config: IndexConfig) -> None:
@@ -236,14 +235,9 @@ class _PartOfCorpus:
         return [str(self), f"Of the whole corpus: {counts}", *others]
 
 
-def _save_aliases(folder: Path, corpus: CorpusReport, part: range | None) -> None:
-    """Write which ids were dropped as repeats of a passage that is in the index, or in this part of it."""
-    rows = part or range(corpus.passages)
-    ids = {}
-    if same_as := [(name, rows.index(row)) for name, row in corpus.same_as if row in rows]:
-        store = PassageStore(folder)
-        ids = {name: store.read_id(row) for name, row in same_as}
-        store.close()
+def _save_aliases(folder: Path, store: PassageStore, corpus: CorpusReport, rows: range) -> None:
+    """Write which ids were dropped as repeats of a passage that is in these rows of the corpus."""
+    ids = {name: store.read_id(rows.index(row)) for name, row in corpus.same_as if row in rows}
     Aliases(ids, numbered=corpus.shared_ids > 0).save(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from retrieval.index.manifest import (
 )
 from retrieval.index.place import BuildPlace
 from retrieval.index.store import PassageStore
-from retrieval.index.vectors import CorpusVectors, Notes, Report
+from retrieval.index.vectors import CorpusVectors, Report
 
 _UNIT = 1e-2  # how far a length may be from 1 for a vector that was made in half precision
 
@@ -51,7 +52,9 @@ class VectorFiles(CorpusVectors):
         """Which vectors."""
         return {"vectors": self.digest}
 
-    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
+    def write(
+        self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report
+    ) -> Iterator[str]:
         """Encode a few passages to compare, then index the vectors."""
         names = self.vectors.names
         if self.vectors.rows != total:
@@ -65,9 +68,9 @@ class VectorFiles(CorpusVectors):
         passages = [store.row(row) for row in numbers]
         check_vectors(f"the vectors of {names}", passages, stored, self.encoder, self.config.passage_prefix)
         report(f"{len(passages)} of {vectors.rows:,} passages were encoded again: the vectors are theirs.")
-        where = f"The vectors were made elsewhere ({names})."
-        recall_note = build_faiss(vectors, place.building, self.config, report)
-        return [], [where, _describe_lengths(vectors), recall_note]
+        yield f"The vectors were made elsewhere ({names})."
+        yield _describe_lengths(vectors)
+        yield build_faiss(vectors, place.building, self.config, report)
 
 
 def _describe_lengths(vectors: ReadyVectors) -> str:
@@ -115,7 +118,9 @@ class IndexParts(CorpusVectors):
             error=IndexMismatchError,
         )
 
-    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
+    def write(
+        self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report
+    ) -> Iterator[str]:
         """Put the vectors of the parts into one index."""
         files = [folder / INDEX for folder in self.folders]
         vectors = open_vectors(files, self.manifests[0].settings.dimension, self.config.encoder)
@@ -124,4 +129,4 @@ class IndexParts(CorpusVectors):
                 f"the parts have {vectors.rows:,} vectors, but the corpus has {total:,} passages: build the "
                 "parts again from this corpus."
             )
-        return [], [build_faiss(vectors, place.building, self.config, report)]
+        yield build_faiss(vectors, place.building, self.config, report)

@@ -123,15 +123,10 @@ def _has_other_corpus(before: Provenance, after: Provenance) -> bool:
 
 
 def _refuse_missing_files(folder: Path, here: Sequence[CorpusFile], there: Sequence[CorpusFile]) -> None:
-    """Raise :class:`IndexMismatchError` if most files of an index, or all, are none of those given now."""
+    """Raise :class:`IndexMismatchError` if most files of an index are none of those given now."""
     # By content too: with a further folder, all files are named from what lies above both.
     names, contents = {each.path for each in there}, {each.content for each in there if each.content}
     missing = [each.path for each in here if each.path not in names and each.content not in contents]
-    if len(missing) == len(here):
-        raise IndexMismatchError(
-            f"the index '{folder}' was built of other files: it has none of those that are given now, such "
-            f"as '{there[0].path}'. {_OTHER}"
-        )
     if 2 * len(missing) > len(here):
         raise IndexMismatchError(
             f"of the {len(here):,} files of the index '{folder}' {len(missing):,} are not among those that "

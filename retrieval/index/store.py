@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from corag.core.errors import DataError
 from corag.core.types import Passage
 from retrieval.index.aliases import ALIASES, NO_ALIASES, Aliases
 
@@ -23,23 +22,14 @@ STORE_FILES = (TEXTS, OFFSETS, IDS)
 
 
 def storing(passages: Iterable[Passage], folder: Path) -> Iterator[Passage]:
-    """Pass passages on while writing them as JSONL; then write the lines' offsets and a table of ids.
-
-    Raises :class:`DataError` for an id that spans lines: lists of ids have one per line, here and in
-    Pyserini.
-    """
+    """Pass passages on while writing them as JSONL; then write the lines' offsets and a table of ids."""
     offsets, hashes, end = array("Q", [0]), array("Q"), 0
     with (folder / TEXTS).open("wb") as texts:
         for passage in passages:
-            if passage.id.splitlines() != [passage.id]:
-                raise DataError(
-                    f"the passage id {passage.id!r} is empty or spans lines: give every passage a one-line "
-                    "id."
-                )
             record = [passage.id, passage.title, passage.text, *_place(passage)]
             end += texts.write(orjson.dumps(record) + b"\n")
             offsets.append(end)
-            hashes.append(_hash(passage.id))
+            hashes.append(hash_text(passage.id))
             yield passage
     all_hashes = np.frombuffer(hashes, "<u8")
     order = np.argsort(all_hashes, kind="stable")
@@ -109,7 +99,7 @@ class PassageStore:
         if not len(self):
             return {}
         # All ids of a batch at once, in C: looked up one by one they would cost more than Lucene's search.
-        hashes = np.fromiter(map(_hash, ids), "<u8", len(ids))
+        hashes = np.fromiter(map(hash_text, ids), "<u8", len(ids))
         first = np.searchsorted(self._sorted_hashes, hashes)
         rows = self._rows[np.minimum(first, len(self) - 1)]
         starts, stops = self._offsets[rows].tolist(), self._offsets[rows + 1].tolist()
@@ -159,5 +149,6 @@ def _place(passage: Passage) -> tuple[str | int, ...]:
     return (passage.source, passage.page) if passage.place else ()
 
 
-def _hash(identifier: str) -> int:
-    return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=8).digest(), "little")
+def hash_text(text: str) -> int:
+    """Return 8 bytes that stand for a text in a sorted table."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

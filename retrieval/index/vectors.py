@@ -26,7 +26,6 @@ from retrieval.index.place import BuildPlace
 from retrieval.index.store import PassageStore
 
 Report = Callable[[str], None]
-Notes = tuple[list[str], list[str]]
 _REPORT_EVERY_S = 10.0
 _SAMPLE_SIZE = 20_000  # passages whose tokens are counted before encoding: a few seconds; of more, so many
 _LOOKED_AT = 1_000  # passages that are in memory at once while their tokens are counted
@@ -47,11 +46,12 @@ class CorpusVectors(ABC):
         """Raise :class:`IndexMismatchError` if they are of another index than that of these settings."""
 
     @abstractmethod
-    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
-        """Write the index of the vectors of these passages; return notes for the manifest.
+    def write(
+        self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report
+    ) -> Iterator[str]:
+        """Write the index of the vectors of these passages, yielding notes for the manifest, "" for none.
 
-        First those that were reported already, then the others. ``rows``: of the whole corpus, which has
-        ``total`` passages.
+        ``rows``: of the whole corpus, which has ``total`` passages.
         """
 
 
@@ -61,18 +61,17 @@ class EncodedVectors(CorpusVectors):
 
     encoder: TextEncoder
 
-    def write(self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report) -> Notes:
+    def write(
+        self, store: PassageStore, rows: range, total: int, place: BuildPlace, report: Report
+    ) -> Iterator[str]:
         """Say what the encoder does not read, encode the passages, index the vectors."""
         config, encoder, folder = self.config, self.encoder, place.building
         if config.faiss == "ivfpq":
             # To refuse now what would fail after hours of encoding.
             count_ivf_lists(config, len(store), encoder.dimension)
-        if cut_note := _describe_cut(store, encoder, config):
-            report(cut_note)
-        vectors = self._encode(store, place, report)
-        recall_note = build_faiss(vectors, folder, config, report)
+        yield _describe_cut(store, encoder, config)
+        yield build_faiss(self._encode(store, place, report), folder, config, report)
         shutil.rmtree(folder / SHARDS)
-        return [cut_note], [recall_note]
 
     def _encode(self, store: PassageStore, place: BuildPlace, report: Report) -> ReadyVectors:
         is_of_use = place.earlier and EarlierVectors.are_in(place.folder, self.config)
@@ -94,8 +93,8 @@ class EncodedVectors(CorpusVectors):
         return open_vectors(files, self.encoder.dimension, self.config.encoder)
 
 
-def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[str], None]) -> PassageStore:
-    """Read passages that are being stored to their end, list their ids, open the store."""
+def store_passages(passages: Iterator[Passage], folder: Path, report: Report) -> None:
+    """Read passages that are being stored to their end, and list their ids."""
     start = last_report = time.monotonic()
     with (folder / DOCID).open("w", encoding="utf-8") as ids:
         for rows, passage in enumerate(passages, 1):
@@ -103,7 +102,6 @@ def store_passages(passages: Iterator[Passage], folder: Path, report: Callable[[
             if time.monotonic() - last_report >= _REPORT_EVERY_S:
                 last_report = time.monotonic()
                 report(f"{rows:,} passages read, {pace(rows, last_report - start)}")
-    return PassageStore(folder)
 
 
 def _describe_cut(store: PassageStore, encoder: TextEncoder, config: IndexConfig) -> str:

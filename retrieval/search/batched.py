@@ -5,36 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from corag.core.batching import MicroBatcher
 from corag.core.errors import BackendError, SearchFailedError
 from corag.core.protocols import search_note
 from corag.core.types import Hit, Passage
 from retrieval.index.manifest import IndexPart
-from retrieval.search.stage import HitsOrError, SearchStage, with_note
+from retrieval.search.stage import BatchSearcher, HitsOrError, SearchStage, with_note
 
 _MAX_BATCH = 1024
 BY_HOP_ENCODER = "encoded by the hop encoder"
-
-
-class BatchSearcher(Protocol):
-    """A search over one index, called with whole batches: searches from one thread, look-ups from another.
-
-    Searches come from as many threads as ``at_once`` of :class:`BatchedRetriever` says.
-    """
-
-    def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
-        """Return for each query up to k hits, best first, or the error of that query alone."""
-        ...
-
-    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
-        """Return the passages with these ids by id, leaving out unknown ones."""
-        ...
-
-    def close(self) -> None:
-        """Free the index. Safe to call twice."""
-        ...
 
 
 class BatchedRetriever(SearchStage):

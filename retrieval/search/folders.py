@@ -18,7 +18,7 @@ from retrieval.dense.device_choice import choose_vector_devices
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.dense.open_encoder import load_encoder, open_encoder, packages_of
 from retrieval.dense.prompts import AUTO as OWN_PROMPT
-from retrieval.dense.search import DenseSearcher, FaissIndex, PassageSource
+from retrieval.dense.search import DenseSearcher, FaissIndex
 from retrieval.dense.torch_search import resolve_devices
 from retrieval.dense.vector_check import sample_rows
 from retrieval.index.manifest import (
@@ -34,6 +34,7 @@ from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.languages import ENGLISH
 from retrieval.search.batched import BatchedRetriever
 from retrieval.search.places import find_index_folder
+from retrieval.search.stage import PassageSource
 
 _MANY_THREADS = 8
 

@@ -8,11 +8,11 @@ from corag.core.errors import IndexMismatchError, nearest
 from corag.core.installation import require
 from corag.core.own_objects import is_user_object
 from retrieval.config import BM25_PRESETS
-from retrieval.dense.search import PassageSource
 from retrieval.index.place import building_folder, is_ours
 from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
+from retrieval.search.stage import PassageSource
 
 
 def open_passages(index: str) -> PassageSource | None:

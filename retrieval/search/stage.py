@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Protocol
 
 from corag.core.errors import SearchFailedError
 from corag.core.gather import gather
@@ -18,6 +19,29 @@ def with_note(hits: Sequence[Hit], *notes: str) -> Sequence[Hit]:
     """Return hits with notes to them, "" for none."""
     note = "; ".join(filter(None, notes))
     return NotedHits(hits, note) if note else hits
+
+
+class PassageSource(Protocol):
+    """The texts of an index: its own store, or the Lucene index beside a FAISS folder of Pyserini's."""
+
+    def passages(self, ids: Sequence[str]) -> dict[str, Passage]:
+        """Return the passages with these ids by id, leaving out unknown ones."""
+        ...
+
+    def close(self) -> None:
+        """Free the source. Safe to call twice."""
+        ...
+
+
+class BatchSearcher(PassageSource, Protocol):
+    """A search over one index, called with whole batches: searches from one thread, look-ups from another.
+
+    Searches come from as many threads as ``at_once`` of :class:`BatchedRetriever` says.
+    """
+
+    def search(self, queries: Sequence[str], k: int) -> Sequence[HitsOrError]:
+        """Return for each query up to k hits, best first, or the error of that query alone."""
+        ...
 
 
 class SearchStage(ABC):

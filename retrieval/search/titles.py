@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from corag.core.errors import DataError
 from corag.core.files import atomic_replace
 from corag.core.types import Passage
-from retrieval.index.store import PassageStore
+from retrieval.index.store import PassageStore, hash_text
 
 TITLES = "passages.titles-3.npy"  # the number counts up when titles are read otherwise
 _MOST_WORDS = 16  # of a title that a text can be expected to spell out
@@ -28,6 +27,7 @@ _ALL_BITS = 0xFFFFFFFFFFFFFFFF
 # Scripts without blanks: each character counts as a word.
 _UNSPACED_LETTERS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"
 _WORD = re.compile(rf"[{_UNSPACED_LETTERS}]|[^\W_{_UNSPACED_LETTERS}]+")
+_hash_word = lru_cache(maxsize=1 << 18)(hash_text)
 _BRACKETS = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _PATH = " > "  # between the headings above a passage of a document
 
@@ -69,17 +69,12 @@ class TitleTable:
     def open(cls, folder: Path, store: PassageStore) -> TitleTable:
         """Read the table of an index folder; the first time, make it and leave it there, if that can be."""
         file = folder / TITLES
-        with suppress(OSError, ValueError):
-            return cls.read(file)
+        with suppress(OSError, ValueError):  # not there, or torn
+            return cls(np.load(file, mmap_mode="r"))
         table = cls.build(store.rows(0, len(store)))
         with suppress(DataError):  # a folder that is read only is read again next time
             table.save(file)
         return table
-
-    @classmethod
-    def read(cls, file: Path) -> TitleTable:
-        """Read a table that was saved, through a memory map. Raises OSError or ValueError if it is torn."""
-        return cls(np.load(file, mmap_mode="r"))
 
     def save(self, file: Path) -> None:
         """Write the table, whole or not at all. Raises :class:`DataError` if that fails."""
@@ -233,11 +228,6 @@ def _hash_title(title: str, least_words: int = 1) -> int:
     for word in words:
         value = (value * _FACTOR + _hash_word(word)) & _ALL_BITS
     return value
-
-
-@lru_cache(maxsize=1 << 18)
-def _hash_word(word: str) -> int:
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
 def _has_case(text: str) -> bool:
