@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.core.errors import ConfigError, DataError, IndexMismatchError
-from corag.core.runs.provenance import PROVENANCE, Provenance
+from corag.core.errors import ConfigError, DataError
+from corag.core.runs.provenance import PROVENANCE
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
@@ -944,24 +944,6 @@ async def test_vectors_of_unchanged_passages_are_taken_over(tmp_path: Path, fais
 
 
 @pytest.mark.slow
-def test_other_settings_and_other_files_are_refused(tmp_path: Path) -> None:
-    docs, others = tmp_path / "docs", tmp_path / "others"
-    for start, folder in ((0, docs), (50, others)):
-        folder.mkdir()
-        for number in range(12):
-            (folder / f"{folder.name}-{number}.txt").write_text(prose(start + number, 3))
-    config = IndexConfig([str(docs)], str(tmp_path / "bm25"))
-    build_index(config, ignore)
-    with raises_message(IndexMismatchError):
-        build_index(replace(config, corpus=[str(others)]), ignore)
-    with raises_message(IndexMismatchError):
-        build_index(replace(config, passage_words=90), ignore)
-    with raises_message(IndexMismatchError):
-        build_index(replace(config, corpus=[str(others)], passage_words=90), ignore)
-    assert build_index(replace(config, corpus=[str(others)], overwrite=True), ignore).passages == 12
-
-
-@pytest.mark.slow
 async def test_an_index_stays_if_none_of_its_documents_can_be_read_any_more(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
@@ -1005,14 +987,3 @@ def test_a_further_folder_does_not_make_all_files_strange(tmp_path: Path) -> Non
     assert build_index(config, ignore).passages == 1
     both = [str(tmp_path / "docs"), str(tmp_path / "other/b.txt")]
     assert build_index(replace(config, corpus=both), ignore).passages == 2
-
-
-def test_a_folder_with_the_stamp_of_something_else_is_no_index(tmp_path: Path) -> None:
-    (tmp_path / "doc.txt").write_text("Text.")
-    rows = tmp_path / "rows"
-    rows.mkdir()
-    Provenance({"kind": "rows"}).write(rows / PROVENANCE)
-    (rows / "rows.jsonl").write_text("{}")
-    with raises_message(IndexMismatchError):
-        build_index(IndexConfig([str(tmp_path / "doc.txt")], str(rows)), ignore)
-    assert (rows / "rows.jsonl").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,30 +88,6 @@ def test_exact_search_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.M
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40 << 20
-
-
-def test_batches_are_multiplied_as_matrices(tmp_path: Path) -> None:
-    """A core finds eight times as many of 64 queries as when FAISS takes one after the other."""
-    vectors = np.random.default_rng(2).standard_normal((20_000, 384)).astype(np.float32)
-    index = flat_index(vectors, tmp_path / "index")
-    queries = vectors[:64]
-
-    def seconds() -> float:
-        started = time.process_time()
-        index.search(queries, 10)
-        return time.process_time() - started
-
-    import faiss
-
-    fast, hits = min(seconds() for _ in range(3)), index.search(queries, 10)
-    threshold = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 2**31 - 1
-    try:
-        slow, same_hits = min(seconds() for _ in range(3)), index.search(queries, 10)
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = threshold
-    assert hits == same_hits
-    assert fast < slow
 
 
 def test_near_ties_are_told_apart_in_bfloat16_too(tmp_path: Path) -> None:

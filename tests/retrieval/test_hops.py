@@ -69,24 +69,6 @@ async def test_sub_queries_are_encoded_by_the_hop_encoder_among_the_same_vectors
     await plain.close()
 
 
-async def test_fusion_links_and_one_re_ranker_serve_both(
-    index_of: Callable[[str], str], hop_encoder: str, tiny_reranker: str
-) -> None:
-    config = RetrieverConfig(
-        [index_of("bm25"), index_of("dense")], hop_encoder=hop_encoder, links="titles",
-        reranker=tiny_reranker, rerank_depth=20,
-    )  # fmt: skip
-    retriever = await open_retriever(config)
-    hits = await retriever.search("What is Town07 known for?", 20, hop=True)
-    assert {"t7"} <= {hit.passage.id for hit in hits}
-    again = await retriever.search("What is Town07 known for?", 20)
-    scores = {hit.passage.id: hit.score for hit in again}
-    both = [hit for hit in hits if hit.passage.id in scores]
-    assert both and [hit.score for hit in both] == pytest.approx([scores[hit.passage.id] for hit in both])
-    await retriever.close()
-    await retriever.close()
-
-
 async def test_a_served_index_keeps_its_hop_encoder(index_of: Callable[[str], str], hop_encoder: str) -> None:
     local = await open_retriever(RetrieverConfig([index_of("dense")], hop_encoder=hop_encoder))
     async with served(local) as url:

@@ -121,11 +121,6 @@ async def test_an_index_or_a_server_but_not_both() -> None:
             await open_retriever(config)
 
 
-def test_a_preset_that_nobody_registered_is_answered_with_the_nearest() -> None:
-    with raises_message(ConfigError):
-        RetrieverConfig(bm25="ircto")
-
-
 async def test_fingerprints_follow_what_is_found_not_where_it_lies(
     built: IndexConfig, index_of: Callable[[str], str]
 ) -> None:

@@ -150,21 +150,6 @@ def test_a_second_builder_is_told_of_the_first(config: IndexConfig) -> None:
     assert build_index(config, ignore).passages == 6
 
 
-@pytest.mark.drill
-async def test_of_two_builders_one_builds_and_the_other_is_told(config: IndexConfig) -> None:
-    write_documents(Path(config.corpus[0]), "Zambia")
-    command = [sys.executable, "-m", "corag.cli", "index", *config.corpus, "--out", config.out]
-    two = [
-        subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    outputs = ["".join(each.communicate()) for each in two]
-    statuses = [each.returncode for each in two]
-    assert 0 in statuses and await search(Path(config.out)) == NEW
-    for status, output, other in zip(statuses, outputs, reversed(two), strict=True):
-        # The slower one may also come when all is done.
-        assert status == 0 or (status == 2 and f"another corag index (process {other.pid} on " in output)
-
-
 async def test_an_update_from_which_most_files_are_missing_is_refused(config: IndexConfig) -> None:
     docs, out = Path(config.corpus[0]), Path(config.out)
     for name in ("0.txt", "1.txt", "2.txt", "3.txt", "again/0.txt"):

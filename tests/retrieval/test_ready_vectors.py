@@ -193,15 +193,6 @@ def test_vectors_that_are_not_the_passages_are_refused(
     assert not (tmp_path / "index").exists()
 
 
-def test_a_graph_or_lists_of_other_passages_are_refused(
-    encoder: Encoder, vectors: Vectors, corpus: Path, tmp_path: Path
-) -> None:
-    for kind in ("HNSW32", "IVF4,Flat"):
-        files = save_faiss(kind, "INNER_PRODUCT")(tmp_path, swapped(vectors))
-        with raises_message(IndexMismatchError):
-            with_vectors(encoder, corpus, tmp_path / kind, *files)
-
-
 def test_another_prefix_is_refused(
     encoder: Encoder, passages: list[Passage], corpus: Path, tmp_path: Path
 ) -> None:
@@ -212,25 +203,6 @@ def test_another_prefix_is_refused(
     with_vectors(
         encoder, corpus, tmp_path / "index", *save_npy(tmp_path, vectors), passage_prefix="passage: "
     )
-
-
-def test_another_pooling_is_told(tmp_path: Path, corpus: Path, passages: list[Passage]) -> None:
-    """The first token's vectors of a model that takes the mean: right in count and dimension."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    from retrieval.dense.encoder import encoder_folder
-
-    model = SentenceTransformer(str(encoder_folder("default")), device="cpu")
-    model[1] = Pooling(384, pooling_mode="cls")
-    vectors = model.encode([passage.contents for passage in passages], normalize_embeddings=True)
-    with raises_message(IndexMismatchError):
-        with_vectors(
-            Encoder("default"),
-            corpus,
-            tmp_path / "index",
-            *save_npy(tmp_path, np.asarray(vectors, np.float32)),
-        )
 
 
 def test_lengths_other_than_one_are_kept_and_told(
@@ -287,8 +259,3 @@ def test_what_is_no_file_of_vectors_says_so(
     (tmp_path / "odd.jsonl").write_text("".join(odd), encoding="utf-8")
     with raises_message(DataError):  # its row would be the next passage's
         with_vectors(encoder, tmp_path / "odd.jsonl", tmp_path / "index", array)
-
-
-def test_vectors_are_not_merged_with_parts() -> None:
-    with raises_message(ConfigError):
-        IndexConfig(["c.jsonl"], "out", vectors=["v.npy"], merge=["a"])
