@@ -37,7 +37,7 @@ COPY training /src/training
 COPY eval /src/eval
 RUN pip install --no-cache-dir --no-deps /src && rm -r /src \
     && useradd --uid 10001 --home-dir /cache --create-home corag && install -d -o corag /data \
-    && corag setup && chown -R corag /opt/corag/files
+    && corag doctor --fetch && chown -R corag /opt/corag/files
 USER corag
 WORKDIR /data
 # Models that are downloaded and kernels that are compiled; indexes and what was answered.

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from corag.core.errors import ConfigError
 from corag.core.protocols import Generator
 from corag.core.runs.environment import environment
-from corag.core.runs.failures import Failures, check_max_failed
+from corag.core.runs.failures import Failures
 from corag.core.runs.folder import RunFolder, read_rows
 from corag.core.runs.manifest import VERDICTS, Manifest
 from corag.core.runs.provenance import Provenance
@@ -25,40 +25,12 @@ from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
 from eval.experiment.in_flight import questions_in_flight
 from eval.experiment.loop import answer_into
-from eval.experiment.opening import open_model_quietly
 from eval.scoring.judge import JudgeConfig, judge
 from eval.scoring.rows import score_row
 from eval.scoring.scorers import choose_scorer, scorer_title
 from eval.statistics.intervals import Interval, bootstrap_mean, interval_record
-from eval.tables.runs import Run, Runs
-
-
-@dataclass(frozen=True)
-class JudgingConfig(Runs):
-    """Options of 'corag judge'."""
-
-    def usage(self) -> str:
-        """The command line to write."""
-        return "corag judge RUN RUN ..."
-
-    ALIASES: ClassVar[dict[str, str]] = {"llm": "model.name", "model": "model.name"}
-
-    judge: JudgeConfig = field(default_factory=JudgeConfig)
-    """the judge's prompt."""
-
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """the language model that judges, and its engine."""
-
-    batch_size: int = 0
-    """questions in flight; 0 chooses: 64, or 256 with vLLM on a large GPU."""
-
-    max_failed: int = 0
-    """questions that the judge may fail on; if it fails on more, the exit status is 1."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_max_failed(self.max_failed)
-        object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model))
+from eval.tables.columns import percent
+from eval.tables.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +60,13 @@ class JudgedRun:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def failures(self) -> Failures:
-        """The questions that the judge failed at, of those that it was asked."""
-        return Failures(self.n - self.failed, self.reasons)
-
-    @property
     def judged_nothing(self) -> bool:
         """Whether the judge failed at every question that it was asked, or replied what cannot be read."""
         return 0 < self.judge_failed + self.unreadable == self.n - self.failed
+
+    def __str__(self) -> str:
+        wrong = f"{self.failed} failed, {self.judge_failed} the judge failed at, {self.unreadable} unreadable"
+        return f"judged right {percent(self.right)}, EM {percent(self.em)}, n = {self.n} ({wrong})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as a JSON object, shares as fractions."""
@@ -103,31 +74,17 @@ class JudgedRun:
         return interval_record("right", self.right) | interval_record("em", self.em) | counts
 
 
-async def judge_runs(runs: Sequence[Run], config: JudgingConfig) -> dict[str, JudgedRun]:
-    """Open the model, judge run after run, and close it. Return what it says of each, by name.
-
-    Raises :class:`ConfigError` for a prompt or run that cannot be used, before minutes go into an engine.
-    """
-    config.judge.check_files()
-    for run in runs:
-        rows_with_gold(run)
-    generator = await open_model_quietly(config.model)
-    try:
-        return {run.name: await judge_run(run, config, generator) for run in runs}
-    finally:
-        await generator.close()
-
-
-async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> JudgedRun:
-    """Judge what has not been judged of one run and count the verdicts.
+async def judge_run(run: Run, config: JudgeConfig, generator: Generator, model: ModelConfig) -> JudgedRun:
+    """Judge what has not been judged of one run and count the verdicts. ``model``: the generator's options.
 
     Raises :class:`ConfigError` if nothing can be judged.
     """
+    config.check_files()
     manifest, rows = run.manifest, rows_with_gold(run)
     predictions = {row.question.id: row.answer.text for row in rows if row.answer}
-    task = AnswerTask(partial(judge, config=config.judge, predictions=predictions))
+    task = AnswerTask(partial(judge, config=config, predictions=predictions))
     questions = [row.question for row in rows if row.answer]
-    folder, judgements = await verdict_rows(run, config, generator, task, questions)
+    folder, judgements = await verdict_rows(run, config, generator, model, task, questions)
     scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
     verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))
@@ -146,14 +103,20 @@ async def judge_run(run: Run, config: JudgingConfig, generator: Generator) -> Ju
 
 
 async def verdict_rows(
-    run: Run, config: JudgingConfig, generator: Generator, task: AnswerTask, questions: Sequence[Question]
+    run: Run,
+    config: JudgeConfig,
+    generator: Generator,
+    model: ModelConfig,
+    task: AnswerTask,
+    questions: Sequence[Question],
 ) -> tuple[Path, list[SavedRow]]:
     """Judge what has not been judged of a run; return the folder of the verdicts, and all of them as rows."""
-    settings = judge_settings(run.manifest, config.judge, generator.fingerprint)
+    settings = judge_settings(run.manifest, config, generator.fingerprint)
     folder = run.folder / f"{VERDICTS}-{Provenance(settings).digest}"
-    with RunFolder(folder, settings, environment() | {"model": asdict(config.model)}) as judging:
+    with RunFolder(folder, settings, environment() | {"model": asdict(model)}) as judging:
         title, executor = f"{VERDICTS} {run.folder.name}", LocalExecutor(generator, None)
-        await answer_into(judging, questions, task, executor, title=title, batch_size=config.batch_size)
+        in_flight = questions_in_flight(0, model)
+        await answer_into(judging, questions, task, executor, title=title, batch_size=in_flight)
     return folder, list(read_rows(folder).values())
 
 

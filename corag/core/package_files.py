@@ -1,7 +1,7 @@
 """Files out of PyPI packages that are used without what those packages ask for: a model, an encoder, a jar.
 
 They are taken from where the package is installed, as a clone's lock files have it, or from the cache, where
-``corag setup`` puts them.
+``corag doctor --fetch`` puts them.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def default_model_file() -> Path:
     """
     if not (folders := DEFAULT_FILES.find_installed()):
         raise ConfigError(
-            "the default model is not on this machine yet: run `corag setup`, which fetches it (about "
+            "the default model is not on this machine yet: run `corag doctor --fetch` (about "
             f"{DEFAULT_FILES.size_mb} MB), or name another (a local folder or a Hugging Face name)."
         )
     return folders[-1]

@@ -8,7 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "eval.api.ask": "Answered",
         "eval.api.building": "BuiltIndex",
         "eval.api.opened": "Index Model",
-        "eval.api.results": "Results",
+        "eval.api.results": "Results judge",
         "eval.api.sweep_results": "SweepResults",
         "eval.api.table": "Table",
         "eval.experiment.workers.config": "ray_workers",

@@ -25,11 +25,13 @@ from eval.experiment.gold import match_gold
 from eval.experiment.loop import in_turn
 from eval.experiment.registry import METHODS, with_method
 from eval.experiment.run import RunConfig, answer_with, repeats_of
+from eval.judging import JudgedRun, judge_run
 from eval.report.page import write_report
+from eval.scoring.judge import JUDGE, JudgeConfig
 from eval.sweeps.plots import draw_figure
 from eval.tables.means import Over
 from eval.tables.results import TableView, score_view, table_of_runs
-from eval.tables.runs import Run, write_run_answers
+from eval.tables.runs import Run, read_run, write_run_answers
 from retrieval.config import RetrieverConfig
 
 WithOptions = AnyMethod | tuple[AnyMethod, MethodConfig | Mapping[str, Any]]
@@ -151,7 +153,8 @@ async def report(
     """
     folders = folders_by_name(runs, "report")
     questions = runs.questions if isinstance(runs, FinishedRuns) else None
-    file, write = Path(out), partial(write_report, folders, baseline=baseline, questions=questions)
+    view = TableView(baseline=baseline)
+    file, write = Path(out), partial(write_report, folders, view=view, questions=questions)
     if index is None:
         await write(file)
     elif isinstance(index, RetrieverConfig):
@@ -160,6 +163,26 @@ async def report(
     else:
         await write(file, index.engine)
     return file
+
+
+@waits
+@takes_own_objects
+async def judge(runs: RunFolders, model: Model | Any, prompt: str = JUDGE) -> dict[str, JudgedRun]:
+    """Let a language model say which answers of finished runs are right; by name what it says of each.
+
+    The verdicts lie in a folder of each run, one per judge, so the same call again goes on where it was.
+
+    Args:
+        runs: run folders, as for :func:`report`.
+        model: what :func:`open_model` returned, or an object or function that it takes.
+        prompt: a shipped name, a file, or a text with {query}, {answers} and {prediction}.
+
+    Raises:
+        ConfigError: for a prompt that cannot be used, and a run without gold answers.
+    """
+    loaded_runs = [read_run(name, folder) for name, folder in folders_by_name(runs, "judge").items()]
+    config = JudgeConfig(prompt)
+    return {each.name: await judge_run(each, config, model.engine, model.options) for each in loaded_runs}
 
 
 @waits

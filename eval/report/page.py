@@ -26,7 +26,7 @@ from eval.report.sections import sections, title_of
 from eval.report.traces import Passages, gold, trace
 from eval.scoring.gold import FoundGold, find_gold
 from eval.tables.means import find_repeats
-from eval.tables.results import TableView, find_baseline, score_view, table_of_scored
+from eval.tables.results import PLAIN_VIEW, TableView, find_baseline, score_view, table_of_scored
 from eval.tables.runs import Run, ScoredRuns
 
 ASSETS = Path(__file__).parent / "assets"
@@ -89,19 +89,17 @@ async def write_report(
     runs: Mapping[str, Path],
     out: Path,
     index: Retriever | None = None,
-    scorer: str = "auto",
-    recall_at: int = 0,
-    baseline: str = "",
+    view: TableView = PLAIN_VIEW,
     questions: Sequence[Question] | None = None,
 ) -> Report:
     """Write the page of finished runs by name to ``out``, with passages' texts if there is an ``index``.
 
-    ``baseline``: the run whose tests are unfolded, as :func:`find_baseline` reads it; "" for the first.
-    ``questions``: those to keep to. Return what is on it. Raises :class:`ConfigError` as
+    ``view``: scorer, depth of recall and questions; its baseline, by default the first run, is the one whose
+    tests are unfolded. ``questions``: those to keep to. Return what is on it. Raises :class:`ConfigError` as
     :func:`find_baseline` and :func:`score_view` do.
     """
-    base_run = find_baseline(runs, baseline)
-    report = make_report(score_view(runs, TableView(scorer, recall_at), questions), base_run)
+    base_run = find_baseline(runs, view.baseline)
+    report = make_report(score_view(runs, view, questions), base_run)
     if index is not None:
         report = await add_texts(report, index)
     write_atomically(out, html_page(report, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))

@@ -45,7 +45,7 @@ def encoder_folder(name: str) -> Path | str:
         if default_encoder_folder().is_dir():
             return default_encoder_folder()
         raise ConfigError(
-            "the default encoder is not on this machine yet: run `corag setup`, which fetches it (about "
+            "the default encoder is not on this machine yet: run `corag doctor --fetch` (about "
             f"{DEFAULT_FILES.size_mb} MB), or name another encoder."
         )
     folder = Path(name).expanduser()
@@ -59,7 +59,7 @@ def encoder_folder(name: str) -> Path | str:
 
 
 def default_encoder_folder() -> Path:
-    """Return the folder of the cache that ``corag setup`` fills with the default encoder."""
+    """Return the folder of the cache that ``corag doctor --fetch`` fills with the default encoder."""
     return cache_folder() / "encoders" / "all-MiniLM-L6-v2"
 
 

@@ -19,7 +19,7 @@ VERSIONS = (1, 7), (2, 0)
 
 
 def jar_folder() -> Path:
-    """Return the folder of the cache that ``corag setup`` fills with the jar."""
+    """Return the folder of the cache that ``corag doctor --fetch`` fills with the jar."""
     return cache_folder() / "lucene"
 
 
@@ -52,7 +52,7 @@ def find_jar() -> Path:
         return max(fitting, key=_version)
     other = f" (the Pyserini that is installed has {installed_jars[-1].name})" if installed_jars else ""
     raise BackendError(
-        f"Lucene, which BM25 is, is not on this machine yet{other}: run `corag setup`, which fetches it "
+        f"Lucene, which BM25 is, is not on this machine yet{other}: run `corag doctor --fetch` "
         f"(about {JAR.size_mb} MB)."
     )
 

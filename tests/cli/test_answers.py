@@ -105,7 +105,7 @@ def test_a_run_writes_its_answers_and_scores_nothing(
     for command in (
         ["table"],
         ["table", "--ledger", "true"],
-        ["report", "--out", str(tmp_path / "report.html")],
+        ["table", "--report", str(tmp_path / "report.html")],
     ):
         assert main([command[0], str(run), *command[1:]]) == 0
 

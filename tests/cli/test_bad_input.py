@@ -326,13 +326,13 @@ def test_run_folder_that_cannot_be_written(capsys, tmp_path):
     assert "cannot write the run folder" in message
 
 
-@pytest.mark.parametrize("command", ["table", "export", "judge", "report"])
+@pytest.mark.parametrize("command", ["table", "export"])
 def test_folders_that_are_no_runs(capsys, tmp_path, command):
     world = tmp_path / "world"
     world.mkdir()
     (world / "manifest.json").write_text(json.dumps({"version": 1, "seed": 0, "passages": 9}))
     (tmp_path / "file").write_text("{}")
-    rest = {"export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
+    rest = {"export": ["--to", "trec", "--out", "x"]}.get(command, [])
     (tmp_path / "sweep/cell").mkdir(parents=True)
     (tmp_path / "sweep/cell/manifest.json").write_text("{}")
     for folder, words in (
@@ -344,11 +344,11 @@ def test_folders_that_are_no_runs(capsys, tmp_path, command):
         assert words in refused(capsys, [command, str(folder), *rest])
 
 
-@pytest.mark.parametrize("command", ["table", "export", "judge", "report"])
+@pytest.mark.parametrize("command", ["table", "export"])
 def test_a_run_without_its_lines(capsys, tmp_path, command):
     run = make_run(tmp_path / "run", [])
     (run / TRACES).unlink()
-    rest = {"export": ["--to", "trec", "--out", "x"], "report": ["--out", "x"]}.get(command, [])
+    rest = {"export": ["--to", "trec", "--out", "x"]}.get(command, [])
     assert "cannot read the run's lines" in refused(capsys, [command, str(run), *rest])
     make_run(run, [])  # what was stopped before its first line goes on
     assert (run / TRACES).exists()

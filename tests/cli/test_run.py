@@ -61,7 +61,7 @@ def test_the_main_job_under_vllm(world, tmp_path):
     out = tmp_path / "runs"
     ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6, "--json"))
     record = json.loads(ended.stdout.splitlines()[-1])
-    assert "Every answer with its steps, to look at: corag report " in ended.stdout.splitlines()[-2]
+    assert "Every answer with its steps, to look at: corag table " in ended.stdout.splitlines()[-2]
     told = told_of(ended)
     assert [re.sub(r"( \([\d.]+ s\))?$", "", line) for line in told[:2]] == [
         f"corag: index {world / 'bm25'}, {world / 'dense'} is open",

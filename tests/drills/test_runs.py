@@ -142,7 +142,11 @@ def test_a_torn_line_in_the_middle_is_named_and_nothing_is_written_over(
     lines = (run / TRACES).read_bytes().splitlines(keepends=True)
     (run / TRACES).write_bytes(b"".join([*lines[:3], torn + b"\n", *lines[4:]]))
     before = (run / TRACES).read_bytes()
-    for command in (["table"], ["report", "--out", str(tmp_path / "r.html")], ["table", "--ledger", "true"]):
+    for command in (
+        ["table"],
+        ["table", "--report", str(tmp_path / "r.html")],
+        ["table", "--ledger"],
+    ):
         assert main([command[0], str(run), *command[1:]]) == 2
         said = capsys.readouterr().err
         assert f"line 4 of '{run / TRACES}'" in said and "Traceback" not in said
@@ -194,7 +198,11 @@ def test_a_clock_that_is_set_back_makes_no_time_negative(
         make_run(tmp_path / "run", [row(question, "Town 1") for question in half])
     rows = read_rows(tmp_path / "run")
     assert len(rows) == 8 and all(row.seconds >= 0 for row in rows.values())
-    for command in (["table"], ["table", "--ledger", "true"], ["report", "--out", str(tmp_path / "r.html")]):
+    for command in (
+        ["table"],
+        ["table", "--ledger"],
+        ["table", "--report", str(tmp_path / "r.html")],
+    ):
         assert main([command[0], str(tmp_path / "run"), *command[1:]]) == 0
         said = capsys.readouterr().out
         assert "-86" not in said and "nan" not in said
@@ -214,7 +222,7 @@ def somebody_else() -> Iterator[None]:
 
 
 _WRITING = {
-    "report": ["report", "RUN", "--out", "PLACE/r.html"],
+    "report": ["table", "RUN", "--report", "PLACE/r.html"],
     "export": ["export", "RUN", "--to", "trec", "--out", "PLACE/x.trec"],
     "world": ["world", "PLACE/world", "--passages", "500", "--train", "1", "--dev", "1", "--test", "1"],
     "run": ["run", "--questions", "QUESTIONS", "--method", "closed_book", "--out", "PLACE/runs"],

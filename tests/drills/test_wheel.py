@@ -1,6 +1,6 @@
 """The wheel, installed by pip into an empty environment, beside a project with common names for its files.
 
-What pip brings is light, advice is that of a pip installation, and after 'corag setup' there are answers.
+What pip brings is light, advice is that of a pip installation, and after 'doctor --fetch' there are answers.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's project, in which 'corag setup' has been performed."""
+    """A user's project, in which 'corag doctor --fetch' has been performed."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "core.py").write_text("MINE = 1\n")
     for package in ("service", "scripts"):
@@ -119,8 +119,8 @@ def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     question = {"id": "1", "question": "Which valve does station 7 have?", "answers": ["VG-68"]}
     (folder / "questions.jsonl").write_text(json.dumps(question) + "\n")
     ended = perform(environment, folder, "bin/corag", "index", "notes.jsonl", "--out", "indexes/early")
-    assert ended.returncode == 1 and "`corag setup`" in ended.stderr
-    ended = perform(environment, folder, "bin/corag", "setup")
+    assert ended.returncode == 1 and "`corag doctor --fetch`" in ended.stderr
+    ended = perform(environment, folder, "bin/corag", "doctor", "--fetch")
     assert ended.returncode == 0, ended.stderr
     return folder
 
@@ -184,7 +184,7 @@ def test_the_commands_of_the_base_work_and_no_advice_is_a_clones(
         "shell",
         *model,
     ]
-    report = ["report", "shell/closed_book", "shell/one_step", "--out", "report.html"]
+    report = ["table", "shell/closed_book", "shell/one_step", "--report", "report.html"]
     check = ["serve", "answers", "--check", "--method", "one_step", *model]
     for words in (index, ask, runs, report, check, ["doctor"], ["list"], ["--version"]):
         ended = perform(environment, project, "bin/corag", *words)

@@ -127,7 +127,7 @@ def test_a_report_finds_the_gold_passages_that_a_table_counts(
         {"method": "closed_book", "retriever": ""},
         **start,
     )
-    assert main(["report", str(run), str(without), "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["table", str(run), str(without), "--report", str(tmp_path / "report.html")]) == 0
     page = Page(tmp_path / "report.html")
     table = table_of_runs({"run": run, "without": without}).to_json()["runs"]
     shares = []

@@ -4,19 +4,18 @@ resuming.
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 
-from corag.cli.commands.judge import _report, print_verdicts
+from corag import ModelConfig
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
 from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest
 from corag.core.types import Question
-from eval.judging import JudgingConfig, judge_run
+from eval.api import judge
+from eval.judging import judge_run
 from eval.scoring.judge import JudgeConfig, parse_verdict
-from eval.tables.conditions import Conditions, describe_conditions
 from eval.tables.runs import read_run
 from tests.eval.runs import make_run, row
 from tests.fakes import ScriptedGenerator
@@ -26,9 +25,8 @@ QUESTIONS = [Question(str(n), f"Who wrote book {n}?", (f"Author {n}", f"Mrs {n}"
 
 
 def judged(run, generator, **judge):
-    return asyncio.run(
-        judge_run(read_run(run.name, run), JudgingConfig([str(run)], JudgeConfig(**judge)), generator)
-    )
+    model = ModelConfig(backend="server", urls=["http://x"])
+    return asyncio.run(judge_run(read_run(run.name, run), JudgeConfig(**judge), generator, model))
 
 
 def a_run(folder):
@@ -75,41 +73,20 @@ def test_a_judge_sees_question_gold_answers_and_prediction_and_decodes_greedily(
     assert {request.sampling.temperature for request in generator.requests} == {0.0}
 
 
-def test_failures_and_unreadable_replies_count_as_wrong(tmp_path, capsys):
+def test_failures_and_unreadable_replies_count_as_wrong(tmp_path):
     one = judged(a_run(tmp_path / "run"), ScriptedGenerator(reply))
     assert (one.right.mean, one.em.mean, one.n) == (0.4, 0.2, 5)
     assert (one.failed, one.judge_failed, one.unreadable) == (1, 0, 1)
-    known = describe_conditions({"mine": Manifest.read(tmp_path / "run")})
-    print_verdicts({"mine": one}, "model, prompt judge v1", known)
-    printed = capsys.readouterr().out
-    assert "40.0" in printed and "look at some of its verdicts" in printed
-    for line in (
-        "Questions: q.jsonl (jsonl).", "Model: model (scripted).",
-        "Retriever: indexes/none (words).", "Corpus: not known here.",
-        "mine: EM by the scorer SQuAD-style; prompts: layout v1 0123456789abcdef",
-    ):  # fmt: skip
-        assert line in printed.splitlines()
-    print_verdicts(
-        {"mine": one, "other": replace(one, scorer="DROP-style")},
-        "m",
-        Conditions([], {"mine": "a", "other": "b"}),
+    assert str(one).startswith("judged right 40.0 [") and "1 failed, 0 the judge failed at, 1 unread" in str(
+        one
     )
-    printed = capsys.readouterr().out
-    assert "other: EM by the scorer DROP-style; b" in printed and "EM by the scorer SQuAD-style; a" in printed
     assert json.loads(json.dumps(one.to_json()))["right"] == 0.4
 
 
-def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path, capsys):
+def test_verdicts_none_of_which_can_be_read_are_no_figure(tmp_path):
     run = a_run(tmp_path / "run")
     one = judged(run, ScriptedGenerator(lambda request: "I cannot say."))
     assert one.right is None and one.judged_nothing and one.to_json()["right"] is None
-    config = JudgingConfig([str(run)])
-    known = [read_run("mine", run)]
-    assert _report({"mine": one}, known, config).status == 1
-    captured = capsys.readouterr()
-    (line,) = [line for line in captured.out.splitlines() if line.startswith("│ mine")]
-    assert [cell.strip() for cell in line.split("│")][2:4] == ["5", "-"], "no share of zero"
-    assert "\ncorag: mine: no verdict of the judge is yes or no" in captured.err
     assert not judged(a_run(tmp_path / "other"), ScriptedGenerator(reply)).judged_nothing
 
 
@@ -147,12 +124,11 @@ def test_what_cannot_be_judged_is_refused(tmp_path, capsys):
     (folder,) = (folder for folder in run.glob("judge-*") if (folder / TRACES).stat().st_size)
     assert main(["table", str(folder)]) == 2
     assert "holds a judge's verdicts" in capsys.readouterr().err
-    assert main(["judge"]) == 2 and "no run was given" in capsys.readouterr().err
-    assert main(["judge", str(run), f"{run}/"]) == 2 and "given twice" in capsys.readouterr().err
-    nobody = ["--model.backend", "server", "--model.urls", "http://127.0.0.1:9", "--model.retries", "0"]
-    assert main(["judge", str(run), str(bare), *nobody]) == 2
-    assert "nothing to judge" in capsys.readouterr().err, "that is found out before the model is asked for"
-    assert (
-        main(["judge", str(run), "--judge.prompt", "gone"]) == 2
-        and "no prompt 'gone'" in capsys.readouterr().err
-    )
+    with raises_message(ConfigError):
+        judge(run, lambda prompt: "yes", prompt="gone")
+
+
+def test_from_python_every_run_is_judged_by_a_model_of_ones_own(tmp_path):
+    runs = {name: a_run(tmp_path / name) for name in ("a", "b")}
+    verdicts = judge(runs, lambda prompt: "Yes.")
+    assert {name: one.right.mean for name, one in verdicts.items()} == {"a": 0.8, "b": 0.8}

@@ -183,5 +183,5 @@ def test_the_shell_reports_runs_of_an_own_retriever(
     asked = ["--questions", "q.jsonl", "--method", "one_step", "--llm", "mine/own.py:llm", "--out", "runs"]
     assert main(["run", *asked, *own]) == 0
     capsys.readouterr()
-    assert main(["report", "runs/one_step", *own]) == 0
-    assert "the texts of 0 of 1 passages" in capsys.readouterr().out
+    assert main(["table", "runs/one_step", "--report", "report.html", *own]) == 0
+    assert "texts of 0 of 1 passages" in capsys.readouterr().err

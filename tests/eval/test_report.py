@@ -41,7 +41,7 @@ def runs(world, tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(runs, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "report.html"
-    assert main(["report", *map(str, runs.values()), "--out", str(out)]) == 0
+    assert main(["table", *map(str, runs.values()), "--report", str(out)]) == 0
     return Page(out)
 
 
@@ -208,7 +208,7 @@ def test_a_run_may_be_called_like_markup(world, runs, tmp_path):
     strange.parent.mkdir()
     strange.symlink_to(runs["greedy"])
     out = tmp_path / "report.html"
-    assert main(["report", str(strange), "--out", str(out)]) == 0
+    assert main(["table", str(strange), "--report", str(out)]) == 0
     page = Page(out)
     assert any(each.endswith("onerror=alert(2)>") or "onerror=alert(2)> (" in each for each in page.remarks)
     assert "<img" not in page.text
@@ -217,7 +217,7 @@ def test_a_run_may_be_called_like_markup(world, runs, tmp_path):
 def test_the_same_runs_make_the_same_page_but_for_its_date(runs, tmp_path):
     pages = []
     for name in ("a.html", "b.html"):
-        assert main(["report", str(runs["tree"]), str(runs["greedy"]), "--out", str(tmp_path / name)]) == 0
+        assert main(["table", str(runs["tree"]), str(runs["greedy"]), "--report", str(tmp_path / name)]) == 0
         pages.append(re.sub("Made [^.]*", "", (tmp_path / name).read_text()))
     assert pages[0] == pages[1]
 
@@ -229,7 +229,7 @@ def test_questions_that_a_run_lacks_are_left_out_and_counted(runs, tmp_path):
     lines = (runs["greedy"] / TRACES).read_bytes().splitlines(keepends=True)
     (short / TRACES).write_bytes(b"".join(lines[:7]) + lines[7][:30])  # the run is going on
     out = tmp_path / "report.html"
-    assert main(["report", str(runs["one_step"]), str(short), "--out", str(out)]) == 0
+    assert main(["table", str(runs["one_step"]), str(short), "--report", str(out)]) == 0
     page = Page(out)
     assert any(
         re.search("^17 of 24 questions are left out: .*short' lacks 17 of", each) for each in page.remarks
@@ -245,7 +245,7 @@ def test_failed_questions_and_questions_without_gold_answers(tmp_path, runs):
         run.append(
             Row(Question("c", "Where?", ("x",)), None, (), {}, 1.0, "SearchFailedError: gone\nTraceback <b>")
         )
-    assert main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "report.html")]) == 0
+    assert main(["table", str(tmp_path / "run"), "--report", str(tmp_path / "report.html")]) == 0
     page = Page(tmp_path / "report.html")
     heads, figures = page.rows("results")
     assert figures[heads.index("EM")].startswith("50.0 [") and figures[heads.index("failed")] == "1"
@@ -276,7 +276,7 @@ def test_shortened_prompts_and_cut_off_replies_are_kept():
 
 
 def refused(capsys, *argv):
-    assert main(["report", *map(str, argv)]) == 2
+    assert main(["table", *map(str, argv)]) == 2
     return capsys.readouterr().err
 
 
@@ -289,7 +289,7 @@ def unfolded(page):
 
 def test_the_page_opens_with_the_baseline_that_was_asked_for(page, runs, tmp_path, capsys):
     out = tmp_path / "report.html"
-    command = ["report", *map(str, runs.values()), "--out", str(out)]
+    command = ["table", *map(str, runs.values()), "--report", str(out)]
     assert unfolded(page) == ["Tests against one_step"]
     assert main([*command, "--baseline", "greedy"]) == 0
     assert unfolded(Page(out)) == ["Tests against greedy"]
@@ -301,11 +301,10 @@ def test_bad_input_is_answered_with_sentences(runs, tmp_path, capsys):
     assert "no run was given" in refused(capsys)
     assert "is not a run" in refused(capsys, tmp_path)
     assert "given twice" in refused(capsys, runs["tree"], f"{runs['tree']}/")
-    assert "is a folder" in refused(capsys, runs["tree"], "--out", tmp_path)
     assert "unknown option" in refused(capsys, runs["tree"], "--output", "x.html")
     other = World(tmp_path, 5)
     elsewhere = write(tmp_path / "runs", "one_step", other)
-    message = refused(capsys, runs["tree"], elsewhere, "--out", tmp_path / "r.html")
+    message = refused(capsys, runs["tree"], elsewhere, "--report", tmp_path / "r.html")
     assert "different question files" in message and "questions.source" in message
     sampled = tmp_path / "sampled"
     sampled.mkdir()

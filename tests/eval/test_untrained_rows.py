@@ -57,7 +57,7 @@ def test_the_mark_and_the_sentence_are_printed_and_in_json(tmp_path, capsys):
 
 def test_the_report_marks_the_row_and_says_why(tmp_path):
     out = tmp_path / "report.html"
-    assert main(["report", *map(str, runs(tmp_path)), "--out", str(out)]) == 0
+    assert main(["table", *map(str, runs(tmp_path)), "--report", str(out)]) == 0
     page = Page(out)
     assert [row[0] for row in page.rows("results")[1:]] == ["chains", "reader †", "base"]
     assert any(each.startswith("† reader: the adapter 'adapters/mine'") for each in page.headlines)

@@ -103,7 +103,7 @@ REQUIRED = {  # what a command wants before it prints its options
     "serve": ["indexes/a"],
     "world": ["world"],
     **{name: ["--questions", "q.jsonl"] for name in ("run", "sample")},
-    **{name: ["runs/a"] for name in ("table", "show", "judge", "report")},
+    **{name: ["runs/a"] for name in ("table", "show")},
 }
 
 

@@ -198,7 +198,7 @@ async def test_what_was_served_is_a_run_that_outlives_a_restart(tmp_path, capsys
     (folder,) = tmp_path.glob("corag-*")
     assert [row.question.id for row in read_rows(folder).values()] == ids
     run, report = str(folder), str(tmp_path / "report.html")
-    for words in (["table", run], ["table", run, "--ledger"], ["report", run, "--out", report]):
+    for words in (["table", run], ["table", run, "--ledger"], ["table", run, "--report", report]):
         assert await asyncio.to_thread(main, words) == 0
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert "3" in capsys.readouterr().out

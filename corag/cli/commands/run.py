@@ -36,9 +36,9 @@ def main(config: RunOptions) -> CommandResult:
     runs = asyncio.run(answer_dataset(config, questions))
     table = table_of_runs(runs, TableView(over="seeds" if config.repeats > 1 else ""), questions)
     print_results(table)
-    print(f"Every answer with its steps, to look at: corag report {' '.join(map(str, runs.values()))}")
+    folders = " ".join(map(str, runs.values()))
+    print(f"Every answer with its steps, to look at: corag table {folders} --report report.html")
     if config.answers_to and config.shard:
-        folders = " ".join(map(str, runs.values()))
         print(f"When all shards are answered: corag table {folders} --join --answers_to {config.answers_to}")
     elif config.answers_to:
         count = write_run_answers(runs, config.answers_to, questions)

@@ -8,6 +8,7 @@
     corag table seeds/* --over seeds                          # mean over runs that differ in nothing else
     corag table runs/test/* --to latex > table.tex            # for a paper; csv, markdown and json, too
     corag table runs/test/* --figure score.pdf                # F1 over tokens per question
+    corag table runs/test/* --report report.html --index indexes/test-bm25    # with chains and passages
     corag table runs/test/* --ledger                          # tokens and seconds by role and stage
     corag table runs/best-of-8/corag --ceiling                # what the best of all candidates would score
     corag table runs/test/ircot-5e6f7a8b --join               # of shards (corag run --shard 1/8 ...)
@@ -18,9 +19,13 @@ from the others'.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import ClassVar
 
 from corag.cli.ceilings import print_ceilings
 from corag.cli.ledgers import print_ledgers
@@ -31,6 +36,9 @@ from corag.core.runs.failures import Failures, check_max_failed
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
 from eval.datasets.answers import check_answers_file
+from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
+from eval.experiment.backends import open_index_or_client
+from eval.report.page import write_report
 from eval.sweeps.plots import check_figure, draw_figure
 from eval.tables.candidates import Metric
 from eval.tables.ceiling import measure_ceilings
@@ -39,6 +47,7 @@ from eval.tables.printing import print_results
 from eval.tables.records import Form, check_form
 from eval.tables.results import TableView, find_baseline, table_of_runs
 from eval.tables.runs import Runs, name_folders, write_run_answers
+from retrieval.config import RetrieverConfig
 
 JOIN_AGAIN = "The commands that answered the shards try them again; then join again"
 
@@ -54,6 +63,13 @@ class TableOptions(Runs, TableView):
     figure: LocalPath = ""
     """also draw F1 (or the first of ``measures``) over tokens per question to this file (.png, .svg, .pdf),
     with intervals and Pareto frontier."""
+
+    report: LocalPath = ""
+    """also write an HTML page to this file: table, tests, charts and every question with its chains; it needs
+    no server and no network."""
+
+    retriever: RetrieverConfig = field(default_factory=RetrieverConfig)
+    """of a report, the index that the runs searched, for the passages' texts; without they have titles."""
 
     ledger: bool = False
     """instead of the table: where tokens and seconds went, by role and stage."""
@@ -71,6 +87,8 @@ class TableOptions(Runs, TableView):
 
     max_failed: int = 0
     """with join: questions that may have failed; if more did, the exit status is 1."""
+
+    ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,11 +139,22 @@ def main(config: TableOptions) -> CommandResult:
     if config.figure:
         title = draw_figure(table, config.figure)
         print(f"{config.figure}: {title} over tokens per question.", file=sys.stderr)
+    if config.report:
+        print(asyncio.run(_report(config, runs)), file=sys.stderr)
     if config.answers_to:
         count = write_run_answers(runs, config.answers_to)
         print(f"{config.answers_to}: {count:,} answers.", file=sys.stderr)
     failures = table.failures if config.join else Failures()
     return CommandResult(table.status, [table.to_json()], failures, config.max_failed, JOIN_AGAIN)
+
+
+async def _report(config: TableOptions, runs: Mapping[str, Path]) -> str:
+    """Write the report; return a sentence on it."""
+    out, has_index = Path(config.report), config.retriever.index or config.retriever.url
+    async with open_index_or_client(config.retriever) if has_index else nullcontext() as index:
+        report = await write_report(runs, out, index, config)
+    texts = f"texts of {report.text_count or 0:,} of {len(report.passages.titles):,} passages"
+    return f"{out}: {out.stat().st_size / 1e6:.1f} MB, {texts}. Open it in a browser."
 
 
 def _ceiling(config: TableOptions) -> CommandResult:
