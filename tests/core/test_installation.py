@@ -103,7 +103,7 @@ def test_a_missing_package_is_one_sentence_with_the_extra_that_brings_it(
     ended = without(modules, COMMANDS[extra], installed, project)
     assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
     assert len(ended.stderr.splitlines()) == 1
-    assert f"pip install 'corag[{extra}]'" in ended.stderr and "scripts/" not in ended.stderr
+    assert f"pip install 'corag[{extra}]" in ended.stderr and "scripts/" not in ended.stderr
     assert not (project / "made").exists() and not list(project.glob("runs/*/manifest.json")), (
         "nothing was begun"
     )

@@ -198,4 +198,4 @@ def test_the_commands_of_the_base_work_and_no_advice_is_a_clones(
     for extra, words in needing.items():
         ended = perform(environment, project, "bin/corag", *words)
         assert ended.returncode == 2 and len(ended.stderr.splitlines()) == 1, ended.stderr
-        assert f"pip install '{extra}'" in ended.stderr
+        assert f"pip install '{extra} @ file:" in ended.stderr
