@@ -67,8 +67,7 @@ def _installed_from() -> str:
     # pip and uv note it (PEP 610). A package of this name in an index may be another.
     texts = [each.read_text("direct_url.json") or "{}" for each in distributions(name="corag")]
     noted = json.loads(texts[0]) if texts else {}
-    system = noted.get("vcs_info", {}).get("vcs", "")
-    return f" @ {system}{system and '+'}{noted['url']}" if noted else ""
+    return f" @ {'git+' * ('vcs_info' in noted)}{noted['url']}" if noted else ""
 
 
 def for_gpus() -> bool:
