@@ -3,7 +3,7 @@
 # are chosen on 100 dev questions with the first set of demonstrations by the dataset's F1 (the authors: DROP's F1),
 # then 500 others are asked with all three sets; mean and deviation over the sets. Recall has runs of its own, without
 # a reader: one step takes 15 passages, IRCoT's are chosen by recall of passages (the authors: of titles).
-# What it costs and downloads: docs/guides/reproduce.md.
+# What it costs and downloads: docs/guides/reproduce_costs.md.
 #   bash scripts/recipes/paper_ircot.sh hotpotqa DEV.json CORPUS         all stages; musique, 2wikimultihopqa
 #   STAGES="index choose" bash scripts/recipes/paper_ircot.sh ...        some: cost index choose test recall table
 #   SMOKE=1 bash scripts/recipes/paper_ircot.sh                          a slice of the embedded world, two CPU cores
