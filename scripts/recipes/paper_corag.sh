@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # CoRAG's tables 1 and 4 and figure 3, from an empty machine: the index of Wikipedia, the authors' chains, rows,
 # training with chains and without (the paper's fine-tuned baseline), the sweep over hops, chains and tree search,
-# a table for each set. What it costs and downloads: docs/guides/reproduce_costs.md; '... cost' prints the sum first.
+# a table for each set. What it costs and downloads: docs/guides/reproduce_costs.md; '... cost' prints it.
 #   bash scripts/recipes/paper_corag.sh                   all stages, on eight GPUs
 #   bash scripts/recipes/paper_corag.sh index chains      some: cost index chains rows train decode table
 #   SMOKE=1 bash scripts/recipes/paper_corag.sh           each stage on a slice of the embedded world, two CPU cores
@@ -14,7 +14,7 @@
 # Every stage goes on where it was, whatever ended it: give the same command again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cost() { sed -n "/^### What it costs/,/^### Hours/p" docs/guides/reproduce.md; }
+cost() { sed -n "/^## CoRAG/,/^## IRCoT/p" docs/guides/reproduce_costs.md; }
 if [ "$*" = cost ]; then cost && exit; fi
 bash scripts/install.sh
 export PATH="$PWD/.venv/bin:$PATH"

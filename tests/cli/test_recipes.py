@@ -98,7 +98,7 @@ def test_processes_on_one_machine_share_its_cores(root: Path) -> None:
 
 
 def test_a_job_asks_for_cores_and_memory(root: Path) -> None:
-    for page in ("scripts/recipes/batch_inference.sh", "docs/guides/clusters.md", "docs/guides/answers.md"):
+    for page in ("scripts/recipes/batch_inference.sh", "docs/guides/clusters.md"):
         commands = re.findall(r"sbatch --array.*", (ROOT / page).read_text())
         assert commands and all("--cpus-per-task=" in each and "--mem=" in each for each in commands), page
     environment = os.environ | {"DRY": "1", "NODES": "2", "SLURM_CPUS_ON_NODE": "64"}
