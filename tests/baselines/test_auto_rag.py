@@ -4,14 +4,13 @@ import pytest
 
 from corag.baselines.auto_rag import AutoRAGConfig, auto_rag, parse
 from corag.core.tools import SearchStep, Tools
+from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
 
 
 async def replay(replies, retriever=None, budget=0, **options):
-    generator = ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await auto_rag(QUESTION, tools, AutoRAGConfig(**options)), generator, tools
+    return await replaying.replay(auto_rag, AutoRAGConfig(**options), replies, retriever, budget)
 
 
 def roles(tools):

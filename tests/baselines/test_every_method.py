@@ -151,6 +151,10 @@ VARIANTS = [
     *((name, {}) for name in METHODS),
     *(("recursive", {"mode": mode}) for mode in ("recursive", "multi_hop", "self_query", "decompose")),
     *(("corag", {"strategy": strategy, "chains": 2, "expand": 2}) for strategy in ("best_of_n", "tree")),
+    ("corag", {"strategy": "adaptive", "chains": 3, "rank_by": "vote"}),
+    ("corag", {"strategy": "best_of_n", "chains": 3, "rank_by": "vote+refusal", "judged": "draft"}),
+    ("corag", {"strategy": "tree", "preset": "released_code", "expand": 2, "rollouts": 1}),
+    *(("corag", {"stop": stop}) for stop in ("check", "settled", "learned")),
     ("iterdrag", {"documents": 0}),
 ]
 FORCED = ("auto_rag", "flare", "iterdrag", "react", "search_o1", "search_r1", "self_ask", "self_rag_prompted")
@@ -173,6 +177,7 @@ async def test_no_budget_is_exceeded_and_an_answer_is_forced_from_what_it_allows
         tools = Tools(QUESTION, generator, WordRetriever(WORLD), budget=budget)
         row = await answer_question(QUESTION, partial(METHODS[method].function, config=config), tools)
         assert row.error == "" and row.answer is not None
+        check_ledger(tools)
         assert not budget or tools.spent.total <= budget
         if row.answer.stopped == "budget" and tools.spent.calls and method in FORCED:
             assert row.answer.text, "some answer could be paid for"

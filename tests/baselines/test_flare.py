@@ -3,20 +3,19 @@ what goes wrong.
 """
 
 import math
-from functools import partial
 
 import pytest
 
 from corag.baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
 from corag.core.fusion import interleave
 from corag.core.options import change_options
-from corag.core.runner import answer_question
 from corag.core.sentences import sentence_end
-from corag.core.tools import SearchStep, Tools
+from corag.core.tools import SearchStep
 from corag.core.types import Hit
+from tests.baselines import replaying
 from tests.baselines.test_iter_retgen import left_by_the_window
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
-from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
+from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN
 
 UNSURE = {"Oslo.": 0.2, "Rhine.": 0.3, "nearly": 0.5}
 SCRIPT = [
@@ -28,13 +27,9 @@ SCRIPT = [
 ]
 
 
-async def replay(replies, config=None, retriever=None, budget=0, generator=None):
+async def replay(replies, config=None, *given, generator=None, **named):
     generator = generator or ScriptedGenerator(replies, probability=lambda word: UNSURE.get(word, 0.95))
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    row = await answer_question(QUESTION, partial(flare, config=config or FLAREConfig(k=1)), tools)
-    assert row.error == "" and row.to_json()
-    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
-    return row.answer, generator, tools
+    return await replaying.replay(flare, config or FLAREConfig(k=1), (), *given, generator=generator, **named)
 
 
 def queries(tools):

@@ -2,14 +2,12 @@
 found, no tokens left.
 """
 
-from functools import partial
-
 from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from corag.core.options import change_options
 from corag.core.prompting.shorten import shorten
-from corag.core.runner import answer_question
-from corag.core.tools import SearchStep, Tools
-from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
+from corag.core.tools import SearchStep
+from tests.baselines import replaying
+from tests.fakes import WindowedGenerator, words
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
@@ -28,13 +26,8 @@ def left_by_the_window(generator):
     ]
 
 
-async def replay(replies, config=None, retriever=None, budget=0, generator=None):
-    generator = generator or ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    row = await answer_question(QUESTION, partial(iter_retgen, config=config or IterRetGenConfig(k=2)), tools)
-    assert row.error == "" and row.to_json()
-    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
-    return row.answer, generator, tools
+async def replay(replies, config=None, *given, **named):
+    return await replaying.replay(iter_retgen, config or IterRetGenConfig(k=2), replies, *given, **named)
 
 
 async def test_the_second_round_searches_with_the_first_generation_and_reads_its_own_passages_only():

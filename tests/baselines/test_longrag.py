@@ -6,10 +6,11 @@ import pytest
 
 from corag.baselines.longrag import LongRAGConfig, longrag
 from corag.core.errors import ConfigError, DataError
-from corag.core.tools import SearchStep, Tools
+from corag.core.tools import SearchStep
 from corag.core.types import Passage
 from corag.core.units import Unit
-from tests.fakes import ScriptedGenerator, WordRetriever, words
+from tests.baselines import replaying
+from tests.fakes import WordRetriever, words
 from tests.messages import raises_message
 from tests.story import QUESTION, WORLD
 
@@ -30,9 +31,7 @@ def units(tmp_path):
 
 
 async def replay(replies, retriever=None, budget=0, **options):
-    generator = ScriptedGenerator(replies)
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    return await longrag(QUESTION, tools, LongRAGConfig(**options)), generator, tools
+    return await replaying.replay(longrag, LongRAGConfig(**options), replies, retriever, budget)
 
 
 async def test_whole_units_are_read_in_two_turns(units):

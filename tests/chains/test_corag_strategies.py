@@ -56,12 +56,6 @@ def test_the_work_of_a_strategy_is_what_it_does(options, work):
     assert (hops, scores, tools.ledger["final"].calls) == (*work, 1)
 
 
-def test_a_tree_that_reuses_its_rollouts_takes_less():
-    options = {"strategy": "tree", "expand": 2, "rollouts": 2, "max_hops": 4}
-    _, _, tools = run(seeded, **options)
-    assert 0 < len(searches(tools)) - 1 < 28
-
-
 # ---- best of N
 
 
@@ -150,13 +144,6 @@ def test_the_vote_keeps_the_first_chain_of_the_most_frequent_answer():
     assert (answer.text, answer.chosen) == ("the Issel", 1)
     assert [chain.score for chain in answer.chains] == [-1, -2, -2, -1]
     assert "score" not in tools.ledger and tools.ledger["final"].calls == 4
-
-
-def test_blank_answers_have_no_vote():
-    finals = iter(["", "Issel", "", ""])
-    reply = lambda request: next(finals) if kind(request) == "FINAL" else seeded(request)  # noqa: E731
-    answer, _, _ = run(reply, strategy="best_of_n", chains=4, max_hops=1, rank_by="vote")
-    assert (answer.text, answer.chosen) == ("Issel", 1)
 
 
 def test_counting_refusals_needs_no_log_probabilities():
@@ -287,14 +274,6 @@ def test_a_state_without_children_keeps_its_place_in_the_beam():
         )  # fmt: skip
         assert [hop.sub_query for hop in answer.chains[answer.chosen].hops] == ["a"]
         assert (answer.stopped, answer.repeats > 0) == ("repeats", True)
-
-
-def test_a_tree_that_only_repeats_itself_ends():
-    reply = {"NEXT": "glass", "ANSWER": "b", "FINAL": "Issel"}
-    answer, _, _ = run(lambda request: reply[kind(request)], strategy="tree", max_hops=4, expand=2)
-    assert (answer.steps, answer.text) == (1, "Issel")
-    blank, _, _ = run(lambda request: "" if kind(request) == "NEXT" else "Issel", strategy="tree", max_hops=4)
-    assert (blank.steps, blank.stopped, blank.text) == (0, "repeats", "Issel")
 
 
 @pytest.mark.parametrize(

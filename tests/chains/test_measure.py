@@ -137,12 +137,3 @@ def test_drafts_are_no_candidates():
     answer, _, tools = run(drafting, **SAMPLED, **options)
     (alone,) = candidates(answer, tools, **options)
     assert alone.text == answer.text
-
-
-def test_a_mixture_is_spelled_in_one_way():
-    assert CoRAGConfig(strategy="best_of_n", rank_by=" vote + refusals").rank_by == "vote+refusals"
-
-
-def test_greedy_chains_are_measured_by_the_ranking_signal_too():
-    needs = CoRAGConfig(strategy="greedy", rank_by="refusal", measure=("refusals",)).needs()
-    assert Ability.SCORES in needs
