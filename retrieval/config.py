@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from corag.core.errors import ConfigError, nearest
 from corag.core.option_names import LocalPath, Mark, NameOrPath
 from corag.core.options import Options
-from corag.core.servers import check_schemes, contain_credentials, is_address
+from corag.core.servers import check_addresses, is_address
 from corag.data.fields import parse_columns
 from retrieval.corpora.formats import AUTO, check_columns, check_format
 from retrieval.corpora.passages import PASSAGE_FIELDS, Reading
@@ -362,12 +362,7 @@ class RetrieverConfig(Options, section="retriever"):
             raise ConfigError(f"unknown BM25 preset '{self.bm25}': {nearest(self.bm25, BM25_PRESETS)}")
         if self.language:
             check_language(self.language)
-        if contain_credentials(self.url):
-            raise ConfigError(
-                "an address in 'retriever.url' holds a user name, a password or a query: give the address "
-                "alone. A search server that wants a key is reached through a proxy of yours that adds it."
-            )
-        check_schemes(self.url, "retriever.url")
+        check_addresses(self.url, "retriever.url", "reach a server that wants a key by a proxy that adds it")
 
     @property
     def placement(self) -> Placement:

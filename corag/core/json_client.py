@@ -12,17 +12,20 @@ import asyncio
 import os
 import sys
 import time
-from collections import OrderedDict
+import urllib.request
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
 
-from corag.core.errors import BackendError, RequestRefusedError
-from corag.core.proxies import open_client, proxy_variable
+from corag.core.errors import BackendError, ConfigError, RequestRefusedError, reason
 from corag.core.replies import MalformedReplyError
+from corag.core.servers import is_loopback
 from corag.core.text import reply_excerpt
 
 _BUSY = frozenset({429, 503})  # overloaded, restarting, or behind such a proxy
@@ -111,7 +114,8 @@ class JsonClient:
         self._what, self._option, self._key_variable = what, option, key_variable
         self._retries, self._pause_s = retries, pause_s
         self._key = os.environ.get(key_variable, "") if key_variable else ""
-        self._load = OrderedDict.fromkeys(self.urls, 0)
+        self._turns = list(self.urls)  # of servers that have as little to do, the first is asked
+        self._load = Counter[str]()  # requests in flight, by server
         self._homes: OrderedDict[str, str] = OrderedDict()
         self._stalls = StallNotifier(", ".join(self.urls))
         self._look_up_s = min(timeout_s, _LOOK_UP_S)
@@ -146,12 +150,36 @@ class JsonClient:
             NoReplyError: if every attempt failed.
             RefusedError: if a server refused the request.
         """
-        failed_url, waited_in_vain = "", False
+        return await self._ask(partial(self._choose, affinity), route, body, parse, on_events)
+
+    async def open(self, url: str, body: dict[str, Any] | None, parse: Callable[[Any], Result]) -> Result:
+        """Ask one address while its server is opened: with short pauses, and once where nothing listens.
+
+        ``url``: all of the address. Raises as :meth:`request` does.
+        """
+        return await self._ask(lambda _: url, "", body, parse, opening=True)
+
+    async def _ask(
+        self,
+        choose: Callable[[str], str],
+        route: str,
+        body: dict[str, Any] | None,
+        parse: Callable[[Any], Result],
+        on_events: Callable[[Sequence[Any]], None] | None = None,
+        *,
+        opening: bool = False,
+    ) -> Result:
+        """Send a request until it is answered. ``choose``: returns a server, by the one that failed."""
+        pause_s, longest_s = (
+            (_OPENING_PAUSE_S, _LONGEST_OPENING_PAUSE_S) if opening else (self._pause_s, _LONGEST_PAUSE_S)
+        )
+        url, was_silent = "", opening
         with self._stalls.waiting() as on_reply:
             for number in range(self._retries + 1):
-                self.retried += number > 0
-                url = failed_url = self._choose(affinity, avoid=failed_url)
-                start = time.monotonic()
+                if number:
+                    await asyncio.sleep(min(pause_s * 2 ** (number - 1), longest_s))
+                    self.retried += not opening
+                url, start = choose(url), time.monotonic()
                 self._load[url] += 1
                 try:
                     return await self._send(url + route, body, parse, on_reply, on_events)
@@ -159,30 +187,10 @@ class JsonClient:
                     error = self._no_reply(url + route, fault, number + 1)
                 finally:
                     self._load[url] -= 1
-                is_silent = _is_silent(error, start)
-                if is_silent and waited_in_vain:
+                is_silent = error.fault == "silent" and time.monotonic() - start >= _PATIENCE_S
+                if (is_silent and was_silent) or (opening and error.fault == "unreachable"):
                     break
-                waited_in_vain |= is_silent
-                if number < self._retries:
-                    await asyncio.sleep(min(self._pause_s * 2**number, _LONGEST_PAUSE_S))
-        raise error
-
-    async def open(self, url: str, body: dict[str, Any] | None, parse: Callable[[Any], Result]) -> Result:
-        """Ask one address while its server is opened: with short pauses, and once where nothing listens.
-
-        ``url``: all of the address. Raises as :meth:`request` does.
-        """
-        with self._stalls.waiting() as on_reply:
-            for number in range(self._retries + 1):
-                start = time.monotonic()
-                try:
-                    return await self._send(url, body, parse, on_reply)
-                except _FaultError as fault:
-                    error = self._no_reply(url, fault, number + 1)
-                if error.fault == "unreachable" or _is_silent(error, start):
-                    break
-                if number < self._retries:
-                    await asyncio.sleep(min(_OPENING_PAUSE_S * 2**number, _LONGEST_OPENING_PAUSE_S))
+                was_silent |= is_silent
         raise error
 
     async def close(self) -> None:
@@ -194,9 +202,10 @@ class JsonClient:
         # cache. A home that failed is left for good: what it had cached is gone, or out of reach.
         home = self._homes.get(affinity, "")
         if not home or home == avoid:
-            free = [url for url in self._load if url != avoid] or self.urls
+            free = [url for url in self._turns if url != avoid] or self._turns
             home = min(free, key=self._load.__getitem__)
-            self._load.move_to_end(home)  # of equal ones the next that asks takes another
+            self._turns.remove(home)
+            self._turns.append(home)
         if affinity:
             self._homes[affinity] = home
             self._homes.move_to_end(affinity)
@@ -297,8 +306,36 @@ def _fault_of(error: Exception) -> Fault:
     return "failed" if isinstance(error, httpx.DecodingError) else "broken"
 
 
-def _is_silent(error: NoReplyError, start: float) -> bool:
-    return error.fault == "silent" and time.monotonic() - start >= _PATIENCE_S
+def open_client(urls: Sequence[str], **options: Any) -> httpx.AsyncClient:
+    """Return a client of these servers, which reaches those of this machine without a proxy.
+
+    People set HTTP_PROXY for the world outside; a proxy cannot reach this machine's own 127.0.0.1.
+    Certificates are read for https alone. Raises :class:`ConfigError` for a proxy or a file of certificates
+    in the environment that cannot be used.
+    """
+    try:
+        is_secure = any(url.lower().startswith("https://") for url in urls)
+        certificates = httpx.create_ssl_context() if is_secure else False
+        direct = {url: None for url in urls if is_loopback(url)}
+        return httpx.AsyncClient(verify=certificates, mounts=direct, **options)
+    except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:
+        raise ConfigError(
+            "a proxy or the certificates of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, "
+            f"SSL_CERT_FILE) cannot be used ({reason(error)}): correct or unset the variable, or add the "
+            "server to NO_PROXY."
+        ) from None
+
+
+def proxy_variable(url: str) -> str:
+    """Return the name of the variable with the proxy that a request to this address goes through; "" if none.
+
+    The proxy itself may hold a password.
+    """
+    parts = urlsplit(url)
+    if is_loopback(url) or urllib.request.proxy_bypass(parts.netloc):
+        return ""
+    proxies = urllib.request.getproxies_environment()
+    return next((f"{each.upper()}_PROXY" for each in (parts.scheme.lower(), "all") if proxies.get(each)), "")
 
 
 class StallNotifier:
@@ -308,10 +345,9 @@ class StallNotifier:
     requests are answered others may take their time.
     """
 
-    def __init__(self, urls: str, notice_s: float | None = None) -> None:
-        """``urls``: the servers, as the notice names them; ``notice_s``: the seconds of silence before it."""
-        self._notice_s = notice_s or _NOTICE_S
-        self._line = f"corag: waiting for {urls}: no reply for {self._notice_s:.0f} s.\n"
+    def __init__(self, urls: str) -> None:
+        """``urls``: the servers, as the notice names them."""
+        self._line = f"corag: waiting for {urls}: no reply for {_NOTICE_S:.0f} s.\n"
         self._waiters = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -331,7 +367,7 @@ class StallNotifier:
     def _restart(self) -> None:
         if self._timer:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._notice_s, self._print)
+        self._timer = asyncio.get_running_loop().call_later(_NOTICE_S, self._print)
 
     def _print(self) -> None:
         sys.stderr.write(self._line)

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from corag.core.errors import ConfigError
 
 
-def contain_credentials(urls: Iterable[str]) -> bool:
-    """Return whether an address holds more than where a server is: a user name, a password or a query.
+def check_addresses(urls: Iterable[str], option: str, key: str) -> None:
+    """Raise :class:`ConfigError` for an address with a secret in it, or without http:// or https://.
 
-    Addresses are printed, and noted in every run's manifest. So whoever refuses one does not repeat it.
-
-    >>> contain_credentials(["http://localhost:8000/v1"])
-    False
-    >>> contain_credentials(["http://bob:secret@localhost:8000"])
-    True
-    """
-    return any("@" in url or "?" in url for url in urls)
-
-
-def check_schemes(urls: Iterable[str], option: str) -> None:
-    """Raise :class:`ConfigError` for an address without http:// or https://. ``option``: its full name.
-
-    Call it after :func:`contain_credentials`, since it repeats the address.
+    Addresses are printed, and noted in every run's manifest: one with a user name, a password or a query is
+    not even repeated here. ``option``: its full name. ``key``: a sentence's end on where a key goes instead.
     """
     for url in urls:
+        if "@" in url or "?" in url:
+            raise ConfigError(
+                f"an address in '{option}' holds a user name, a password or a query: give the address alone, "
+                f"and {key}."
+            )
         if not is_address(url):
             host = url.rpartition("://")[2]
             raise ConfigError(
@@ -47,3 +41,20 @@ def base_address(url: str) -> str:
     """
     url = url.rstrip("/")
     return url if urlsplit(url).path else f"{url}/v1"
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether an address is on this machine.
+
+    >>> is_loopback("http://127.0.0.2:8000"), is_loopback("http://localhost"), is_loopback("http://gpu-1")
+    (True, True, False)
+    """
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+        return address.is_loopback or address.is_unspecified
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -12,7 +12,7 @@ from corag.core.installation import missing
 from corag.core.option_names import Mark, NameOrPath
 from corag.core.options import Options
 from corag.core.own_objects import is_user_object
-from corag.core.servers import check_schemes, contain_credentials
+from corag.core.servers import check_addresses
 from corag.generation.engine_arguments import refuse_reserved
 from corag.generation.thinking import ThinkingOptions
 
@@ -167,13 +167,8 @@ class ModelConfig(Options, section="model"):
                 "out, or choose model.backend=vllm or transformers."
             )
         refuse_reserved(self.engine)
-        # Both would stand in every run's manifest. So they are not repeated here either.
-        if contain_credentials(self.urls):
-            raise ConfigError(
-                "an address in 'model.urls' holds a user name, a password or a query: give the address "
-                "alone, and the key in the environment (see 'model.api_key_variable')."
-            )
-        check_schemes(self.urls, "model.urls")
+        key = "the key in the environment (see 'model.api_key_variable')"
+        check_addresses(self.urls, "model.urls", key)
         if not self.api_key_variable.isidentifier():
             raise ConfigError(
                 "'model.api_key_variable' is the name of an environment variable that holds the key, such "

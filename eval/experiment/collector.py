@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from corag.core.errors import ConfigError
 from corag.core.installation import require
 from corag.core.runs.environment import installed_version
 from corag.core.runs.rows import Row
-from corag.core.servers import check_schemes, contain_credentials
+from corag.core.servers import check_addresses
 from corag.generation.config import ModelConfig
 from eval.experiment.spans import RowSpans
 from retrieval.config import RetrieverConfig
@@ -25,12 +24,8 @@ def check_trace(trace: str) -> None:
     """Raise :class:`ConfigError` for a collector's address that cannot be, or without the packages."""
     if not trace:
         return
-    if contain_credentials([trace]):
-        raise ConfigError(
-            "the address in 'trace' holds a user name, a password or a query: give the address alone, and "
-            "the key in the environment variable OTEL_EXPORTER_OTLP_HEADERS."
-        )
-    check_schemes([trace], "trace")
+    key = "the key in the environment variable OTEL_EXPORTER_OTLP_HEADERS"
+    check_addresses([trace], "trace", key)
     require("trace", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 

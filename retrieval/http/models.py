@@ -29,7 +29,7 @@ from corag.core.errors import BackendError, ConfigError, RequestRefusedError, Se
 from corag.core.json_client import DENIED, JsonClient, NoReplyError, RefusedError
 from corag.core.replies import MalformedReplyError, value_at
 from corag.core.seeds import stable_hash
-from corag.core.servers import base_address, check_schemes, contain_credentials
+from corag.core.servers import base_address, check_addresses
 from retrieval.dense.encoder import Kind, TextEncoder, require_finite
 from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import Prompts, prompts_by_card
@@ -51,12 +51,7 @@ class _ModelServer:
     def __init__(self, address: str, what: str, key_variable: str, placement: Placement) -> None:
         """``address``: with the model behind #. Raises :class:`ConfigError` if it holds a secret."""
         url, _, self.model = address.partition("#")
-        if contain_credentials([url]):
-            raise ConfigError(
-                f"the address of {what} holds a user name, a password or a query: give the address alone, "
-                f"and the key in the environment variable {key_variable}."
-            )
-        check_schemes([url], f"the address of {what}")
+        check_addresses([url], what, f"the key in the environment variable {key_variable}")
         self.url, self._what = url.rstrip("/"), f"{what} at"
         self._is_named, self._is_vllm = bool(self.model), False
         self.client = JsonClient(

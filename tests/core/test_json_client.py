@@ -125,15 +125,16 @@ async def test_a_server_that_is_not_there_is_waited_for_in_a_run_but_not_when_it
 
 
 async def test_notices_come_at_growing_intervals_and_while_nobody_is_answered(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence = StallNotifier("http://a", notice_s=0.1)
+    monkeypatch.setattr(json_client, "_NOTICE_S", 0.1)
+    silence = StallNotifier("http://a")
     with silence.waiting() as heard, silence.waiting():
         for _ in range(4):  # one is answered again and again, the other is not
             await asyncio.sleep(0.05)
             heard()
         assert not capsys.readouterr().err
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.3)
         assert capsys.readouterr().err == "corag: waiting for http://a: no reply for 0 s.\n", "one line"
         heard()
     await asyncio.sleep(0.2)
