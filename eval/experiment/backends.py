@@ -150,21 +150,13 @@ def require_abilities(what: str, needs: Mapping[Ability, str], generator: Genera
 
     ``what``: what needs it. ``needs``: as :meth:`corag.core.method.MethodConfig.needs` returns them.
     """
-    lacking = [ability for ability in needs if ability in generator.lacks]
-    if lacking:
-        name = generator.name
-        ways = list(dict.fromkeys(needs[ability] for ability in lacking if needs[ability]))
-        if name and Ability.TEMPERATURE in lacking:
-            ways.append("give it a parameter temperature (a function around it can have one)")
-        if name:
-            elsewhere = "take a model that corag opens itself"
-        else:
-            server = "a vLLM server" if ways else "a vLLM server (model.backend=server)"
-            elsewhere = f"ask {server}, or a model in this process"
-        last = f"or {elsewhere}" if ways else elsewhere
+    if lacking := [ability for ability in needs if ability in generator.lacks]:
+        ways = list(dict.fromkeys(filter(None, map(needs.__getitem__, lacking))))
+        if generator.name and Ability.TEMPERATURE in lacking:
+            ways.append("give it a parameter temperature")
         raise ConfigError(
-            f"{what} needs {' and '.join(lacking)}, which {name or 'this server'} does not offer: "
-            f"{'; '.join([*ways, last])}."
+            f"{what} needs {' and '.join(lacking)}, which {generator.name or 'this server'} does not offer: "
+            f"{'; '.join([*ways, 'ask a vLLM server (model.backend=server) or a model that corag opens'])}."
         )
 
 

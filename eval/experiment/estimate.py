@@ -26,19 +26,15 @@ class RunEstimate:
 
     Attributes:
         questions: how many.
-        judged_by: the answered questions that it is judged by.
         tokens: prompt and generated.
         computed: those that the engine computes: they were neither in its cache nor remembered.
-        searches: that an index answers: repeats that were remembered are not among them.
         seconds: with the engine and the index open; None if the answered ones tell no pace.
         error: half the width of the 95% interval of ``computed``, as a share of it.
     """
 
     questions: int
-    judged_by: int
     tokens: int
     computed: int
-    searches: int
     seconds: float | None
     error: float
 
@@ -59,10 +55,8 @@ def estimate(folder: Path, questions: int) -> RunEstimate | None:
     pace = questions_per_second(rows)
     return RunEstimate(
         questions=questions,
-        judged_by=len(rows),
         tokens=round(share * usage.total),
         computed=round(share * usage.computed),
-        searches=round(share * sum(row.searches - row.remembered_searches for row in rows)),
         seconds=questions / pace if pace else None,
         error=1.96 * deviation / math.sqrt(len(rows)),
     )

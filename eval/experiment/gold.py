@@ -8,21 +8,26 @@ title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from corag.core.errors import CoragError
 from corag.core.own_objects import is_user_object
+from corag.core.protocols import Retriever
 from corag.core.types import Passage, Question
 from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_names
 from eval.datasets.same import same_words
-from eval.experiment.executor import HasFingerprint
-from eval.experiment.lookup import open_lookup
+from eval.experiment.executor import HasFingerprint, RemoteHandle
 from eval.experiment.progress import print_line
 from retrieval.index.aliases import Aliases, load_aliases
 from retrieval.index.store import PassageStore, has_store
 
+_BATCH = 1000  # ids that are looked up at once, and titles
+_HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
 _MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
 
 
@@ -47,22 +52,26 @@ async def match_gold(
         return list(questions)
     if any(map(is_user_object, folders)):  # a retriever of the user's own knows passages by searching only
         return [each if each.supporting else _by_title(each) for each in questions]
+    if not lies_here(folders) and isinstance(index, RemoteHandle):  # open in other processes
+        return list(questions)
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
-        async with open_lookup(index, folders) as look_up:
-            if look_up is None:
-                return list(questions)
+        with closing(Stores(folders) if lies_here(folders) else OpenIndex(index)) as look_up:
             known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
             by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
             titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
+            # Their ids are hashes, and no names of files.
+            hashes = {id_ for each in by_title.values() for id_ in each.supporting}
+            others = [id_ for id_ in ids if id_ not in known_ids | hashes]
+            names = look_up.names() if others else None
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
-    # Their ids are hashes, and no names of files.
-    hashes = {id_ for each in by_title.values() for id_ in each.supporting}
-    by_name = find_names([id_ for id_ in ids if id_ not in known_ids | hashes], folders)
+    by_name = {each: each for each in others if is_name(each)}
+    if names is not None:
+        by_name = {each: name for each in others if (name := find_name(each, names))}
     _print_other_folders(by_name)
     known_ids.update(by_name)
     results = []
@@ -76,6 +85,69 @@ async def match_gold(
     _print_counts(questions, results, by_title, known_ids | present)
     _print_passages(questions, themselves)
     return results
+
+
+class OpenIndex:
+    """Says what an index has that is open in this process, or a server's."""
+
+    def __init__(self, index: Any) -> None:
+        """``index``: a :class:`Retriever`."""
+        self._index: Retriever = index
+
+    async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Return the passages of those ids that there are."""
+        batches = [await self._index.passages(batch) for batch in _batches(ids)]
+        return {passage.id: passage for batch in batches for passage in batch}
+
+    async def titles(self, titles: Collection[str]) -> set[str]:
+        """Return those titles that any passage has, exactly so: each is searched for."""
+        present = set()
+        for batch in _batches(list(titles)):
+            hits = await asyncio.gather(*(self._index.search(title, _HITS) for title in batch))
+            present |= {hit.passage.title for each in hits for hit in each}
+        return present & set(titles)
+
+    def names(self) -> set[str] | None:
+        """Return None: names of files cannot be looked up here."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: it is others'."""
+
+
+class Stores:
+    """Says what indexes have whose passages' stores lie here."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._stores = [PassageStore(Path(folder)) for folder in folders]
+
+    async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
+        """Return the passages of those ids that there are."""
+        return {
+            id_: passage
+            for batch in _batches(ids)
+            for store in self._stores
+            for id_, passage in store.passages(batch).items()
+        }
+
+    async def titles(self, titles: Collection[str]) -> set[str]:
+        """Return those titles that any passage has, exactly so: the stores are read through."""
+        present = {each.title for store in self._stores for each in store.rows(0, len(store))}
+        return present & set(titles)
+
+    def names(self) -> set[str] | None:
+        """Return what passages may be called, such as "file:tr9.md"; of very large indexes nothing."""
+        small = [store for store in self._stores if len(store) <= _MAX_PASSAGES]
+        return {name for store in small for row in store.rows(0, len(store)) for name in passage_names(row)}
+
+    def close(self) -> None:
+        """Close the stores."""
+        for store in self._stores:
+            store.close()
+
+
+def _batches(texts: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))
 
 
 def lies_here(folders: Sequence[str]) -> bool:
@@ -134,28 +206,6 @@ def _print_passages(questions: Sequence[Question], themselves: Mapping[str, Pass
             f"{len(passage_ids):,} of {len(questions):,} questions are passages of the index, such as "
             f"'{passage_ids[0]}': leave_out_self keeps a question from finding itself."
         )
-
-
-def find_names(gold: Sequence[str], folders: Sequence[str]) -> dict[str, str]:
-    """Return what gold passages by name are in some indexes, such as "file:tr9.md".
-
-    They come by how they are given. Ids, and those that are nothing there, are left out; where no index lies
-    here, what says what it is counts as it stands. Raises :class:`DataError` for a name of several files.
-    """
-    if not gold:
-        return {}
-    stores = [folder for folder in map(Path, folders) if has_store(folder)]
-    if not stores:
-        return {each: each for each in gold if is_name(each)}
-    names: set[str] = set()
-    for folder in stores:
-        store = PassageStore(folder)
-        ids = store.passages(gold)
-        gold = [each for each in gold if each not in ids]
-        if gold and len(store) <= _MAX_PASSAGES:
-            names.update(name for passage in store.rows(0, len(store)) for name in passage_names(passage))
-        store.close()
-    return {each: name for each in gold if (name := find_name(each, names))}
 
 
 def _print_other_folders(names: Mapping[str, str]) -> None:

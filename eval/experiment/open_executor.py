@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
+from corag.generation.open import open_generator
 from eval.experiment.backends import Setup, open_backends, open_index_or_client, require_index
 from eval.experiment.executor import Executor, LocalExecutor, NoModel
 from eval.experiment.opening import quiet
 from eval.experiment.workers.choice import choose_workers
 from eval.experiment.workers.config import WorkersConfig
-from eval.experiment.workers.ray_pool import RayPool, engine_opener, ray_pool
+from eval.experiment.workers.ray_pool import RayPool, ray_pool
 from eval.experiment.workers.search_servers import SearchServers
 from retrieval.config import RetrieverConfig
 from retrieval.search.folders import search_device_note
@@ -61,7 +63,7 @@ async def start_workers(
     """
     async with AsyncExitStack() as stack:
         with quiet("starting workers with Ray", "the workers are ready") as print_line:
-            engine = engine_opener(model.with_engine(), capacity)
+            engine = partial(open_generator, model.with_engine(), capacity)
             workers_open = ray_pool(workers, engine, retrievers, in_flight=in_flight, servers=servers)
             pool = await stack.enter_async_context(workers_open)
             for line in (*pool.about, *filter(None, map(search_device_note, retrievers))):

@@ -17,7 +17,6 @@ from corag.core.types import Question
 from eval.experiment.estimate import MIN_QUESTIONS, RunEstimate, estimate
 from eval.experiment.run import RunConfig, answer_dataset
 from eval.sweeps.sweep import Openers, SweepConfig, answer_cells, plan_cells
-from eval.tables.ledger import read_ledger
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class PilotOptions(Options):
 
     pilot: Annotated[int, Ge(0), Mark.ENVIRONMENT] = 0
     """answer only so many questions (at least 10), spread evenly over all, and print what the others will
-    take: time, tokens, searches. The same command without it goes on from there."""
+    take: time and tokens. The same command without it goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +37,12 @@ class PlannedRun:
         folder: the run folder, with what is answered so far.
         questions: all of its questions.
         rest: what those without an answer will take; None if too few could be answered to judge by.
-        searching: share of its questions' waiting that was for searches.
     """
 
     name: str
     folder: Path
     questions: int
     rest: RunEstimate | None
-    searching: float
 
 
 def plan_run(config: RunConfig, pilot: int) -> list[PlannedRun]:
@@ -87,11 +84,4 @@ def _plan_run(name: str, folder: Path, questions: Sequence[Question]) -> Planned
     # Perhaps of other questions, too.
     answered_ids = {id_ for id_, line in read_lines(folder).items() if not line.failed}
     waiting_for = sum(question.id not in answered_ids for question in questions)
-    waiting = {stage: each.total for stage, each in read_ledger(folder).stages.items()}
-    return PlannedRun(
-        name,
-        folder,
-        len(questions),
-        estimate(folder, waiting_for) if answered_ids else None,
-        waiting.get("search", 0.0) / max(sum(waiting.values()), 1e-9),
-    )
+    return PlannedRun(name, folder, len(questions), estimate(folder, waiting_for))

@@ -206,6 +206,11 @@ class Summary:
         return int(self.values["failed"])
 
     @property
+    def is_empty(self) -> bool:
+        """Whether no question was answered: each failed, or its token budget allowed no call."""
+        return self.failure_count + self.unasked_count == self.n
+
+    @property
     def recall(self) -> Interval | None:
         """Recall of the gold passages, over the questions that have any."""
         recall: Interval | None = self.values["recall"]

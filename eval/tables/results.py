@@ -165,8 +165,8 @@ class ResultsTable:
 
     @property
     def status(self) -> int:
-        """The exit status of a command that made these runs: 1 if every question of some run failed."""
-        return int(any(summary.failure_count == summary.n for summary in self.summaries))
+        """The exit status of a command that made these runs: 1 if some run has no answer."""
+        return int(any(summary.is_empty for summary in self.summaries))
 
     @property
     def failures(self) -> Failures:

@@ -273,7 +273,7 @@ PYTHON
 }
 
 step_shared_gpu() {
-    local share=(--workers.cpus_per_worker 1) size=tiny
+    local share=() size=tiny
     make_world >&2
     if [ "$(count_gpus)" -gt 0 ]; then
         size=8b

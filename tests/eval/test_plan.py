@@ -51,11 +51,7 @@ def test_what_a_plan_says_is_what_the_run_then_takes() -> None:
     rest = [row for key, row in read_rows(Path("out/corag")).items() if key not in pilot]
     assert planned["questions"] == len(rest) == 40
     assert set(planned) == {
-        "questions", "judged_by", "tokens", "computed", "searches", "seconds", "error",
+        "questions", "tokens", "computed", "seconds", "error",
     }, "programs read these keys"  # fmt: skip
-    happened = {
-        "tokens": sum(row.total_usage.total for row in rest),
-        "searches": sum(row.searches for row in rest),
-    }
-    for what, value in happened.items():
-        assert 1 / 1.5 < value / planned[what] < 1.5, what
+    happened = sum(row.total_usage.total for row in rest)
+    assert 1 / 1.5 < happened / planned["tokens"] < 1.5

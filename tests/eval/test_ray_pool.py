@@ -226,19 +226,9 @@ def test_each_worker_gets_cores_that_a_machine_has_for_it(
     assert plan_workers(ray_workers(**options), Ray(machines)) == (count, pytest.approx(cores * 0.99))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"gpus_per_worker": 16}, "no room for any workers with 16 GPUs each"),
-        (
-            {"gpus_per_worker": 1, "cpus_per_worker": 16},
-            "no room for 8 workers with 16 cores .* enough for 2",
-        ),
-    ],
-)
-def test_workers_that_no_machine_has_room_for_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        plan_workers(ray_workers(**options), Ray([(8, 32), (0, 96)]))
+def test_workers_that_no_machine_has_room_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no room for any workers with 16 GPUs each"):
+        plan_workers(ray_workers(gpus_per_worker=16), Ray([(8, 32), (0, 96)]))
 
 
 class Remembering(Actor):

@@ -61,5 +61,5 @@ def main(config: SweepOptions) -> CommandResult:
     rest = {name: value for name, value in record.items() if name not in ("cells", "dev_cells")}
     figures = {"runs": record["cells"], **rest, "sweep": str(config.folder / "sweep.json")}
     failures = sum((each.summary.failures for each in sweep.cells), Failures())
-    status = int(any(each.summary.failure_count == each.summary.n for each in sweep.cells))
+    status = int(any(each.summary.is_empty for each in sweep.cells))
     return CommandResult(status, [figures], failures, config.max_failed)

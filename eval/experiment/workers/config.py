@@ -31,9 +31,6 @@ class WorkersConfig(Options):
     gpus_per_worker: float = 0.0
     """GPUs per worker's engine; a fraction shares one."""
 
-    cpus_per_worker: int = 0
-    """cores per worker; 0 for equal shares of its machine."""
-
     restarts: int = 3
     """how often Ray restarts a worker that died."""
 
@@ -44,8 +41,8 @@ class WorkersConfig(Options):
     def __post_init__(self) -> None:
         if self.kind == "ray":
             require("workers=ray", "ray", otherwise="leave it out")
-        if min(self.count, self.gpus_per_worker, self.cpus_per_worker, self.restarts) < 0:
-            raise ConfigError("the workers' count, GPUs, cores and restarts cannot be negative.")
+        if min(self.count, self.gpus_per_worker, self.restarts) < 0:
+            raise ConfigError("the workers' count, GPUs and restarts cannot be negative.")
         if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
             raise ConfigError(
                 f"workers.gpus_per_worker is {self.gpus_per_worker:g}: an engine takes whole GPUs, or a part "

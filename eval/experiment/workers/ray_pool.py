@@ -24,9 +24,6 @@ from corag.core.gather import gather
 from corag.core.runs.rows import Row
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
-from corag.generation.cached import REPLIES_KEPT
-from corag.generation.config import ModelConfig
-from corag.generation.open import open_generator
 from eval.experiment.executor import QuestionTask, RemoteHandle
 from eval.experiment.progress import Work
 from eval.experiment.workers.actors import Addresses, EngineOpener, Place, Worker, WorkerInfo
@@ -70,11 +67,6 @@ class PoolWorker:
         """The machine and process that it runs in now."""
         assert self.info is not None
         return self.info.place
-
-
-def engine_opener(model: ModelConfig, capacity: int = REPLIES_KEPT) -> EngineOpener:
-    """Return a function that opens a model in a worker. ``capacity``: most replies of a kind it remembers."""
-    return partial(open_generator, model, capacity)
 
 
 @asynccontextmanager

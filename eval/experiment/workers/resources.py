@@ -26,23 +26,14 @@ def plan_workers(config: WorkersConfig, ray: Any) -> tuple[int, float]:
     Raises :class:`ConfigError` if the machines have no room for them.
     """
     machines = list_machines(ray)
-    gpus_per_worker, cores = config.gpus_per_worker, config.cpus_per_worker
+    gpus_per_worker = config.gpus_per_worker
     capacities = [_capacity(each, config) for each in machines]
     count = config.count or sum(capacities)
     if (gpus_per_worker and count > sum(capacities)) or not count:
         raise ConfigError(
             f"there is no room for {config.count or 'any'} workers with {gpus_per_worker:g} GPUs each: "
-            f"Ray knows {len(machines)} machines with {_total(machines, 'GPU'):g} GPUs together."
+            f"{len(machines)} machines have {sum(each.get('GPU', 0) for each in machines):g} GPUs together."
         )
-    if cores:
-        fitting = [int(each.get("CPU", 0) // cores) for each in machines]
-        most = sum(map(min, capacities, fitting)) if gpus_per_worker else sum(fitting)
-        if count > most:
-            raise ConfigError(
-                f"there is no room for {count} workers with {cores} cores each: Ray knows {len(machines)} "
-                f"machines with {_total(machines, 'CPU'):g} cores together, enough for {most}."
-            )
-        return count, cores
     if not gpus_per_worker and config.count:  # any number fits on a machine, with smaller shares
         capacities = [count] * len(machines)
     # On one machine shares may be parts of a core: 32 clients of a server are no load.
@@ -77,7 +68,3 @@ def _equal_cores(machines: Sequence[Machine], capacities: Sequence[int], count: 
     return min(
         each.get("CPU", 0) / workers for each, workers in zip(machines, worker_counts, strict=True) if workers
     )
-
-
-def _total(machines: Sequence[Machine], what: str) -> float:
-    return sum(each.get(what, 0) for each in machines)
