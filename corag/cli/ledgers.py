@@ -1,8 +1,7 @@
 """'corag table --ledger': where the tokens and seconds of finished runs went.
 
 By role: what was asked of the model, what the engine found in its cache, what was remembered, what it
-computed. By stage: how long questions waited. And the share of the time in which no request of the run was at
-the engine.
+computed. By stage: how long questions waited.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def figure(value: float | None) -> str:
 
 
 def remarks(ledger: Ledger) -> list[str]:
-    """Return how to read the tables, and what the engine did meanwhile."""
+    """Return how to read the tables."""
     lines = [
         "Tokens: prompt + generated = in cache + remembered + computed; share: of all computed tokens.",
         "Seconds of a stage: waiting; calls made at the same time are added up. Mean, p50 and p95 are per "
@@ -74,11 +73,4 @@ def remarks(ledger: Ledger) -> list[str]:
             f"Besides: {ledger.retry_count} failed attempts that were tried again, "
             f"{ledger.retried_usage.total:,} tokens."
         )
-    starts = f" in {len(ledger.starts)} starts, added up" if len(ledger.starts) > 1 else ""
-    lines.append(f"Wall time: {ledger.wall:,.1f} s{starts}, without loading engine and index.")
-    if ledger.idle_share is not None and ledger.in_flight is not None:
-        lines.append(
-            f"Engine idle share: {100 * ledger.idle_share:.1f}% of the wall time, with no request of this "
-            f"run in flight; {ledger.in_flight:.1f} were on average."
-        )
-    return lines
+    return [*lines, f"Wall time: {ledger.wall:,.1f} s, without loading engine and index."]

@@ -1,7 +1,7 @@
-"""Where the tokens and seconds of a run went: by role, by stage, and how long the engine had nothing to do.
+"""Where the tokens and seconds of a run went: by role and by stage.
 
-Tokens and waiting are those of the lines that count, as in every table. The engine was also busy with failed
-attempts that were tried again, so its idle time is taken over all lines.
+Tokens and waiting are those of the lines that count, as in every table; of failed attempts that were tried
+again there is the sum.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from corag.core.runs.folder import read_attempts
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
 from corag.core.types import MEASURING, THINKING, TokenUsage
-
-Span = tuple[float, float]
-"""When something began and ended, in seconds since 1970."""
 
 STAGES = (GenerateStep.kind, ScoreStep.kind, SearchStep.kind)
 
@@ -65,28 +62,6 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class StartTimes:
-    """One start of a run.
-
-    A start that was killed left no trace of the questions in flight, so ``busy`` and ``requested`` were so
-    much at least.
-
-    Attributes:
-        opened: when its folder was opened, in seconds since 1970; engine and index are loaded then.
-        questions: how many lines it wrote.
-        wall: seconds from then to its last question's end.
-        busy: seconds in which at least one of its requests was at the engine.
-        requested: seconds of all requests.
-    """
-
-    opened: float
-    questions: int
-    wall: float
-    busy: float
-    requested: float
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
     """A run's spending by role, its waiting by stage, and its starts.
 
@@ -97,7 +72,7 @@ class Ledger:
         stages: waiting by stage.
         remembered_searches: those that an equal search had made; they are among the calls of their stage.
         question_seconds: from a question's first call to its answer.
-        starts: in the order of time.
+        wall: seconds of all starts, each from when engine and index were open to its last question's end.
         retry_count: failed attempts that were tried again.
         retried_usage: what these had spent.
     """
@@ -108,7 +83,7 @@ class Ledger:
     stages: Mapping[str, Waiting]
     remembered_searches: int
     question_seconds: Waiting
-    starts: tuple[StartTimes, ...]
+    wall: float
     retry_count: int
     retried_usage: TokenUsage
 
@@ -116,24 +91,6 @@ class Ledger:
     def total(self) -> Spending:
         """The sum over all roles."""
         return sum(self.roles.values(), Spending())
-
-    @property
-    def wall(self) -> float:
-        """Seconds of all starts."""
-        return sum(start.wall for start in self.starts)
-
-    @property
-    def idle_share(self) -> float | None:
-        """The share of the wall time without any request of the run at the engine.
-
-        None for rows that a program made by hand, which may lie outside of all time.
-        """
-        return 1.0 - sum(start.busy for start in self.starts) / self.wall if self.wall > 0 else None
-
-    @property
-    def in_flight(self) -> float | None:
-        """How many of the run's requests were at the engine on average; None likewise."""
-        return sum(start.requested for start in self.starts) / self.wall if self.wall > 0 else None
 
     def share(self, role: str) -> float:
         """Return a role's share of all computed tokens."""
@@ -153,9 +110,6 @@ class Ledger:
             "remembered_searches": self.remembered_searches,
             "question_seconds": _round_figures(asdict(self.question_seconds)),
             "wall_seconds": _round_figures(self.wall),
-            "idle_share": _round_figures(self.idle_share),
-            "requests_in_flight": _round_figures(self.in_flight),
-            "starts": [_round_figures(asdict(start)) for start in self.starts],
             "retried": self.retry_count,
             "retried_tokens": self.retried_usage.total,
         }
@@ -163,11 +117,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """What a line of a run says about tokens and seconds.
-
-    ``calls``: the seconds of each call by stage. ``requests``: those to the engine. ``end``: of its last
-    call, or of the question.
-    """
+    """What a line of a run says about tokens and seconds. ``calls``: the seconds of each call by stage."""
 
     question: str
     is_failure: bool
@@ -176,7 +126,6 @@ class _Line:
     roles: Mapping[str, Spending]
     calls: Mapping[str, Sequence[float]]
     end: float
-    requests: Sequence[Span]
 
 
 def read_ledger(folder: Path) -> Ledger:
@@ -213,7 +162,7 @@ def add_up(attempts: Iterable[SavedRow]) -> Ledger:
         stages={stage: _waiting(stage, lines) for stage in STAGES},
         remembered_searches=sum(line.remembered_searches for line in lines),
         question_seconds=Waiting.of(len(lines), [line.seconds for line in lines]),
-        starts=tuple(_start(opened, group) for opened, group in sorted(starts.items())),
+        wall=sum(max(line.end for line in group) - opened for opened, group in starts.items()),
         retry_count=len(retried),
         retried_usage=sum((each.usage for line in retried for each in line.roles.values()), TokenUsage()),
     )
@@ -253,27 +202,11 @@ def _round_figures(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def union_length(spans: Iterable[Span]) -> float:
-    """Return the length of the union of intervals.
-
-    >>> union_length([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
-    4.0
-    """
-    length, last_end = 0.0, float("-inf")
-    for begin, end in sorted(spans):
-        length += max(0.0, end - max(begin, last_end))
-        last_end = max(last_end, end)
-    return length
-
-
 def _line(row: SavedRow) -> _Line:
     if row.usage and not row.steps:
         raise DataError(
             f"the question '{row.question.id}' has no steps, as sampled chains have none: no ledger."
         )
-    spans = [
-        (step, (row.begun + step.started, row.begun + step.started + step.seconds)) for step in row.steps
-    ]
     return _Line(
         row.question.id,
         row.answer is None,
@@ -281,22 +214,10 @@ def _line(row: SavedRow) -> _Line:
         row.remembered_searches,
         spending_by_role(row.steps),
         {stage: [step.seconds for step in row.steps if step.kind == stage] for stage in STAGES},
-        max([row.begun + row.seconds, *(end for _, (_, end) in spans)]),
-        [span for step, span in spans if not isinstance(step, SearchStep)],
+        row.begun + row.seconds,
     )
 
 
 def _waiting(stage: str, lines: Sequence[_Line]) -> Waiting:
     calls = [line.calls[stage] for line in lines]
     return Waiting.of(sum(map(len, calls)), list(map(sum, calls)))
-
-
-def _start(opened: float, lines: Sequence[_Line]) -> StartTimes:
-    requests = [span for line in lines for span in line.requests]  # overlaps count once in ``busy``
-    return StartTimes(
-        opened=opened,
-        questions=len(lines),
-        wall=max(line.end for line in lines) - opened,
-        busy=union_length(requests),
-        requested=sum(end - begin for begin, end in requests),
-    )
