@@ -67,8 +67,7 @@ class TranscriptConfig(MethodConfig):
 
     def examples(self) -> list[Segment]:
         """Load the worked examples, as the prompt says."""
-        file = demonstration_file(self.demonstrations, EXAMPLES / f"{self.SECTION}.txt")
-        examples = worked_examples(file, self.demonstration_count)
+        examples = worked_examples(self.files().get(self.demonstrations, ""), self.demonstration_count)
         return self.template().items("demonstration", [{"text": example} for example in examples])
 
     def templates(self) -> tuple[Template, ...]:
@@ -77,12 +76,8 @@ class TranscriptConfig(MethodConfig):
 
     def files(self) -> Mapping[str, str]:
         """The file of worked examples."""
-        demonstrations = self.demonstrations
-        return (
-            {demonstrations: demonstration_file(demonstrations, EXAMPLES / f"{self.SECTION}.txt")}
-            if demonstrations
-            else {}
-        )
+        file = demonstration_file(self.demonstrations, EXAMPLES / f"{self.SECTION}.txt")
+        return {self.demonstrations: file} if file else {}
 
     def check_files(self) -> None:
         """Load prompts and worked examples."""

@@ -9,7 +9,7 @@ from corag.baselines.iter_retgen import IterRetGenConfig
 from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.one_step import OneStepConfig
 from corag.baselines.react import ReActConfig
-from corag.baselines.recursive.method import RecursiveConfig
+from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.self_ask import SelfAskConfig
 from corag.core.errors import ConfigError, DataError
 from ircot.method import IRCoTConfig

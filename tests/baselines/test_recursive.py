@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from corag.baselines.recursive.method import RecursiveConfig, recursive
+from corag.baselines.recursive.config import RecursiveConfig
+from corag.baselines.recursive.method import recursive
 from corag.baselines.recursive.replies import find_references
 from corag.core.errors import ConfigError
 from corag.core.tools import GenerateStep, SearchStep, Tools

@@ -5,7 +5,8 @@ Also what the tutorial does and the default does not: references of sub-question
 
 import json
 
-from corag.baselines.recursive.method import RecursiveConfig, recursive
+from corag.baselines.recursive.config import RecursiveConfig
+from corag.baselines.recursive.method import recursive
 from corag.core.runner import answer_question
 from corag.core.runs.rows import SavedRow
 from corag.core.tools import SearchStep, Tools
