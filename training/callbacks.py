@@ -19,8 +19,7 @@ from transformers import TrainerCallback
 
 from corag.core.files import write_atomically
 from corag.core.pace import clock
-from training.checkpoints import METRICS, lines_until, seconds_until
-from training.program import peak_memory
+from training.checkpoints import METRICS, lines_until, peak_memory, seconds_until
 
 _FEWEST_LINES = 10  # of a training, if it has so many steps
 _STOP_S = 1800  # for the rest of a step, and a checkpoint

@@ -1,9 +1,11 @@
-"""What an interrupted training leaves: checkpoints, of which one is the last whole, and what was logged."""
+"""What a training leaves at any time: checkpoints (the last whole one), what was logged, and its memory."""
 
 from __future__ import annotations
 
 import json
 import re
+import resource
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -109,3 +111,15 @@ def mean_loss(log: Sequence[Mapping[str, Any]]) -> float | None:
         if "loss" in entry:
             total, last = total + float(entry["loss"]) * (entry["step"] - last), entry["step"]
     return total / last if last else None
+
+
+def peak_memory() -> dict[str, float]:
+    """Return the most memory that this process had, and had on its GPU, in GB."""
+    import torch
+
+    # In kilobytes, but for macOS.
+    unit = 1 if sys.platform == "darwin" else 1024
+    figures = {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)}
+    if torch.cuda.is_available():
+        figures["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    return figures

@@ -32,14 +32,22 @@ from training.model_setup import (
     load_padding_tokenizer,
     save_model,
 )
-from training.program import build_arguments, resolve_precision, run_training, start_program, train_or_resume
+from training.program import (
+    build_arguments,
+    finish,
+    finished_manifest,
+    loading,
+    resolve_precision,
+    start_program,
+    train_or_resume,
+    training_folder,
+)
 from training.sft import (
     describe_rows,
     lm_settings,
     load_rows,
-    load_trainers,
     prompts_taught,
-    resolve_checkpointing,
+    storage,
     summarise,
 )
 
@@ -84,13 +92,14 @@ def main(config: DistillConfig) -> dict[str, Any]:
     rows = load_rows(config, folder := model_folder(config.model))
     prompts = {split: prompt_pairs(part, config, folder) for split, part in rows.items()}
     teacher = {"name": config.teacher, "digest": teacher_digest(config, folder)}
-    return run_training(
-        Path(config.out),
-        lm_settings(config, folder, {}, teacher=teacher),
-        f"model {config.model} and {describe_rows(rows['train'])}",
-        lambda: make_trainer(config, folder, prompts),
-        lambda trainer: train(trainer, config),
-    )
+    settings = lm_settings(config, folder, {}, teacher=teacher)
+    if (manifest := finished_manifest(config.out, settings)) is not None:
+        return manifest
+    out = Path(config.out)
+    with training_folder(out, settings) as manifest:
+        with loading(out, f"model {config.model} and {describe_rows(rows['train'])}"):
+            trainer = make_trainer(config, folder, prompts)
+        return finish(trainer, out, manifest, train(trainer, config))
 
 
 def prompt_pairs(rows: Any, config: DistillConfig, folder: str) -> Any:
@@ -142,11 +151,12 @@ def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) ->
     """Build TRL's trainer."""
     from trl.experimental.sdft import SDFTConfig
 
+    from training import trainer as trainers
+
     values = {
         "max_prompt_length": None,  # none is too long
         "max_completion_length": config.max_reply,
         "temperature": config.temperature,
-        "gradient_checkpointing": resolve_checkpointing(config),
         "eval_on_start": "validation" in prompts,  # how far it is from its teacher before, on unseen prompts
     }
     # As many prompts in a step as rows, each sampled once. TRL's own: 8 samples of a prompt, half of both KL.
@@ -154,14 +164,12 @@ def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) ->
     arguments = build_arguments(
         SDFTConfig,
         config,
-        values,
+        values | storage(config),
         out=config.out,
         evaluates="validation" in prompts,
-        checkpoints_kept=1 if config.tuning == "full" else 2,
         defaults=defaults,
     )
     model, peft_config = load_model(config, folder)
-    trainers = load_trainers()
     trainer = trainers.StepDistiller(
         teacher=load_teacher(config, folder),
         model=model,
@@ -171,7 +179,7 @@ def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) ->
         processing_class=load_padding_tokenizer(folder),
         peft_config=peft_config,
     )
-    return trainers.prepare_trainer(trainer, Path(config.out))
+    return trainers.in_float32(trainer)
 
 
 def load_teacher(config: DistillConfig, folder: str) -> Any:

@@ -23,41 +23,34 @@ from retrieval.dense.encoder import HOP_ENCODER
 from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.dense.prompts import Prompts, own_prompts, stated_names
 from training import retriever
-from training.program import start_program
+from training.program import finish, finished_manifest, start_program, training_folder
 from training.retriever_config import EncoderTraining
 
 
 def main(config: EncoderTraining) -> dict[str, Any]:
     """Train, save the encoder with its manifest, and return the manifest.
 
-    Raises as :func:`training.retriever.train_model` does, before anything is trained.
+    Raises as :func:`training.retriever.prepare` does, before anything is trained.
     """
-    base: list[str] = []
-    prompts: list[Prompts] = []
-    frozen: list[Any] = []
+    rows, folder, settings = retriever.prepare(config)
+    if (manifest := finished_manifest(config.out, settings)) is not None:
+        return manifest
+    from sentence_transformers import SentenceTransformer
 
-    def load_model(folder: str) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        model = SentenceTransformer(folder)
-        base.append(model_fingerprint(model))
-        # What the passages' vectors are of, while the model itself learns.
-        frozen.extend([copy.deepcopy(model)] if config.passages == "frozen" else [])
-        prompts.append(own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder))))
-        return model
-
-    def finish(model: Any, out: Path) -> Mapping[str, Any]:
-        note = {"passages": config.passages, "passage_encoder": base[0]}
-        write_atomically(out / HOP_ENCODER, json.dumps(note, indent=1) + "\n")
-        return {}
-
-    return retriever.train_model(
-        config,
-        load_model,
-        lambda model, rows: make_trainer(config, model, rows, prompts[0], *frozen),
-        lambda model: scorer(model, prompts[0], *frozen),
-        finish,
-    )
+    out = Path(config.out)
+    with training_folder(out, settings) as manifest:
+        with retriever.loading_model(config, rows):
+            model = SentenceTransformer(folder)
+            base = model_fingerprint(model)
+            # What the passages' vectors are of, while the model itself learns.
+            frozen = copy.deepcopy(model) if config.passages == "frozen" else None
+            prompts = own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder)))
+            trainer = make_trainer(config, model, rows, prompts, frozen)
+        result = retriever.train(trainer, config, rows, scorer(model, prompts, frozen))
+        if trainer.is_world_process_zero():
+            note = {"passages": config.passages, "passage_encoder": base}
+            write_atomically(out / HOP_ENCODER, json.dumps(note, indent=1) + "\n")
+        return finish(trainer, out, manifest, result)
 
 
 def make_trainer(

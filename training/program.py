@@ -11,12 +11,11 @@ import ctypes
 import json
 import os
 import re
-import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +40,7 @@ from training.checkpoints import (
     full_disk_refused,
     last_checkpoint,
     mean_loss,
+    peak_memory,
     seconds_until,
 )
 from training.config import WATCHING_OPTIONS, LoopOptions
@@ -208,7 +208,6 @@ def build_arguments(
     *,
     out: str,
     evaluates: bool,
-    checkpoints_kept: int,
     defaults: Mapping[str, Any] | None = None,
 ) -> Any:
     """Build the arguments of a trainer. It comes before the model, since it starts the process group.
@@ -219,31 +218,12 @@ def build_arguments(
         values: what one program alone sets, by the trainer's names.
         out: folder of the result, whose checkpoints lie within it.
         evaluates: whether there is something to evaluate on.
-        checkpoints_kept: checkpoints that are kept.
         defaults: of the program, where they differ from the trainer's.
 
     Raises:
         ConfigError: for what the option ``trainer`` has that is set here, or that the class does not take.
     """
     fixed = {
-        **loop_arguments(config, out, evaluates=evaluates),
-        "save_total_limit": checkpoints_kept,
-        **values,
-    }
-    if taken := sorted(config.trainer.keys() & fixed):
-        raise ConfigError(f"trainer has '{taken[0]}', which is not free: corag sets it, see --help.")
-    try:
-        arguments = kind(**{**(defaults or {}), **config.trainer, **fixed})
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigError(f"{kind.__name__} does not take these options: {error}") from error
-    # Of several GPUs that one process sees: transformers would copy the model to all, which TRL refuses.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
-
-
-def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool) -> dict[str, Any]:
-    """Return what every trainer of transformers gets, by its own names."""
-    return {
         "output_dir": str(Path(out) / CHECKPOINTS),
         "num_train_epochs": config.epochs,
         "max_steps": config.max_steps or -1,
@@ -268,101 +248,83 @@ def loop_arguments(config: LoopOptions, out: str, *, evaluates: bool) -> dict[st
         "seed": config.seed,
         "data_seed": config.seed,
         "dataloader_pin_memory": has_gpu(),
+        **values,
     }
+    try:
+        arguments = kind(**{**(defaults or {}), **config.trainer}, **fixed)
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(f"{kind.__name__} does not take these options: {error}") from error
+    # Of several GPUs that one process sees: transformers would copy the model to all, which TRL refuses.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
 
 
 # ---- the folder
 
 
-def run_training(
-    out: Path,
-    settings: dict[str, Any],
-    contents: str,
-    make_trainer: Callable[[], Any],
-    train: Callable[[Any], dict[str, Any]],
-) -> dict[str, Any]:
-    """Train into a folder and return the manifest; what has finished is left as it is.
+def finished_manifest(out: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the manifest of a training that has finished in a folder; None where it has not.
 
-    Args:
-        out: the folder.
-        settings: all that the result depends on.
-        contents: names what ``make_trainer`` loads, for the reader.
-        make_trainer: loads the model and returns a trainer of TRL's or sentence-transformers'.
-        train: trains with it and returns the figures for the manifest, which also gets the attention used.
-
-    Raises:
-        ConfigError: if the folder was begun with other settings, or another training is at work in it.
-        DataError: if processes on several machines do not share the folder.
+    Raises :class:`ConfigError` if the folder was begun with other settings.
     """
-    if (manifest := _finished_manifest(out, settings)) is not None:
-        return manifest
-    # Of several processes one writes and prints.
-    with lock_folder(out, work="corag train") if is_first() else nullcontext():
-        if (manifest := _finished_manifest(out, settings)) is not None:  # by who had the lock until now
-            return manifest
-        return _train_into(out, settings, contents, make_trainer, train)
-
-
-def _finished_manifest(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the manifest of a training that has finished; refuse one that was begun with other settings."""
-    earlier = read_manifest(out)
+    earlier = read_manifest(Path(out))
     if earlier is None:
         return None
     Provenance(settings).refuse_other(f"'{out}'", Provenance(earlier["settings"]))
     return earlier if earlier["result"] is not None else None
 
 
-def _train_into(
-    out: Path,
-    settings: dict[str, Any],
-    contents: str,
-    make_trainer: Callable[[], Any],
-    train: Callable[[Any], dict[str, Any]],
-) -> dict[str, Any]:
-    """Train into a folder that is locked, as :func:`run_training` says."""
-    first, checkpoint = is_first(), last_checkpoint(out)
-    base = settings["base"]["name"]
-    start = environment() | {
-        "resumed_from": Path(checkpoint).name if checkpoint else "",
-        # Later nobody can tell "models/tuned" from a name of the hub.
-        "base_folder": base if base != "default" and Path(base).is_dir() else "",
-    }
-    earlier = (read_manifest(out) or {}).get("starts", [])
-    manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
-    out.mkdir(parents=True, exist_ok=True)
-    if first:
-        # Before training: checkpoints beside it are then known to be of these settings.
-        write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
-    log_to(out / ENGINE_LOG)
-    if not has_gpu():
-        keep_freed_memory()
-    with quiet(f"loading {contents}", f"{contents} are loaded" if first else "") as print_line:
-        if first and (note := cpu_build_note()):
+@contextmanager
+def training_folder(out: Path, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Begin a training's folder, or go on in it, and yield its manifest, for :func:`finish`.
+
+    Raises :class:`ConfigError` if another training is at work there.
+    """
+    # Of several processes one writes and prints.
+    with lock_folder(out, work="corag train") if is_first() else nullcontext(), full_disk_refused(out):
+        checkpoint, base = last_checkpoint(out), settings["base"]["name"]
+        start = environment() | {
+            "resumed_from": Path(checkpoint).name if checkpoint else "",
+            # Later nobody can tell "models/tuned" from a name of the hub.
+            "base_folder": base if base != "default" and Path(base).is_dir() else "",
+        }
+        earlier = (read_manifest(out) or {}).get("starts", [])
+        manifest = {"settings": settings, "result": None, "starts": [*earlier, start]}
+        out.mkdir(parents=True, exist_ok=True)
+        if is_first():
+            # Before training: checkpoints beside it are then known to be of these settings.
+            write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
+        log_to(out / ENGINE_LOG)
+        if not has_gpu():
+            keep_freed_memory()
+        yield manifest
+
+
+@contextmanager
+def loading(out: Path, contents: str) -> Iterator[None]:
+    """Around what loads a model and builds its trainer. ``contents``: what is loaded, for the reader.
+
+    Raises :class:`DataError` if processes on several machines do not share the folder ``out``.
+    """
+    with quiet(f"loading {contents}", f"{contents} are loaded" if is_first() else "") as print_line:
+        if is_first() and (note := cpu_build_note()):
             print_line(f"corag: {note}")
-        trainer = make_trainer()
-        if first:
-            print_line(f"corag: {describe_resume(out)}: {describe_start(trainer, settings['resolved'])}")
+        yield
     # Building a trainer is a barrier, so the first process has written its manifest by now.
-    if not first and read_manifest(out) is None:
+    if not is_first() and read_manifest(out) is None:
         raise DataError(
             f"'{out}' on this machine is not the folder that the first process writes to: several "
             "machines need a folder 'out' that they share, and the same rows and model."
         )
-    with full_disk_refused(out):
-        result = train(trainer)
-    manifest["result"] = result | {"attention": attention_of(trainer.model)} | peak_memory()
+
+
+def finish(trainer: Any, out: Path, manifest: dict[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a training's result into its manifest, and return it."""
+    manifest["result"] = {**result, "attention": attention_of(trainer.model)} | peak_memory()
     if trainer.is_world_process_zero():
         share_files(out)
         write_atomically(out / TRAINING, json.dumps(manifest, indent=1) + "\n")
     return manifest
-
-
-def describe_start(trainer: Any, resolved: Mapping[str, Any]) -> str:
-    """Say how a training computes."""
-    return (
-        f"{resolved['precision']}, {resolved['rows_per_update']} rows a step, attention "
-        f"{attention_of(trainer.model)}, device {trainer.args.device}"
-    )
 
 
 def keep_freed_memory() -> bool:
@@ -390,31 +352,7 @@ def attention_of(model: Any) -> str | None:
     return getattr(configs[0], "_attn_implementation", None) if configs else None
 
 
-def peak_memory() -> dict[str, float]:
-    """Return the most memory that this process had, and had on its GPU, in GB."""
-    import torch
-
-    # In kilobytes, but for macOS.
-    unit = 1 if sys.platform == "darwin" else 1024
-    figures = {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9, 2)}
-    if torch.cuda.is_available():
-        figures["peak_gpu_memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
-    return figures
-
-
 # ---- training
-
-
-def prepare(trainer: Any, out: Path) -> Any:
-    """Give a trainer the progress and logs of all trainings here, and return it."""
-    from transformers.trainer_callback import PrinterCallback
-
-    from training.callbacks import training_callbacks
-
-    trainer.remove_callback(PrinterCallback)
-    for callback in training_callbacks(out):
-        trainer.add_callback(callback)
-    return trainer
 
 
 def train_or_resume(trainer: Any, out: Path) -> dict[str, Any]:
@@ -427,6 +365,16 @@ def train_or_resume(trainer: Any, out: Path) -> dict[str, Any]:
 
     Raises :class:`BackendError` if SIGTERM stopped it early.
     """
+    from transformers.trainer_callback import PrinterCallback
+
+    from training.callbacks import training_callbacks
+
+    trainer.remove_callback(PrinterCallback)
+    for callback in training_callbacks(out):
+        trainer.add_callback(callback)
+    if is_first():
+        how = f"{'bfloat16' if trainer.args.bf16 else 'float32'}, attention {attention_of(trainer.model)}"
+        sys.stderr.write(f"corag: {describe_resume(out)}: {how}, device {trainer.args.device}\n")
     start, checkpoint = time.perf_counter(), last_checkpoint(out)
     step = int(Path(checkpoint).name.rpartition("-")[2]) if checkpoint else 0
     before = seconds_until(out / METRICS, step)

@@ -12,29 +12,32 @@ This is a program of its own, not a command: accelerate starts it once per devic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from training import retriever
-from training.program import start_program
+from training.program import finish, finished_manifest, start_program, training_folder
 from training.retriever_config import RerankerTraining
 
 
 def main(config: RerankerTraining) -> dict[str, Any]:
     """Train, save the re-ranker with its manifest, and return the manifest.
 
-    Raises as :func:`training.retriever.train_model` does, before anything is trained.
+    Raises as :func:`training.retriever.prepare` does, before anything is trained.
     """
+    rows, folder, settings = retriever.prepare(config)
+    if (manifest := finished_manifest(config.out, settings)) is not None:
+        return manifest
+    import torch
+    from sentence_transformers import CrossEncoder
 
-    def load_model(folder: str) -> Any:
-        import torch
-        from sentence_transformers import CrossEncoder
-
-        torch.manual_seed(config.seed)  # of an output that an encoder does not have
-        return CrossEncoder(folder, num_labels=1)
-
-    return retriever.train_model(
-        config, load_model, lambda model, rows: make_trainer(config, model, rows), scorer
-    )
+    out = Path(config.out)
+    with training_folder(out, settings) as manifest:
+        with retriever.loading_model(config, rows):
+            torch.manual_seed(config.seed)  # of an output that an encoder does not have
+            model = CrossEncoder(folder, num_labels=1)
+            trainer = make_trainer(config, model, rows)
+        return finish(trainer, out, manifest, retriever.train(trainer, config, rows, scorer(model)))
 
 
 def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[dict[str, Any]]]) -> Any:

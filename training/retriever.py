@@ -5,7 +5,8 @@ The trainers and losses are sentence-transformers' own; ``encoder.py`` and ``rer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from corag.core.installation import require
 from retrieval.dense.encoder import encoder_folder
 from training.program import (
     build_arguments,
-    prepare,
-    run_training,
+    loading,
     summary_line,
     train_or_resume,
     training_settings,
@@ -64,24 +64,10 @@ def load_pairs(config: RetrieverTraining) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def train_model(
-    config: RetrieverTraining,
-    load_model: Callable[[str], Any],
-    make_trainer: Callable[[Any, dict[str, list[dict[str, Any]]]], Any],
-    score_with: Callable[[Any], Score],
-    finish: Callable[[Any, Path], Mapping[str, Any]] = lambda model, out: {},
-) -> dict[str, Any]:
-    """Train, save the model with its manifest, and return the manifest.
+def prepare(config: RetrieverTraining) -> tuple[dict[str, list[dict[str, Any]]], str, dict[str, Any]]:
+    """Return the rows by split, the base model's folder, and the settings of a training.
 
-    Args:
-        config: the program's options.
-        load_model: loads the base model from a folder.
-        make_trainer: makes one of sentence-transformers' trainers of a model and the rows by split.
-        score_with: returns how a model ranks passages.
-        finish: writes what else belongs into the folder; returns figures.
-
-    Raises :class:`ConfigError` for a package or a base model that is missing, or a folder that another
-    process is at work in or that was begun with other settings; as :func:`load_pairs` does.
+    Raises :class:`ConfigError` for a package or a base model that is missing; as :func:`load_pairs` does.
     """
     require(
         "training a retriever", "torch", "transformers", "accelerate", "sentence_transformers", "datasets"
@@ -89,43 +75,41 @@ def train_model(
     rows, folder = load_pairs(config), base_folder(config)
     reports = [load_report(name) for name in config.pairs]
     pairs = [each.settings | {"questions": each.questions} for each in reports]
-    settings = training_settings(config, (config.model, folder), {"pairs": pairs}, {})
-    earlier_scores: list[float | None] = []
+    return rows, folder, training_settings(config, (config.model, folder), {"pairs": pairs}, {})
 
-    def make() -> Any:
-        from transformers.utils import logging
 
-        logging.disable_progress_bar()  # of one file that is written, between the lines of the training
+@contextmanager
+def loading_model(config: RetrieverTraining, rows: Mapping[str, Sequence[Any]]) -> Iterator[None]:
+    """Around what loads the base model and builds its trainer.
+
+    Raises :class:`ConfigError` for a model that is none of sentence-transformers', or is damaged.
+    """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # of one file that is written, between the lines of the training
+    with loading(Path(config.out), f"model {config.model} and {len(rows['train'])} queries"):
         try:
-            model = load_model(folder)
+            yield
         except (OSError, ValueError) as error:
             raise ConfigError(f"the model '{config.model}' cannot be loaded: {reason(error)}") from None
-        window = model.max_seq_length
-        earlier_scores.append(first_right(score_with(model), rows["validation"]))
-        model.max_seq_length = min(config.max_length, window or config.max_length)
-        trainer = prepare(make_trainer(model, rows), Path(config.out))
-        trainer.original_window = window
-        return trainer
 
-    def train(trainer: Any) -> dict[str, Any]:
-        summary = train_or_resume(trainer, Path(config.out))
-        evaluation = trainer.evaluate() if rows["validation"] else {}
-        # Trained on shorter texts, it still reads as long ones as before.
-        trainer.model.max_seq_length = trainer.original_window
-        trainer.save_model(config.out)
-        more = finish(trainer.model, Path(config.out)) if trainer.is_world_process_zero() else {}
-        after = first_right(score_with(trainer.model), rows["validation"])
-        return summary | {
-            "evaluation": {"loss": evaluation["eval_loss"]} if evaluation else {},
-            # The share of the queries set aside.
-            "first_right": {"before": earlier_scores[0], "after": after},
-            "queries": len(rows["train"]),
-            **more,
-        }
 
-    return run_training(
-        Path(config.out), settings, f"model {config.model} and {len(rows['train'])} queries", make, train
-    )
+def train(
+    trainer: Any, config: RetrieverTraining, rows: Mapping[str, Sequence[Mapping[str, Any]]], score: Score
+) -> dict[str, Any]:
+    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
+
+    ``score``: how the model ranks passages. ``first_right`` is a share of the queries set aside.
+    """
+    model, validation = trainer.model, rows["validation"]
+    before, window = first_right(score, validation), model.max_seq_length
+    model.max_seq_length = min(config.max_length, window or config.max_length)
+    summary = train_or_resume(trainer, Path(config.out))
+    evaluation = {"loss": trainer.evaluate()["eval_loss"]} if validation else {}
+    model.max_seq_length = window  # trained on shorter texts, it still reads as long ones as before
+    trainer.save_model(config.out)
+    shares = {"before": before, "after": first_right(score, validation)}
+    return summary | {"evaluation": evaluation, "first_right": shares, "queries": len(rows["train"])}
 
 
 def first_right(score: Score, rows: Sequence[Mapping[str, Any]]) -> float | None:
@@ -147,7 +131,8 @@ def trainer_arguments(
     kind: type[Any], config: RetrieverTraining, values: Mapping[str, Any], *, evaluates: bool
 ) -> Any:
     """Build the arguments of a trainer of sentence-transformers. ``values``: what one program alone sets."""
-    return build_arguments(kind, config, values, out=config.out, evaluates=evaluates, checkpoints_kept=1)
+    values = {"save_total_limit": 1, **values}
+    return build_arguments(kind, config, values, out=config.out, evaluates=evaluates)
 
 
 def summarise(config: RetrieverTraining, manifest: Mapping[str, Any], use: str) -> str:

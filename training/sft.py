@@ -42,11 +42,14 @@ from training.model_setup import (
 )
 from training.program import (
     build_arguments,
+    finish,
+    finished_manifest,
     has_gpu,
-    run_training,
+    loading,
     start_program,
     summary_line,
     train_or_resume,
+    training_folder,
     training_settings,
     warn_of_test_questions,
 )
@@ -62,13 +65,14 @@ def main(config: SftConfig) -> dict[str, Any]:
     """
     require("fine-tuning", "torch", "transformers", "accelerate", "peft", "trl", "datasets")
     rows = load_rows(config, folder := model_folder(config.model))
-    return run_training(
-        Path(config.out),
-        lm_settings(config, folder, {"batching": resolve_batching(config)}),
-        f"model {config.model} and {describe_rows(rows['train'])}",
-        lambda: make_trainer(config, folder, rows),
-        lambda trainer: train(trainer, config, rows),
-    )
+    settings = lm_settings(config, folder, {"batching": resolve_batching(config)})
+    if (manifest := finished_manifest(config.out, settings)) is not None:
+        return manifest
+    out = Path(config.out)
+    with training_folder(out, settings) as manifest:
+        with loading(out, f"model {config.model} and {describe_rows(rows['train'])}"):
+            trainer = make_trainer(config, folder, rows)
+        return finish(trainer, out, manifest, train(trainer, config, rows))
 
 
 # ---- rows
@@ -159,7 +163,8 @@ def lm_settings(
 
 def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     """Build TRL's trainer."""
-    trl_trainer = load_trainers()
+    from training import trainer as trainers
+
     # TRL would tokenise the texts again, and not as decoding does: it gets tokens and labels alone.
     columns = ["input_ids", "labels"]
     train_rows = rows["train"].select_columns(columns)
@@ -171,12 +176,10 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
     arguments = build_sft_arguments(config, evaluates=bool(evaluation))
     model, peft_config = load_model(config, folder)
     tokenizer = load_padding_tokenizer(folder)
-    collator = (
-        trl_trainer.WeightingCollator(tokenizer.pad_token_id, padding_free=arguments.padding_free)
-        if config.task_weights
-        else None
-    )
-    trainer = trl_trainer.CompletionTrainer(
+    collator = None
+    if config.task_weights:
+        collator = trainers.WeightingCollator(tokenizer.pad_token_id, padding_free=arguments.padding_free)
+    trainer = trainers.CompletionTrainer(
         model=model,
         args=arguments,
         data_collator=collator,
@@ -186,17 +189,10 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         peft_config=peft_config,
     )
     if not has_fused_kernels():
-        trl_trainer.compute_learned_positions_only(trl_trainer.base_of(trainer.model))
+        trainers.compute_learned_positions_only(trainers.base_of(trainer.model))
     if config.task_weights:
-        trl_trainer.weigh_tokens(trl_trainer.base_of(trainer.model))
-    return trl_trainer.prepare_trainer(trainer, Path(config.out))
-
-
-def load_trainers() -> Any:
-    """Return the module of trainers, whose classes inherit from torch's and TRL's: seconds to import."""
-    from training import trainer
-
-    return trainer
+        trainers.weigh_tokens(trainers.base_of(trainer.model))
+    return trainers.in_float32(trainer)
 
 
 def has_fused_kernels() -> bool:
@@ -228,17 +224,15 @@ def build_sft_arguments(config: SftConfig, *, evaluates: bool) -> Any:
         # Rows behind one another have neither padding nor a mask.
         "include_num_input_tokens_seen": "all" if batching == "padding_free" else "non_padding",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
-        "gradient_checkpointing": resolve_checkpointing(config),
     }
-    return build_arguments(
-        SFTConfig,
-        config,
-        values,
-        out=config.out,
-        evaluates=evaluates,
-        # The last may be half written when the power fails; whole models are too large to keep two.
-        checkpoints_kept=1 if config.tuning == "full" else 2,
-    )
+    return build_arguments(SFTConfig, config, values | storage(config), out=config.out, evaluates=evaluates)
+
+
+def storage(config: ProgramOptions) -> dict[str, Any]:
+    """Return the trainer's arguments of what is kept, in memory and on disk."""
+    # The last may be half written when the power fails; whole models are too large to keep two.
+    kept = 1 if config.tuning == "full" else 2
+    return {"gradient_checkpointing": resolve_checkpointing(config), "save_total_limit": kept}
 
 
 def resolve_checkpointing(config: ProgramOptions) -> bool:

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns of changes, which the lock prevents
@@ -28,7 +27,6 @@ from trl.trainer.utils import FusedCausalLMOutput, RepeatSampler
 
 from corag.core.seeds import derive_seed
 from training.columns import lengths
-from training.program import prepare
 
 
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
@@ -64,14 +62,8 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         return EpochSampler(lengths(rows).tolist(), size, self.args.seed)
 
 
-def prepare_trainer(trainer: Any, out: Path) -> Any:
-    """Give one of TRL's trainers what all programs here have in common, and return it.
-
-    Args:
-        trainer: as TRL made it.
-        out: folder of the result, where the metrics go.
-    """
-    prepare(trainer, out)
+def in_float32(trainer: Any) -> Any:
+    """Let one of TRL's trainers add small updates up: weights that learn in float32, and their gradients."""
     for weight in trainer.model.parameters():
         # TRL rounds adapters of 4-bit models to bfloat16, in which small updates are lost.
         if weight.requires_grad:
