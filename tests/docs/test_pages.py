@@ -52,7 +52,7 @@ PROGRAMS: dict[str, type | None] = {
     "examples/grpo_search_agent.py": None,  # its options are TRL's
 }
 OTHERS = tuple(
-    "source vllm sbatch export cd git hf pip docling ocrmypdf".split()
+    "source vllm sbatch export cd git hf pip uv docling ocrmypdf".split()
     + "docker podman useradd install sudo systemctl".split()
 )
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
