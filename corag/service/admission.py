@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import Counter
 
-from corag.service.errors import CallError, shutting_down
+from corag.service.errors import CallError, failure
 
 _LONGEST_RETRY_S = 60
 _FIRST_GUESS_S = 2.0  # of how long a question takes, before one has been answered
@@ -40,7 +40,7 @@ class Admission:
         ``caller``: "" for one whose share is not limited. Raises :class:`CallError` with status 429 or 503.
         """
         if self.closed:
-            raise shutting_down()
+            raise failure(asyncio.CancelledError.__name__)
         if caller and self._per_caller and self._of_caller[caller] >= self._per_caller:
             raise CallError(
                 429,

@@ -13,6 +13,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 from starlette.types import ASGIApp
 
+from corag.core.errors import CoragError
 from corag.core.runs.environment import installed_version
 from corag.core.runs.rows import Row
 from corag.core.tools import SearchStep
@@ -21,7 +22,7 @@ from corag.service.admission import Ticket
 from corag.service.answering import MOST_HITS, AnswerService
 from corag.service.citations import cited_sources
 from corag.service.conversation import AnswerRequest
-from corag.service.errors import CallError, invalid, invalid_field
+from corag.service.errors import error_from_exception, invalid, invalid_field
 from corag.service.keys import Keys
 from corag.service.reasoning import reasoning_line
 from corag.service.records import passage_of, public_record
@@ -85,10 +86,11 @@ class _AgentServer(MCPServer[Any]):
             cause = error.__cause__
             if isinstance(cause, ValidationError):
                 cause = invalid_field(cause, {})
-            if not isinstance(cause, CallError):
+            if not isinstance(cause, CoragError):
                 raise
-            again = f" Try again in {cause.retry_after} s." if cause.retry_after else ""
-            raise ToolError(f"{cause}{again}") from None
+            refusal = error_from_exception(cause)
+            again = f" Try again in {refusal.retry_after} s." if refusal.retry_after else ""
+            raise ToolError(f"{refusal}{again}") from None
 
 
 def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:

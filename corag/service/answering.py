@@ -27,7 +27,7 @@ from corag.service.conversation import (
     shorten_request,
     standalone_question,
 )
-from corag.service.errors import CallError, error_from_row, invalid, unavailable
+from corag.service.errors import CallError, error_from_row, failure, invalid
 from corag.service.index import SearchedIndex
 from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
@@ -43,7 +43,6 @@ _SEARCH_MOST_S = 30.0
 MOST_HITS = 100  # of a search request
 CALLER_GONE = "CallerLeft: the caller went away before the answer was there."
 TIMED_OUT = "TimedOut: the answer took longer than the service allows."
-BACKEND_GONE = "BackendGone: the model or the index failed meanwhile."
 
 Watch = Callable[[Step | str], None]
 
@@ -107,7 +106,7 @@ class AnswerService:
         """Admit a question. Raises :class:`CallError` if there is no room, or nothing to answer with."""
         try:
             if self._is_broken or self.failed:
-                raise unavailable()
+                raise failure(BackendError.__name__)
             return self.admission.enter(caller)
         except CallError as error:
             self.metrics.count_outcome(preset, "refused")
@@ -206,16 +205,14 @@ class AnswerService:
         try:
             cites = preset.options.cites and not request.job
             row = await answer_question(question, self._method(preset, request), tools, cites=cites)
-        except asyncio.CancelledError:
-            record(_abandoned_row(question, tools, TIMED_OUT if clock.expired() else CALLER_GONE))
+        except (asyncio.CancelledError, BackendError, ConfigError) as error:
+            left = TIMED_OUT if clock.expired() else CALLER_GONE
+            gone = f"{type(error).__name__}: the model, the index or an option fails every question."
+            is_left = isinstance(error, asyncio.CancelledError)
+            record(_abandoned_row(question, tools, left if is_left else gone))
+            if isinstance(error, BackendError):
+                self._suspend(error)
             raise
-        except BackendError as error:
-            record(_abandoned_row(question, tools, BACKEND_GONE))
-            self._suspend(error)
-            raise unavailable() from None
-        except ConfigError as error:  # such as a method that searches where there is no index
-            record(_abandoned_row(question, tools, f"ConfigError: {error}"))
-            raise error_from_row("") from None
         record(row)
         if row.answer is None:
             raise error_from_row(row.error)
@@ -293,27 +290,19 @@ class AnswerService:
                     return await index.retriever.search(query, k) if index.retriever else ()
         except TimeoutError:
             raise CallError(504, "the search took too long: try again.", "timeout", retry_after=1) from None
-        except CoragError as error:
-            raise self._search_error(error) from None
+        except BackendError as error:
+            self._suspend(error)
+            raise
         finally:
             ticket.leave()
 
     async def passage(self, key: str) -> Passage:
         """Return a passage. Raises :class:`CallError` with status 404 if there is none with this id."""
-        try:
-            with self.index.in_use() as index:
-                passages = await index.retriever.passages([key]) if index.retriever is not None else ()
-        except CoragError as error:
-            raise self._search_error(error) from None
+        with self.index.in_use() as index:
+            passages = await index.retriever.passages([key]) if index.retriever is not None else ()
         if not passages:
             raise CallError(404, "there is no passage with this id.", "passage_not_found")
         return passages[0]
-
-    def _search_error(self, error: CoragError) -> CallError:
-        if not isinstance(error, BackendError):
-            return CallError(503, "the search failed: try again.", "search_failed", retry_after=1)
-        self._suspend(error)
-        return unavailable()
 
     # --- health
 

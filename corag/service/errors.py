@@ -95,53 +95,51 @@ def invalid_field(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Ca
     return invalid(f"the field '{name}' cannot be used: {said}{about}.", name)
 
 
-def unavailable() -> CallError:
-    """Return the error of an engine or index that is gone, perhaps for a while."""
-    return CallError(
-        503,
-        "the model or the index behind this service does not reply: try again later.",
-        "engine_unavailable",
-        retry_after=5,
-    )
-
-
 def error_from_exception(error: BaseException) -> CallError:
     """Convert an exception into the error that a caller sees."""
     if isinstance(error, CallError):
         return error
-    if isinstance(error, BackendError):
-        return unavailable()
-    if isinstance(error, asyncio.CancelledError):  # what is under way at the end of the service's time
-        return shutting_down()
     if isinstance(error, HTTPException):  # of the router
         allowed = (error.headers or {}).get("Allow")
         if allowed:
             return CallError(405, f"this address takes {allowed} alone.", "method_not_allowed")
         return CallError(error.status_code, _NO_ADDRESS, "not_found")
-    return CallError(500, "something went wrong here; the server's log says what.", DEFECT)
+    names = (each.__name__ for each in type(error).__mro__ if each.__name__ in _FAILURES)
+    return failure(next(names, DEFECT))
 
 
-def shutting_down() -> CallError:
-    """Return the error of a service that is ending."""
-    return CallError(503, "this service is shutting down: try again.", "shutting_down", retry_after=5)
+def failure(name: str) -> CallError:
+    """Return the error that a caller sees of one of ours, by the name of its class."""
+    status, message, code = _FAILURES[name]
+    return CallError(status, message, code, retry_after=5 if status == 503 else 0)
 
 
 def error_from_row(error: str) -> CallError:
     """Convert a failed row's error, which may name paths and prompts, into the error that a caller sees."""
-    kind = error.partition(":")[0]
-    if kind == RequestRefusedError.__name__:
-        return CallError(
-            400, "the question does not fit the model's window: shorten it.", "context_length_exceeded"
-        )
-    if kind == BudgetExhaustedError.__name__:
-        return invalid(
-            "the token budget of this question is not enough for an answer: allow more (corag.budget, or the "
-            "service's own).",
-            "corag.budget",
-            "budget_exhausted",
-        )
-    if kind == SearchFailedError.__name__:
-        return CallError(
-            503, "a search failed while the question was answered: try again.", "search_failed", retry_after=1
-        )
-    return CallError(500, "the method failed at this question.", "method_failed")
+    name = error.partition(":")[0]
+    return failure(name if name in _FAILURES else "")
+
+
+_FAILURES: Mapping[str, tuple[int, str, str]] = {
+    BackendError.__name__: (
+        503,
+        "the model or the index behind this service does not reply: try again later.",
+        "engine_unavailable",
+    ),
+    SearchFailedError.__name__: (503, "a search failed: try again.", "search_failed"),
+    RequestRefusedError.__name__: (
+        400,
+        "the question does not fit the model's window: shorten it.",
+        "context_length_exceeded",
+    ),
+    BudgetExhaustedError.__name__: (
+        400,
+        "the token budget of this question is not enough for an answer: allow more (corag.budget, or the "
+        "service's own).",
+        "budget_exhausted",
+    ),
+    # What is under way when the service's time to end is over.
+    asyncio.CancelledError.__name__: (503, "this service is shutting down: try again.", "shutting_down"),
+    "": (500, "the method failed at this question.", "method_failed"),
+    DEFECT: (500, "something went wrong here; the server's log says what.", DEFECT),
+}

@@ -14,26 +14,26 @@ from retrieval.config import RetrieverConfig
 from retrieval.index.manifest import INDEX_FILE
 from retrieval.search.pipeline import open_retriever
 
-State = tuple[tuple[int, ...], ...]
-
 LOOK_EVERY_S = 2.0
 TRY_AGAIN_S = 30.0  # an index that cannot be opened may be in the middle of being copied
 
 
-def folder_states(folders: Sequence[str]) -> State:
-    """Return what tells the indexes in some folders from others that take their place; empty for none."""
-    return tuple(_state(Path(folder).expanduser()) for folder in folders)
+def folder_states(folders: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return what tells the indexes in some folders from others that take their place.
+
+    An empty one is that of a folder without a manifest of ours.
+    """
+    states: list[tuple[int, ...]] = []
+    for folder in folders:
+        try:
+            manifest = (Path(folder).expanduser() / INDEX_FILE).stat()
+            states.append((manifest.st_ino, manifest.st_mtime_ns, manifest.st_size))
+        except OSError:
+            states.append(())
+    return states
 
 
-def _state(folder: Path) -> tuple[int, ...]:
-    try:
-        state, manifest = folder.stat(), (folder / INDEX_FILE).stat()
-    except OSError:
-        return ()
-    return state.st_dev, state.st_ino, manifest.st_mtime_ns, manifest.st_size
-
-
-async def follow_index(service: AnswerService, config: RetrieverConfig, taken: State) -> None:
+async def follow_index(service: AnswerService, config: RetrieverConfig, taken: list[tuple[int, ...]]) -> None:
     """Answer from whatever index takes the place of the one that is searched, until this is cancelled.
 
     ``taken``: the state of the folders before the first index was opened.

@@ -50,7 +50,7 @@ class Keys:
         digest = _digest(key.strip()) if scheme.lower() == "bearer" else b""
         caller = None
         # All are compared, each in constant time: the time tells neither which key it was nor how near.
-        for name, stored_digest in self._digests.items():
+        for stored_digest, name in self._digests.items():
             if hmac.compare_digest(stored_digest, digest):
                 caller = name
         return caller
@@ -64,10 +64,10 @@ def _state(path: str) -> tuple[int, int] | None:
     return state.st_mtime_ns, state.st_size
 
 
-def _read(path: str) -> dict[str, bytes]:
+def _read(path: str) -> dict[bytes, str]:
     if not Path(path).is_file():
         raise ConfigError(f"there is no file '{path}' of API keys: write one with a line 'NAME KEY' each.")
-    digests: dict[str, bytes] = {}
+    digests: dict[bytes, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -79,9 +79,7 @@ def _read(path: str) -> dict[str, bytes]:
                 f"line {number} of '{path}' is no key: write 'NAME KEY', the key of {SHORTEST} "
                 "ASCII characters or more and without spaces."
             )
-        if name in digests:
-            raise ConfigError(f"line {number} of '{path}' gives '{name}' a second key: name it otherwise.")
-        digests[name] = _digest(key)
+        digests[_digest(key)] = name
     if not digests:
         raise ConfigError(f"'{path}' holds no API key: write a line 'NAME KEY' each, or leave it out.")
     return digests

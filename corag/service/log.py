@@ -39,14 +39,6 @@ class JsonHandler(logging.Handler):
 
 
 def where(error: BaseException) -> str:
-    """Say what kind of error it is and where it was raised: its message may hold a caller's text.
-
-    >>> where(ValueError("a secret"))
-    'ValueError'
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    return (
-        f"{type(error).__name__} at {Path(frames[-1].filename).name}:{frames[-1].lineno}"
-        if frames
-        else (type(error).__name__)
-    )
+    """Say what kind of error was caught and where it was raised: its message may hold a caller's text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 from annotated_types import Ge, Gt, Le
 
@@ -71,9 +71,6 @@ class AnswersOptions(AskSetup):
 
     sources: Annotated[int, Ge(0)] = 0
     """maximum number of sources (title, file, page) appended to an answer; 0 for none."""
-
-    reasoning: Literal["reasoning_content", "reasoning", "none"] = "reasoning_content"
-    """the field of streamed messages for the steps; "none" for clients that show none."""
 
     limits: Limits = field(default_factory=Limits)
     """load limits."""

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -62,30 +62,30 @@ async def open_service(options: AnswersOptions, log: Log = log_line) -> AsyncIte
                 await service.close()
 
 
-async def serve(options: AnswersOptions, report: Callable[[str], None]) -> None:
+async def serve(options: AnswersOptions) -> None:
     """Serve until a signal comes, or the agent that started this leaves.
 
     Questions in flight are then finished, as far as time allows.
 
-    ``report`` is called with the address once questions are accepted. Raises :class:`ConfigError` if the
+    The address stands on standard error once questions are accepted. Raises :class:`ConfigError` if the
     address is taken, :class:`BackendError` if the engine ends.
     """
     keys = Keys(options.api_key_file)
     if options.check or options.stdio:
         async with open_service(options) as service:
-            _report_presets(service, report)
+            _report_presets(service)
             if not options.check:
                 await agent_server(service, Keys()).run_stdio_async()
         return
     # Before the engine opens: a port in use is reported in a second, not in a minute.
     with _listener(options.host, options.port) as listener:
         async with open_service(options) as service:
-            _report_presets(service, report)
+            _report_presets(service)
             rules = AccessRules(keys, allowed_hosts(options.host, options.hosts))
             port = listener.getsockname()[1]
             if not keys.path and not rules.hosts:
-                report("anybody who reaches this port may ask: 'api_key_file' lets only known callers in.")
-            report(f"answering at http://{options.host}:{port} (Ctrl-C ends it)")
+                _report("anybody who reaches this port may ask: 'api_key_file' lets only known callers in.")
+            _report(f"answering at http://{options.host}:{port} (Ctrl-C ends it)")
             await serve_until_stopped(service, rules, listener, by_signals=True)
             if service.failed:
                 raise BackendError(LOST_ENGINE)
@@ -178,17 +178,17 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _report_presets(service: AnswerService, report: Callable[[str], None]) -> None:
+def _report_presets(service: AnswerService) -> None:
     width = max(map(len, service.presets))
     for name, preset in service.presets.items():
         about = preset.config.find_method(preset.method).summary
-        report(f"  {name:<{width}}  {preset.method}: {about}")
+        _report(f"  {name:<{width}}  {preset.method}: {about}")
 
 
 def run(options: AnswersOptions) -> None:
-    """Serve, and say on standard error what people want to know."""
-    asyncio.run(serve(options, _report_line))
+    """Serve until a signal comes."""
+    asyncio.run(serve(options))
 
 
-def _report_line(line: str) -> None:
+def _report(line: str) -> None:
     print(f"corag: {line}", file=sys.stderr, flush=True)  # noqa: T201

@@ -172,12 +172,6 @@ async def test_a_passage_that_cannot_be_fetched_now_is_no_defect():
         assert not running.logged("defect")
 
 
-async def test_a_stream_without_steps_tells_none():
-    async with served() as running:
-        said = (await running.ask(stream=True, corag={"steps": False})).text
-        assert "Ada Orm" in said and "reasoning" not in said.replace("reasoning_tokens", "")
-
-
 async def test_names_have_no_case():
     assert "answers.example.org" in allowed_hosts("127.0.0.1", ["Answers.Example.org"])
     async with served(options(PLAIN, hosts=["Answers.Example.org"])) as running, running.client() as client:

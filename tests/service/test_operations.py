@@ -108,7 +108,6 @@ async def test_a_key_has_its_share_and_strangers_are_refused(keys):
         "a b c\n",
         "0123456789abcdef-alone\n",
         "a 0123456789abcd\u00e9f\n",
-        "a 0123456789abcdef\na 0123456789abcdeg\n",
     ],
 )
 def test_a_file_without_usable_keys_is_refused_without_showing_one(tmp_path, text):

@@ -40,7 +40,6 @@ def create_app(service: AnswerService, rules: AccessRules, agents: ASGIApp | Non
         Mount("/assets", StaticFiles(packages=[*ASSETS])),
         Route("/openapi.json", handlers.schema),
         Route("/v1/models", handlers.models),
-        Route("/v1/models/{name:path}", handlers.model),
         Route("/v1/chat/completions", handlers.ask, methods=["POST"]),
         Route("/v1/passages/{key:path}", handlers.passage),
         Route("/healthz", handlers.healthy),
@@ -116,20 +115,13 @@ class _Handlers:
 
     async def models(self, _: Request) -> Response:
         """List the presets."""
-        return json_response(
-            {"object": "list", "data": [self._model(name) for name in self._service.presets]}
-        )
-
-    async def model(self, request: Request) -> Response:
-        """Describe one preset."""
-        return json_response(self._model(request.path_params["name"]))
-
-    def _model(self, name: str) -> dict[str, Any]:
-        preset = self._service.preset(name)
-        about = {"method": preset.method, "about": preset.config.find_method(preset.method).summary}
-        if documents := self._service.options.about:
-            about["documents"] = documents
-        return {"id": name, "object": "model", "created": self._created, "owned_by": "corag", "corag": about}
+        documents = self._service.options.about
+        shared = {"object": "model", "created": self._created, "owned_by": "corag"}
+        listed = []
+        for name, preset in self._service.presets.items():
+            about = {"method": preset.method, "about": preset.config.find_method(preset.method).summary}
+            listed.append({"id": name, **shared, "corag": about | {"documents": documents}})
+        return json_response({"object": "list", "data": listed})
 
     async def passage(self, request: Request) -> Response:
         """Return a passage."""

@@ -66,9 +66,6 @@ class Extension(_Object):
     sources: int | None = Field(default=None, ge=0, le=MOST_INTEGER)
     """maximum number of sources at the end of the answer's text"""
 
-    steps: bool = True
-    """whether the reply has the chain, and a stream the reasoning"""
-
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value

@@ -32,19 +32,15 @@ class ChatRequest:
         question: the question with its settings.
         stream: whether the answer is streamed.
         include_usage: whether a stream ends with the usage.
-        steps: whether the steps of the chain are sent, too.
         sources: most sources that end the visible answer.
         ignored: fields that were passed over, each with the reason.
-        reasoning: the field of a streamed message that has the steps; "none" for none.
     """
 
     question: AnswerRequest
     stream: bool = False
     include_usage: bool = False
-    steps: bool = True
     sources: int = 0
     ignored: Mapping[str, str] = field(default_factory=dict)
-    reasoning: str = "reasoning_content"
 
 
 def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
@@ -77,10 +73,8 @@ def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
         question,
         bool(body.stream),
         bool((body.stream_options or StreamOptions()).include_usage),
-        steps=extension.steps and not job,
         sources=0 if job else options.sources if extension.sources is None else extension.sources,
         ignored=ignored,
-        reasoning=options.reasoning,
     )
 
 
@@ -114,8 +108,7 @@ def show(row: Row, request: ChatRequest) -> tuple[str, str, dict[str, Any]]:
     final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
     wishes = {"messages.system": question.system, "max_tokens": question.max_tokens, "stop": question.stop}
     unheard = {name for name, wish in wishes.items() if wish and not final_steps and not question.job}
-    left_out = ("answer",) if request.steps else ("answer", "steps")
-    fields: dict[str, Any] = {name: value for name, value in record.items() if name not in left_out}
+    fields = {name: value for name, value in record.items() if name != "answer"}
     fields["ignored"] = {**request.ignored, **dict.fromkeys(unheard, _NO_FINAL_CALL)}
     if question.shortened:
         fields["shortened"] = question.shortened
@@ -185,7 +178,7 @@ class ChatEvents:
             return self._end(news)
         if isinstance(news, str):
             return self._grow(news)
-        return self._step(news) if self._request.steps else []
+        return self._step(news)
 
     def _grow(self, text: str) -> Sequence[bytes]:
         # One that a server has begun anew is shown once it has caught up.
@@ -196,9 +189,9 @@ class ChatEvents:
 
     def _step(self, step: Step) -> Sequence[bytes]:
         """Return a step's event: as reasoning for chat clients, and whole for programs."""
-        # What has been shown as the answer is no reasoning.
-        line, name = "" if self._shown else reasoning_line(step), self._request.reasoning
-        delta = {name: line} if line and name != "none" else {}
+        # What has been shown as the answer is no reasoning, and a title has none.
+        line = "" if self._shown or self._request.question.job else reasoning_line(step)
+        delta = {"reasoning_content": line} if line else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
 
     def _end(self, row: Row) -> Sequence[bytes]:
