@@ -127,7 +127,8 @@ def check_model(
 ) -> None:
     """Look whether an open model serves a method, before the first request.
 
-    A line is printed if it was fine-tuned for other prompts, passages or stops than the options ask.
+    A line is printed if it was fine-tuned for other prompts, passages or stops than the options ask, or is
+    too small for what they ask.
 
     Args:
         what: the method, as it is called.
@@ -143,6 +144,8 @@ def check_model(
     method = METHODS.get(options.SECTION)
     if trainings and method and (difference := method.training_difference(options, trainings[0]["settings"])):
         print_once(f"corag: '{config.adapter or config.name}' {difference}.")
+    if options.cites and config.name == "default" and not trainings:
+        print_once("corag: the default model hardly ever cites or refuses: name a larger one (model.name).")
 
 
 def require_abilities(what: str, needs: Mapping[Ability, str], generator: Generator | RemoteHandle) -> None:
