@@ -85,13 +85,15 @@ def main(config: QuickstartOptions) -> CommandResult:
     log_to(out / ENGINE_LOG)
     write_world(out / "world", passages=PASSAGES, train=TRAIN, dev=DEV, test=TEST)
     with ExitStack() as stack:
-        building = stack.enter_context(ThreadPoolExecutor(1)).submit(build_indexes, out)
+        builder = stack.enter_context(ThreadPoolExecutor(1))  # one after the other, beside the engine's start
+        building = [builder.submit(build_index, out, kind) for kind in ("bm25", "dense")]
         with open_small_model(config.model, "default") as model:
-            indexes = building.result()
-            index = stack.enter_context(open_index(*indexes))
-            first = ask(load_questions(out / "world/dev.jsonl")[0], corag, model, index, corag_config())
-            console.print(first)
+            with open_index(building[0].result()) as lexical:  # the first answer does not wait for the other
+                question = load_questions(out / "world/dev.jsonl")[0]
+                console.print(ask(question, corag, model, lexical, corag_config()))
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
+            indexes = [built.result() for built in building]
+            index = stack.enter_context(open_index(*indexes))
             runs = answer_all(METHODS, model, index, config).runs
         # In an engine of its own, which opens when the first has given its memory back.
         again = config.model if model.options.backend == "vllm" else model.options
@@ -107,18 +109,17 @@ def main(config: QuickstartOptions) -> CommandResult:
     return CommandResult(0, [{"report": str(page), "seconds": round(seconds, 1)}])
 
 
-def build_indexes(out: Path) -> list[str]:
-    """Build the world's indexes in processes beside this one, which opens its model; return their folders.
+def build_index(out: Path, kind: str) -> str:
+    """Build an index of the world in a process beside this one, which opens its model; return its folder.
 
-    Raises :class:`BackendError` with what a process said if it failed.
+    Raises :class:`BackendError` with what the process said if it failed.
     """
-    folders = [str(out / kind) for kind in ("bm25", "dense")]
-    for folder in folders:
-        arguments = [str(out / "world/corpus.jsonl"), "--kind", Path(folder).name, "--out", folder]
-        ended = subprocess.run([*INDEX, *arguments], capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise BackendError(f"the index {folder} was not built: {ended.stderr.strip()}")
-    return folders
+    folder = str(out / kind)
+    arguments = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folder]
+    ended = subprocess.run([*INDEX, *arguments], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise BackendError(f"the index {folder} was not built: {ended.stderr.strip()}")
+    return folder
 
 
 def open_small_model(options: ModelConfig, adapter: str) -> Model:
