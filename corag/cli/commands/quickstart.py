@@ -89,11 +89,10 @@ def main(config: QuickstartOptions) -> CommandResult:
         building = [builder.submit(build_index, out, kind) for kind in ("bm25", "dense")]
         with open_small_model(config.model, "default") as model:
             with open_index(building[0].result()) as lexical:  # the first answer does not wait for the other
-                question = load_questions(out / "world/dev.jsonl")[0]
+                question, *_ = load_questions(out / "world/dev.jsonl")
                 console.print(ask(question, corag, model, lexical, corag_config()))
             console.print(f"First answer after {time.time() - started_at:.0f} s.\n", style="bold")
-            indexes = [built.result() for built in building]
-            index = stack.enter_context(open_index(*indexes))
+            index = stack.enter_context(open_index(*(indexes := [built.result() for built in building])))
             runs = answer_all(METHODS, model, index, config).runs
         # In an engine of its own, which opens when the first has given its memory back.
         again = config.model if model.options.backend == "vllm" else model.options
