@@ -53,7 +53,7 @@ PROGRAMS: dict[str, type | None] = {
 }
 OTHERS = tuple(
     "source vllm sbatch export cd git hf pip uv docling ocrmypdf".split()
-    + "docker podman useradd install sudo systemctl".split()
+    + "docker podman useradd install sudo systemctl curl".split()
 )
 # Further options that pages name: of every command, of other programs, of a method that a page makes.
 FOREIGN = set(
