@@ -1,7 +1,7 @@
 """Request bodies that clients send by themselves, written after their documentation and public sources.
 
-Each client has at least two: a chat turn, and a turn in a stream, a job of its own or an agent's step.
-Prompts of jobs are shortened to the words that tell what they are.
+Of each client the one with the most fields, a job of its own, and what is refused. Prompts of jobs are
+shortened to the words that tell what they are.
 """
 
 from collections.abc import Mapping
@@ -39,16 +39,14 @@ class Sent:
     client: str
     kind: str
     body: Mapping[str, Any]
-    path: str = CHAT
     ignored: frozenset[str] = field(default_factory=frozenset)
     job: bool = False
     refused: str = ""
 
 
-def sent(client, kind, ignored="", *, path=CHAT, job=False, refused="", **body) -> Sent:
-    if path == CHAT:
-        body.setdefault("messages", [USER])
-    return Sent(client, kind, body, path, frozenset(ignored.split()), job, refused)
+def sent(client, kind, ignored="", *, job=False, refused="", **body) -> Sent:
+    body.setdefault("messages", [USER])
+    return Sent(client, kind, body, frozenset(ignored.split()), job, refused)
 
 
 def task(text: str) -> list[dict[str, str]]:
@@ -61,7 +59,6 @@ def task(text: str) -> list[dict[str, str]]:
 
 BODIES = [
     # Open WebUI sends what its user has set; of a chat's settings the rest stays out.
-    sent("Open WebUI", "chat", stream=False),
     sent(
         "Open WebUI", "stream", "temperature top_p messages[3].content",
         stream=True, stream_options=USAGE, temperature=0.8, top_p=0.9, max_tokens=512, seed=7,
@@ -72,29 +69,6 @@ BODIES = [
         messages=task("Generate a concise, 3-5 word title with an emoji summarizing the chat history."),
     ),
     sent(
-        "Open WebUI", "tags", job=True, stream=False,
-        messages=task("Generate 1-3 broad tags categorizing the main themes of the chat history."),
-    ),
-    sent(
-        "Open WebUI", "follow-ups", job=True, stream=False,
-        messages=task(
-            "Suggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next in "
-            "this conversation."
-        ),
-    ),
-    sent(
-        "Open WebUI", "queries", job=True, stream=False,
-        messages=task(
-            "Analyze the chat history to determine the necessity of generating search queries, in the given "
-            "language."
-        ),
-    ),
-    sent(
-        "LibreChat", "chat", "temperature top_p presence_penalty frequency_penalty user",
-        temperature=0.7, top_p=0.8, presence_penalty=0.2, frequency_penalty=0.1, user="65f0c1", stream=False,
-        messages=[SYSTEM, USER],
-    ),
-    sent(
         "LibreChat", "stream", "user tools reasoning_effort", stream=True, stream_options=USAGE,
         user="65f0c1", n=1, tools=TOOLS, reasoning_effort="low", messages=[*EARLIER, USER],
     ),
@@ -103,45 +77,18 @@ BODIES = [
         tool_choice={"type": "function", "function": {"name": "read_file"}},
     ),
     sent(
-        "LobeChat", "stream", "temperature top_p", stream=True, stream_options=USAGE,
-        temperature=1, top_p=1, presence_penalty=0, frequency_penalty=0, messages=[SYSTEM, USER],
-    ),
-    sent(
         "LobeChat", "chat", "temperature top_p frequency_penalty tools", stream=False,
         temperature=0.6, top_p=0.9, frequency_penalty=0.5, presence_penalty=0, tools=TOOLS, max_tokens=800,
         messages=[SYSTEM, *EARLIER, USER],
     ),
     sent(
-        "AnythingLLM", "chat", "temperature", temperature=0.7, max_tokens=1024,
-        messages=[SYSTEM, USER],
-    ),
-    sent(
         "AnythingLLM", "stream", "temperature", temperature=0.7, max_tokens=1024, stream=True,
         messages=[SYSTEM, *EARLIER, {"role": "user", "content": [{"type": "text", "text": QUESTION}]}],
-    ),
-    sent(
-        "Continue", "stream", "temperature tools", stream=True,
-        stream_options=USAGE, max_tokens=2048, temperature=0.5, tools=TOOLS, parallel_tool_calls=False,
-        messages=[SYSTEM, USER],
     ),
     sent("Continue", "chat", stream=False, max_tokens=2048, stop=["<|im_end|>", "<|endoftext|>"]),
     sent(
         "Cursor", "agent", "tools user", temperature=0, user="u_1", tools=TOOLS,
         tool_choice="auto", stream=True, stream_options=USAGE, messages=[SYSTEM, USER],
-    ),
-    sent("Cursor", "chat", "user", temperature=0, user="u_1", stream=False),
-    sent(
-        "Cline", "stream", "", temperature=0, stream=True, stream_options=USAGE,
-        messages=[
-            SYSTEM,
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": f"<task>{QUESTION}</task>"},
-                    {"type": "text", "text": "<environment_details>none</environment_details>"},
-                ],
-            },
-        ],
     ),
     sent(
         "Cline", "agent",
@@ -166,27 +113,19 @@ BODIES = [
         stream=True, stream_options=USAGE, max_completion_tokens=4096, temperature=1.0, tools=TOOLS,
         tool_choice="auto", parallel_tool_calls=False, prompt_cache_key="thread-1", messages=[SYSTEM, USER],
     ),
-    sent("Zed", "chat", "temperature", stream=False, max_completion_tokens=4096, temperature=1.0, stop=[]),
     sent(
         "Dify", "stream", "temperature top_p presence_penalty user", stream=True,
         temperature=0.7, top_p=0.95, presence_penalty=0.1, frequency_penalty=0, max_tokens=512,
         stop=["Human:", "User:", "\nObservation", "<|end|>", "<|user|>"], user="abc",
         response_format={"type": "text"}, messages=[SYSTEM, USER],
     ),
-    sent(
-        "Dify", "chat", "temperature top_p user chat_template_kwargs", stream=False, temperature=0.2, top_p=1,
-        max_tokens=512, user="abc", chat_template_kwargs={"enable_thinking": False},
-    ),
-    sent("AI SDK", "chat", "", temperature=0, max_tokens=400),
     sent("AI SDK", "object", refused="response_format", temperature=0, response_format=SCHEMA),
-    sent("LangChain", "chat", "temperature", stream=False, temperature=0.7, n=1),
     sent(
         "LangChain", "stream", "tools", stream=True, stream_options=USAGE,
         temperature=0, tools=TOOLS, max_completion_tokens=300, stop=["\nObservation"],
         messages=[SYSTEM, USER],
     ),
     sent("LangChain", "structured output", refused="response_format", response_format=SCHEMA),
-    sent("LlamaIndex", "chat", "temperature", temperature=0.1, messages=[SYSTEM, USER]),
     sent("LlamaIndex", "stream", "temperature", temperature=0.1, stream=True, max_tokens=256),
     sent("LlamaIndex", "log-probabilities", refused="logprobs", logprobs=True, top_logprobs=5),
 ]  # fmt: skip

@@ -10,13 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corag.core.types import Passage
-from corag.service.errors import CallError
 from corag.service.http.app import create_app
-from corag.service.http.body import read_body
-from corag.service.http.chat import read_chat
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
-from corag.service.options import AnswersOptions
 from tests.fakes import ScriptedGenerator, kind, passage
 from tests.messages import raises_message
 from tests.service.serving import corag_preset, options, replies, served, until
@@ -179,26 +175,6 @@ async def test_parameters_are_honoured_or_refused():
             assert refused.value.body["message"] and refused.value.body["type"] == "invalid_request_error"
         with raises_message(openai.NotFoundError):
             await answer(model="gpt-5")
-
-
-PASSED_OVER = [
-    ({"model": "plain", "temperature": 1.5}, {"temperature"}),
-    ({"model": "sampled", "temperature": 0.7}, {"temperature"}),  # a preset has its own
-    ({"tools": TOOLS, "tool_choice": "auto"}, {"tools"}),
-    ({"top_p": 0.5, "presence_penalty": 0.1}, {"top_p", "presence_penalty"}),
-    ({"extra_body": {"thinking": True, "max_tokens": -1}}, {"thinking"}),
-    ({"response_format": {"type": "text"}, "n": 1, "tools": []}, set()),
-    ({"user": "u", "metadata": {"a": "b"}, "store": False}, {"user", "metadata"}),
-    ({"messages": [{"role": "system", "content": "Be brief."}, *ask()]}, set()),
-]
-
-
-@pytest.mark.parametrize(("wish", "names"), PASSED_OVER)
-async def test_what_changes_no_answer_is_passed_over_and_named(wish, names):
-    async with served() as running, client_of(running) as client:
-        reply = await client.chat.completions.create(**{"model": "corag", "messages": ask(), **wish})
-        assert reply.choices[0].message.content
-        assert set(reply.model_extra["corag"]["ignored"]) == names
 
 
 async def test_long_questions_and_conversations_are_shortened_from_the_front_and_told():
@@ -367,15 +343,6 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@given(FIELDS | BODIES)
-@settings(max_examples=60, deadline=None)
-def test_any_json_is_read_or_refused_with_a_sentence(body):
-    try:
-        read_chat(read_body(json.dumps(body).encode()), AnswersOptions())
-    except CallError as error:
-        assert error.status == 400 and str(error).endswith(".")
-
-
 async def called(app, body: bytes) -> tuple[int, bytes]:
     """Post a body to the application itself, without a connection."""
     sent: list[dict] = []
@@ -437,35 +404,6 @@ async def test_hostile_passages_and_replies_stay_data():
         assert answer.json()["choices"][0]["message"]["content"] == "<img src=x onerror=alert(1)>"
         assert answer.json()["corag"]["sources"][0]["title"] == "<script>alert(1)</script>"
         assert "NEXT for" not in answer.text, "no prompt is shown"
-
-
-async def test_scripted_generators_fail_as_engines_do():
-    """A model that is gone turns readiness; once it replies again, so does readiness."""
-    from corag.core.errors import BackendError
-    from corag.service import answering
-
-    gone = True
-
-    def reply(request):
-        if gone:
-            raise BackendError("no route to http://10.0.0.1:8000 /secret/path")
-        return replies(request)
-
-    answering._PROBE_EVERY_S, before = 0.05, answering._PROBE_EVERY_S
-    try:
-        async with served(generator=ScriptedGenerator(reply)) as running, running.client() as client:
-            refused = await running.ask()
-            assert refused.status_code == 503 and "secret" not in refused.text
-            assert (await client.get("/readyz")).status_code == 503
-            assert (await client.get("/healthz")).status_code == 200
-            again = await running.ask()
-            assert again.status_code == 503 and again.headers["retry-after"] == "5"
-            gone = False
-            await until(lambda: running.service.ready)
-            assert (await client.get("/readyz")).status_code == 200
-            assert (await running.ask()).status_code == 200
-    finally:
-        answering._PROBE_EVERY_S = before
 
 
 async def test_a_system_message_reaches_the_prompt_of_the_final_answer_and_no_other():

@@ -61,7 +61,7 @@ async def test_what_a_client_sends_by_itself_is_answered_by_every_method(each):
         for preset in PRESETS:
             service._generator.requests.clear()
             searches = len(service.index.retriever.queries)
-            answer = await client.post(each.path, json={"model": preset, **each.body})
+            answer = await client.post(CHAT, json={"model": preset, **each.body})
             if each.refused:
                 assert answer.status_code == 400
                 assert answer.json()["error"]["param"].startswith(each.refused)

@@ -70,13 +70,18 @@ async def test_readiness_comes_back_after_any_error_and_after_a_reply_that_never
     monkeypatch.setattr(answering, "_PROBE_EVERY_S", 0.02)
     monkeypatch.setattr(answering, "_PROBE_MOST_S", 0.1, raising=False)
     generator = ScriptedGenerator(reply, pause)
-    async with served(generator=generator) as running:
+    async with served(generator=generator) as running, running.client() as client:
         assert (await running.ask()).status_code == 503
+        assert (await client.get("/healthz")).status_code == 200
+        again = await running.ask()
+        assert again.status_code == 503 and again.headers["retry-after"] == "5"
         await until(lambda: tries > 1)
+        assert (await client.get("/readyz")).status_code == 503
         await asyncio.sleep(0.3)  # in which a probe is given up, and another one asked
         assert not running.service.ready and "secret" not in str(running.log)
         tries = 3
         await until(lambda: running.service.ready, 5)
+        assert (await running.ask()).status_code == 200
 
 
 class StuckRetriever(WordRetriever):

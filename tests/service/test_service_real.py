@@ -129,17 +129,6 @@ def test_an_answer_from_documents_is_streamed_token_by_token(server):
     assert "".join(deltas) == row.text and len(deltas) > 1
 
 
-def test_the_chat_model_of_langchain_asks_and_streams(server):
-    langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    url, *_ = server
-    model = langchain_openai.ChatOpenAI(
-        model="corag", base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=240
-    )
-    reply = model.invoke(QUESTION[0]["content"])
-    assert reply.content and reply.usage_metadata["total_tokens"] > 100
-    assert "".join(chunk.content for chunk in model.stream(QUESTION[0]["content"])) == reply.content
-
-
 def test_a_stream_that_is_closed_frees_the_engine(server):
     url, folder, log, _ = server
     stream = client_of(url).chat.completions.create(model="long", messages=QUESTION, stream=True)
