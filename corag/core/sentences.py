@@ -126,7 +126,7 @@ def sentence_end(text: str, least: int = 1) -> int:
     return end
 
 
-def _goes_on(line: str, boundary: re.Match[str], start: int = 0) -> bool:
+def _goes_on(line: str, boundary: re.Match[str], start: int) -> bool:
     """Whether a full stop belongs to an abbreviation, an initial, or the number of a list's item.
 
     ``start``: where the sentence begins that the boundary may end.

@@ -1,1 +1,1 @@
-"""Corpora of passages in files: records and tables of any of the usual shapes."""
+"""Corpora of passages: which ``files``, in which ``formats``, read as ``passages``, and ``sifting`` them."""

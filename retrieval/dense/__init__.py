@@ -1,1 +1,1 @@
-"""Vectors: the encoder, building an index of them (FAISS or Lucene), and searching one."""
+"""Vectors: the encoder and its prompts, files of vectors (``build``, ``faiss_build``), and searching them."""

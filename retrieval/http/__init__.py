@@ -1,1 +1,1 @@
-"""Search over HTTP: server, client and what crosses between them."""
+"""Search over HTTP: ``server`` and ``client``, and ``models``, encoders and re-rankers behind a URL."""

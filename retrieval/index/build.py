@@ -81,7 +81,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     with build_folder(folder, "the index ", building_folder(folder)):
         manifest = _build(config, report)
     if config.long_units:
-        report(f"{config.long_units}: {build_units(config, manifest)}.")
+        report(build_units(config, manifest))
     return manifest
 
 

@@ -24,25 +24,6 @@ from retrieval.index.store import PassageStore
 from retrieval.search.titles import TitleTable
 
 
-@dataclass(frozen=True)
-class UnitsReport:
-    """What was made. ``linked``: documents related to another one; ``links``: where from; sizes in words."""
-
-    units: int
-    passages: int
-    documents: int
-    linked: int
-    links: str
-    mean_words: float
-    largest_words: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.units:,} units of {self.documents:,} documents, {self.linked:,} of them linked (by "
-            f"{self.links}); {self.mean_words:,} words on average, {self.largest_words:,} at most"
-        )
-
-
 @dataclass
 class Documents:
     """A corpus by document: the passages (id, words) of each title in the corpus's order.
@@ -77,8 +58,10 @@ class Documents:
         return [sum(words for _, words in passages) for passages in self.passages]
 
 
-def build_units(config: IndexConfig, manifest: IndexManifest) -> UnitsReport:
+def build_units(config: IndexConfig, manifest: IndexManifest) -> str:
     """Group the passages of the index ``config.out``, which is complete, and write them to ``long_units``.
+
+    Returns a sentence on what was made.
 
     Raises :class:`DataError` for a corpus without links where "field" was asked for.
     """
@@ -111,14 +94,10 @@ def build_units(config: IndexConfig, manifest: IndexManifest) -> UnitsReport:
             sizes.append(sum(words for _, words in part))
     write_units(Path(config.long_units), units)
     store.close()
-    return UnitsReport(
-        len(units),
-        sum(map(len, documents.passages)),
-        len(neighbours),
-        sum(map(bool, neighbours)),
-        "field" if source == "auto" else source,
-        round(sum(sizes) / len(sizes), 1),
-        max(sizes),
+    return (
+        f"{config.long_units}: {len(units):,} units of {len(neighbours):,} documents, "
+        f"{sum(map(bool, neighbours)):,} of them linked (by {'field' if source == 'auto' else source}); "
+        f"{sum(sizes) / len(sizes):,.1f} words on average, {max(sizes):,} at most."
     )
 
 

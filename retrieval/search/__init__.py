@@ -1,1 +1,1 @@
-"""Search as a pipeline of stages: ``pipeline`` puts it together from the options."""
+"""Search as a pipeline of stages: ``pipeline`` puts it together, ``stage`` says what a step is."""
