@@ -18,7 +18,7 @@ from tests.serving import free_port
 
 PASSAGE = {"id": "1", "title": "T", "text": "x", "score": 0.5}
 FAULTS = ("500", "503", "429", "truncated", "hang", "garbage", "wrong shape")
-HANG_S = 5.0
+HANG_S = 3.0
 
 
 class Failing:

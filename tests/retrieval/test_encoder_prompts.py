@@ -71,6 +71,15 @@ PUBLISHED: dict[str, tuple[dict[str, Any], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_prompts_for_searching_are_known_among_the_models_own(name: str) -> None:
+    """sentence-transformers adds an empty "document", and would take it in place of the model's "passage"."""
+    settings, query, document = PUBLISHED[name]
+    stated = settings.get("prompts", {})
+    loaded = {"query": "", "document": "", **stated}
+    assert own_prompts(loaded, settings.get("default_prompt_name"), list(stated)) == Prompts(query, document)
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], str]:
     """Return a folder with a tiny encoder whose file has these settings."""
@@ -106,7 +115,9 @@ QUERY = "Which river flows through Tarn Hollow?"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", ["E5, as it is published", "E5, saved with its prompts", "the default is the queries'"]
+)
 def test_the_models_own_prompts_reach_the_tokenizer(
     name: str, tiny: Callable[[dict[str, Any]], str], read_ids: list[list[int]], tmp_path: Path
 ) -> None:
@@ -211,9 +222,3 @@ def test_what_model_cards_ask_for(name: str, query: str, document: str) -> None:
 )
 def test_no_prompts_are_asked_for_by_other_cards(name: str) -> None:
     assert prompts_by_card(name) is None
-
-
-def test_own_prompts_pass_over_names_that_the_library_adds_by_itself() -> None:
-    """sentence-transformers adds an empty "document", and would take it in place of the model's "passage"."""
-    loaded = {"query": "query: ", "document": "", "passage": "passage: "}
-    assert own_prompts(loaded, None, ["query", "passage"]) == Prompts("query: ", "passage: ")

@@ -23,8 +23,8 @@ def drawn(share: float, seed: int) -> Iterator[str]:
         yield draw.choice(FAULTS) if draw.random() < share else ""
 
 
-def given(url: str, retries: int = 3) -> RetrieverConfig:
-    return RetrieverConfig(url=[url], timeout_s=2, retries=retries, cache_size=0)
+def given(url: str, retries: int = 3, timeout_s: float = 2) -> RetrieverConfig:
+    return RetrieverConfig(url=[url], timeout_s=timeout_s, retries=retries, cache_size=0)
 
 
 async def test_sixty_searches_survive_fifteen_percent_of_seven_faults() -> None:
@@ -40,7 +40,8 @@ async def test_sixty_searches_survive_fifteen_percent_of_seven_faults() -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_server_that_always_fails_ends_in_one_sentence(fault: str) -> None:
     with Failing() as server:
-        remote = await open_retriever(given(server.url, retries=1))
+        config = given(server.url, retries=1, timeout_s=0.5 if fault == "hang" else 2)
+        remote = await open_retriever(config)
         server.asked, server.faults = 0, iter([fault] * 99)
         started = time.monotonic()
         expected = BackendError if fault in ("503", "429", "truncated") else SearchFailedError
@@ -49,7 +50,7 @@ async def test_a_server_that_always_fails_ends_in_one_sentence(fault: str) -> No
         assert server.asked == 2 and time.monotonic() - started < 15
         assert "\n" not in str(error.value) and server.url in str(error.value)
         with pytest.raises(CoragError) as at_once:  # nor does a run begin with it
-            await open_retriever(given(server.url, retries=1))
+            await open_retriever(config)
         assert "\n" not in str(at_once.value)
         await remote.close()
 
