@@ -61,17 +61,6 @@ async def test_faiss_flat_equals_brute_force(index_of: Callable[[str], str], pas
     await retriever.close()
 
 
-async def test_torch_finds_what_faiss_finds(index_of: Callable[[str], str]) -> None:
-    """The same hits, and the same retriever as far as a run can tell."""
-    faiss = await open_retriever(RetrieverConfig([index_of("dense")]))
-    torch = await open_retriever(RetrieverConfig([index_of("dense")], search_device="cpu"))
-    assert torch.fingerprint == faiss.fingerprint
-    for query in QUERIES:
-        assert await torch.search(query, 5) == await faiss.search(query, 5)
-    await torch.close()
-    await faiss.close()
-
-
 async def test_pyserinis_layout_in_both_directions(index_of: Callable[[str], str], tmp_path: Path) -> None:
     ours, texts = await open_retriever(RetrieverConfig([index_of("dense")])), index_of("bm25")  # starts Java
     from pyserini.search.faiss import FaissSearcher
@@ -417,7 +406,7 @@ async def test_an_encoder_in_bfloat16_is_part_of_an_index_and_of_a_search(
     fingerprints = {}
     for name, options in {
         "plain": {},
-        "placed": {"device": "cpu", "encoder_batch": 2},
+        "placed": {"device": "cpu", "encoder_batch": 2, "search_device": "cpu"},
         "rounded": {"encoder_dtype": "bfloat16"},
     }.items():
         retriever = await open_retriever(RetrieverConfig([whole], **options))  # type: ignore[arg-type]
