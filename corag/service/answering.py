@@ -85,19 +85,14 @@ class AnswerService:
 
     # --- checking and admitting requests
 
-    def preset(self, name: str) -> Cell:
-        """Return a preset. Raises :class:`CallError` with status 404 if there is none of this name."""
-        if name not in self.presets:
-            names = ", ".join(self.presets)
-            raise CallError(404, f"there is no such model here: choose one of {names}.", "model_not_found")
-        return self.presets[name]
-
     def fit(self, request: AnswerRequest) -> AnswerRequest:
         """Return a request that can be answered, what is too long in it shortened.
 
         Raises :class:`CallError` for an unknown preset and an empty question.
         """
-        self.preset(request.preset)
+        if request.preset not in self.presets:
+            names = ", ".join(self.presets)
+            raise CallError(404, f"there is no such model here: choose one of {names}.", "model_not_found")
         if not request.text.strip():
             raise invalid("the question is empty: the last message must say something.", "messages")
         return shorten_request(request, self.options.limits.question_chars)

@@ -52,8 +52,9 @@ class AnswerRequest:
         system: what the caller wants of the answer, such as its language; of the final prompt alone.
         traceparent: the caller's header of this name, of which the answer's spans are then a part.
         request_id: under which logs have the request.
-        shortened: by "question", "conversation" or "system", of what was too long: what there was and what
-            was kept.
+        sources: most sources that end the visible answer.
+        ignored: fields that were passed over, each with the reason.
+        shortened: which of "question", "conversation" and "system" were too long.
     """
 
     text: str
@@ -67,11 +68,13 @@ class AnswerRequest:
     system: str = ""
     traceparent: str = ""
     request_id: str = ""
-    shortened: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sources: int = 0
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    shortened: tuple[str, ...] = ()
 
 
 def shorten_request(request: AnswerRequest, question_chars: int) -> AnswerRequest:
-    """Return a request whose texts are not too long, with what was left out.
+    """Return a request whose texts are not too long, with what was cut.
 
     A question loses its front, for it stands behind the document that was pasted with it. A job's instruction
     stands at its front.
@@ -79,17 +82,12 @@ def shorten_request(request: AnswerRequest, question_chars: int) -> AnswerReques
     if request.job:
         return replace(request, text=request.text[:_MOST_CONVERSATION])
     text, system = cut_front(request.text, question_chars), request.system[:question_chars]
-    pairs = {
-        "question": (request.text, text),
-        "system": (request.system, system),
-        "conversation": (_transcript(request), cut_front(_transcript(request), _MOST_CONVERSATION)),
+    is_cut = {
+        "question": text != request.text,
+        "system": system != request.system,
+        "conversation": len(_transcript(request)) > _MOST_CONVERSATION,
     }
-    shortened = {
-        name: {"characters": len(whole), "kept_characters": len(kept)}
-        for name, (whole, kept) in pairs.items()
-        if kept != whole
-    }
-    return replace(request, text=text, system=system, shortened=shortened)
+    return replace(request, text=text, system=system, shortened=tuple(filter(is_cut.get, is_cut)))
 
 
 def _transcript(request: AnswerRequest) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
@@ -138,14 +137,11 @@ def listening_to_signals(server: uvicorn.Server, keys: Keys) -> Iterator[None]:
     At SIGHUP read the keys again.
     """
     loop = asyncio.get_running_loop()
-    is_main = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if is_main else ()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in signals}
-    for number in signals:
-        if number == signal.SIGHUP:
-            loop.add_signal_handler(number, keys.reload)
-        else:
-            loop.add_signal_handler(number, server.handle_exit, number, None)
+    for number in signals[:2]:
+        loop.add_signal_handler(number, server.handle_exit, number, None)
+    loop.add_signal_handler(signal.SIGHUP, keys.reload)
     try:
         yield
     finally:

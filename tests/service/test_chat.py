@@ -182,18 +182,16 @@ async def test_long_questions_and_conversations_are_shortened_from_the_front_and
     async with served() as running:
         reply = (await running.ask(document + QUESTION)).json()
         assert reply["choices"][0]["message"]["content"] == "Ada Orm"
-        told = reply["corag"]["shortened"]["question"]
-        assert told["characters"] == len(document + QUESTION) and told["kept_characters"] <= 4_000
+        assert reply["corag"]["shortened"] == ["question"]
         assert running.service.index.retriever.queries[0].endswith(QUESTION)
         turns = [turn for n in range(60) for turn in (ask(f"{n} " + "word " * 200)[0], answered("yes"))]
         reply = (await running.ask(messages=[*turns, *ask()])).json()
-        told = reply["corag"]["shortened"]["conversation"]
-        assert told["characters"] > 60_000 and 39_000 < told["kept_characters"] <= 40_000
+        assert reply["corag"]["shortened"] == ["conversation"]
         rewriting = [prompt for prompt in running.generator.prompts if "Conversation:" in prompt][-1]
         assert "59 word" in rewriting and "User: 1 word" not in rewriting
         assert "shortened" not in (await running.ask()).json()["corag"]
         streamed = (await running.ask(document + QUESTION, stream=True)).text
-        assert '"shortened":{"question"' in streamed
+        assert '"shortened":["question"]' in streamed
 
 
 def answered(text):

@@ -116,7 +116,7 @@ async def test_searches_of_agents_have_shares_and_an_end(monkeypatch):
 
 def test_a_null_limit_leaves_the_other_name_its_say():
     asked = {"model": "m", "messages": ask("Who?"), "max_completion_tokens": None, "max_tokens": 5}
-    assert parse(asked).question.max_tokens == 5
+    assert parse(asked).max_tokens == 5
 
 
 async def test_a_follow_up_with_a_small_budget_is_answered_with_what_there_is():

@@ -20,9 +20,10 @@ from corag.core.process import unix_time
 from corag.core.runs.environment import installed_version
 from corag.service.admission import Ticket
 from corag.service.answering import AnswerService
-from corag.service.errors import CallError, error_from_exception, invalid
+from corag.service.conversation import AnswerRequest
+from corag.service.errors import DEFECT, CallError, error_from_exception, invalid
 from corag.service.http.body import ChatBody, read_body
-from corag.service.http.chat import ChatEvents, ChatRequest, completion, read_chat
+from corag.service.http.chat import ChatEvents, completion, read_chat
 from corag.service.http.gate import AccessRules, Gate
 from corag.service.http.stream import KEEP_ALIVE_S, CallerGoneError, EventStream, until_gone
 from corag.service.log import where
@@ -64,20 +65,26 @@ class _Handlers:
 
     async def ask(self, request: Request) -> Response:
         """Answer a question, at once or as a stream."""
-        body = await read_json(request, self._service.options.limits.body_kb * 1000)
-        chat = read_chat(read_body(body), self._service.options)
-        sent = {"traceparent": request.headers.get("traceparent", ""), "request_id": request.state.request_id}
-        chat = replace(chat, question=replace(self._service.fit(chat.question), **sent))
-        ticket = self._service.enter(request.state.caller, chat.question.preset)
-        if chat.stream:
-            return EventStream(self._events(chat, ticket), ticket.leave)
-        row = await until_gone(request.receive, self._service.answer(chat.question, ticket))
-        return json_response(completion(row, chat, self._service.count_tokens))
+        body = read_body(await read_json(request, self._service.options.limits.body_kb * 1000))
+        question = replace(
+            self._service.fit(read_chat(body, self._service.options)),
+            traceparent=request.headers.get("traceparent", ""),
+            request_id=request.state.request_id,
+        )
+        ticket = self._service.enter(request.state.caller, question.preset)
+        count = self._service.count_tokens
+        if body.stream:
+            wants_usage = body.stream_options and body.stream_options.include_usage
+            events = ChatEvents(ticket.key, question, count if wants_usage else None)
+            return EventStream(self._events(question, ticket, events), ticket.leave)
+        row = await until_gone(request.receive, self._service.answer(question, ticket))
+        return json_response(completion(row, question, count))
 
-    async def _events(self, chat: ChatRequest, ticket: Ticket) -> AsyncGenerator[bytes, None]:
+    async def _events(
+        self, question: AnswerRequest, ticket: Ticket, events: ChatEvents
+    ) -> AsyncGenerator[bytes, None]:
         """Yield an answer's steps as they end, and the answer as it grows."""
-        events = ChatEvents(ticket.key, chat, self._service.count_tokens)
-        progress = self._service.progress(chat.question, ticket, KEEP_ALIVE_S)
+        progress = self._service.progress(question, ticket, KEEP_ALIVE_S)
         try:
             for piece in events.begin():
                 yield piece
@@ -86,9 +93,10 @@ class _Handlers:
                     for piece in events.write(news):
                         yield piece
         except Exception as error:  # noqa: BLE001 - the status is sent already, so the error goes into the stream
-            if not isinstance(error, CallError):
+            refusal = error_from_exception(error)
+            if refusal.code == DEFECT:
                 self._service.log("defect", error=where(error))
-            for piece in events.fail(error_from_exception(error)):
+            for piece in events.fail(refusal):
                 yield piece
 
     # --- what there is
@@ -98,17 +106,14 @@ class _Handlers:
         body = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas = {**body.pop("$defs", {}), "ChatBody": body}
         content = {"application/json": {"schema": {"$ref": "#/components/schemas/ChatBody"}}}
+        answered = {"responses": {"200": {"description": "it is so"}}}
         paths: dict[str, Any] = {}
-        for route in (
-            each for each in request.app.routes if isinstance(each, Route) and each.endpoint.__doc__
-        ):
-            described = {"summary": route.endpoint.__doc__, "responses": {"200": {"description": "it is so"}}}
-            is_asking = route.endpoint == self.ask
-            paths[route.path_format] = (
-                {"post": {**described, "requestBody": {"content": content}}}
-                if is_asking
-                else {"get": described}
-            )
+        for route in request.app.routes:
+            if isinstance(route, Route) and (summary := route.endpoint.__doc__):
+                described = {"summary": summary, **answered}
+                is_asking = route.endpoint == self.ask
+                asking = {"post": {**described, "requestBody": {"content": content}}}
+                paths[route.path_format] = asking if is_asking else {"get": described}
         info = {"title": "corag", "version": installed_version("corag")}
         about = {"openapi": "3.1.0", "info": info, "servers": [{"url": "."}]}
         return json_response({**about, "paths": paths, "components": {"schemas": schemas}})

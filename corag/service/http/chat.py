@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from corag.core.process import unix_time
@@ -12,7 +11,7 @@ from corag.core.tools import GenerateStep, Step
 from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import FINAL_ROLES, AnswerRequest, Turn, is_job
 from corag.service.errors import CallError, invalid
-from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, ChatMessage, Extension, StreamOptions
+from corag.service.http.body import NO_TOOLS, ONLY_TEXT, ChatBody, ChatMessage, Extension
 from corag.service.http.stream import BEAT, DONE, event
 from corag.service.options import AnswersOptions
 from corag.service.reasoning import reasoning_line
@@ -24,26 +23,7 @@ ANSWERED_OTHERWISE = CallError(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """What a body asks for.
-
-    Attributes:
-        question: the question with its settings.
-        stream: whether the answer is streamed.
-        include_usage: whether a stream ends with the usage.
-        sources: most sources that end the visible answer.
-        ignored: fields that were passed over, each with the reason.
-    """
-
-    question: AnswerRequest
-    stream: bool = False
-    include_usage: bool = False
-    sources: int = 0
-    ignored: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
+def read_chat(body: ChatBody, options: AnswersOptions) -> AnswerRequest:
     """Return what a body asks for, the rest as the service's options say.
 
     Raises :class:`CallError` if it ends with no question.
@@ -58,7 +38,7 @@ def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
     *earlier, last = turns
     job, extension = is_job(last.text), body.corag or Extension()
     limits = [each for each in (body.max_completion_tokens, body.max_tokens) if each is not None]
-    question = AnswerRequest(
+    return AnswerRequest(
         last.text.strip(),
         body.model,
         tuple(turn for turn in earlier if turn.text.strip()),
@@ -68,11 +48,6 @@ def read_chat(body: ChatBody, options: AnswersOptions) -> ChatRequest:
         max_tokens=limits[0] if limits and limits[0] > 0 else None,
         stop=tuple(filter(None, body.stop or ())),
         system="\n\n".join(turn.text.strip() for turn in every if turn.role == "system"),
-    )
-    return ChatRequest(
-        question,
-        bool(body.stream),
-        bool((body.stream_options or StreamOptions()).include_usage),
         sources=0 if job else options.sources if extension.sources is None else extension.sources,
         ignored=ignored,
     )
@@ -98,21 +73,21 @@ def _read_turns(messages: Sequence[ChatMessage], ignored: dict[str, str]) -> lis
 # --- writing
 
 
-def show(row: Row, request: ChatRequest) -> tuple[str, str, dict[str, Any]]:
+def show(row: Row, request: AnswerRequest) -> tuple[str, str, dict[str, Any]]:
     """Return an answer as it is shown, why it ends ("stop" or "length"), and what OpenAI's protocol lacks.
 
     The latter are id, sources, steps, tokens by role, what was passed over, and what was left out for being
     too long.
     """
-    question, record = request.question, public_record(request.question.preset, row)
+    record = public_record(request.preset, row)
     final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
-    wishes = {"messages.system": question.system, "max_tokens": question.max_tokens, "stop": question.stop}
-    unheard = {name for name, wish in wishes.items() if wish and not final_steps and not question.job}
+    wishes = {"messages.system": request.system, "max_tokens": request.max_tokens, "stop": request.stop}
+    unheard = {name for name, wish in wishes.items() if wish and not final_steps and not request.job}
     fields = {name: value for name, value in record.items() if name != "answer"}
     fields["ignored"] = {**request.ignored, **dict.fromkeys(unheard, _NO_FINAL_CALL)}
-    if question.shortened:
-        fields["shortened"] = question.shortened
-    is_cut = question.max_tokens and final_steps and "length" in final_steps[-1].finish_reasons
+    if request.shortened:
+        fields["shortened"] = request.shortened
+    is_cut = request.max_tokens and final_steps and "length" in final_steps[-1].finish_reasons
     text = record["answer"] + end_of_answer(record, request.sources)
     return text, "length" if is_cut else "stop", fields
 
@@ -133,7 +108,7 @@ def usage_record(row: Row, count: Callable[[str], int]) -> dict[str, Any]:
     }
 
 
-def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> dict[str, Any]:
+def completion(row: Row, request: AnswerRequest, count: Callable[[str], int]) -> dict[str, Any]:
     """Return the whole answer as one object. ``count``: returns the tokens of a text."""
     text, finish, extension = show(row, request)
     message = {"role": "assistant", "content": text, "refusal": None}
@@ -141,7 +116,7 @@ def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> d
         "id": f"chatcmpl-{row.question.id}",
         "object": "chat.completion",
         "created": int(row.begun),
-        "model": request.question.preset,
+        "model": request.preset,
         "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
         "usage": usage_record(row, count),
         "corag": extension,
@@ -149,20 +124,20 @@ def completion(row: Row, request: ChatRequest, count: Callable[[str], int]) -> d
 
 
 class ChatEvents:
-    """The events of one streamed answer. ``count``: returns the tokens of a text."""
+    """The events of one streamed answer. ``count``: returns the tokens of a text, if the usage is wanted."""
 
-    def __init__(self, key: str, request: ChatRequest, count: Callable[[str], int]) -> None:
+    def __init__(self, key: str, request: AnswerRequest, count: Callable[[str], int] | None) -> None:
         self._common = {
             "id": f"chatcmpl-{key}",
             "object": "chat.completion.chunk",
             "created": int(unix_time()),
-            "model": request.question.preset,
+            "model": request.preset,
         }
         self._request, self._count = request, count
         self._shown = ""  # of the answer's text
 
     def _delta(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-        usage = {"usage": None} if self._request.include_usage else {}
+        usage = {"usage": None} if self._count else {}
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return event({**self._common, "choices": [choice], **usage, **more})
 
@@ -190,7 +165,7 @@ class ChatEvents:
     def _step(self, step: Step) -> Sequence[bytes]:
         """Return a step's event: as reasoning for chat clients, and whole for programs."""
         # What has been shown as the answer is no reasoning, and a title has none.
-        line = "" if self._shown or self._request.question.job else reasoning_line(step)
+        line = "" if self._shown or self._request.job else reasoning_line(step)
         delta = {"reasoning_content": line} if line else {}
         return [self._delta(delta, corag={"step": public_step(step_record(step))})]
 
@@ -202,7 +177,7 @@ class ChatEvents:
         extension.pop("steps", None)  # each was sent when it ended
         rest = text[len(self._shown) :]
         pieces = [self._delta({"content": rest}), self._delta({}, finish, corag=extension)]
-        if self._request.include_usage:
+        if self._count:
             usage = usage_record(row, self._count)
             pieces.append(event({**self._common, "choices": [], "usage": usage}))
         return [*pieces, DONE]
