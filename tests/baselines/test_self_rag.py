@@ -3,7 +3,6 @@ and what goes wrong.
 """
 
 import math
-from functools import partial
 
 import pytest
 
@@ -17,11 +16,10 @@ from corag.baselines.self_rag.method import (
     reflection_probabilities,
     self_rag,
 )
-from corag.baselines.self_rag.prompted import SelfRAGPromptedConfig
 from corag.core.errors import ConfigError
 from corag.core.options import change_options
-from corag.core.runner import answer_question
 from corag.core.tools import SearchStep, Tools
+from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.messages import raises_message
 from tests.story import BOOK, NOISE, QUESTION, TOWN, WORLD
@@ -51,11 +49,8 @@ def reflecting(replies, chance=lambda prompt, token: CHANCES[token]):
 
 
 async def replay(generator, config=CONFIG, method=self_rag, retriever=None, budget=0):
-    tools = Tools(QUESTION, generator, retriever or WordRetriever(WORLD), budget=budget)
-    row = await answer_question(QUESTION, partial(method, config=config), tools)
-    assert row.error == "" and row.to_json()
-    assert sum(usage.total for usage in tools.ledger.values()) == tools.spent.total
-    return row.answer, tools
+    answer, _, tools = await replaying.replay(method, config, (), retriever, budget, generator)
+    return answer, tools
 
 
 def by_passage(prompts_to_replies):
@@ -206,20 +201,6 @@ async def test_nothing_found_goes_on_without_passages():
     assert generator.prompts[0].endswith("[No Retrieval]") and searches(tools) == [QUESTION.text]
 
 
-async def test_a_spent_budget_answers_with_what_there_is():
-    wanting = "[Relevant]Glass is made of sand.[Fully supported][Retrieval]"
-    config = change_options(CONFIG, {**LONG, "max_segment_tokens": 20})
-    answer, tools = await replay(reflecting(lambda request: wanting), config, budget=500)
-    assert (
-        answer.stopped == "budget"
-        and 1 <= answer.steps < 3
-        and answer.text.startswith("Glass is made of sand.")
-    )
-    assert tools.spent.total <= 500
-    answer, _ = await replay(reflecting([]), config, budget=1)
-    assert (answer.stopped, answer.text, answer.steps) == ("budget", "", 0)
-
-
 @pytest.mark.parametrize("options", [{}, {**LONG, "max_segments": 2}])
 async def test_a_budget_too_small_for_all_passages_goes_on_from_the_best(options):
     replies = {
@@ -243,17 +224,6 @@ async def test_a_model_without_reflection_tokens_is_refused_in_a_sentence():
     tools = Tools(QUESTION, ScriptedGenerator([]), WordRetriever(WORLD))
     with raises_message(ConfigError):
         await reflection_probabilities("", SUPPORT_TOKENS, tools, CONFIG, role="critique", path="")
-
-
-def test_impossible_options_are_refused():
-    for options, words in (
-        ({"threshold": 2}, "threshold"),
-        ({"k": 0}, r"self_rag\.k' is '0', but it should be"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            SelfRAGConfig(**options)
-    with raises_message(ConfigError):
-        SelfRAGPromptedConfig(max_segments=0)
 
 
 def test_a_hypothesis_whose_score_is_no_number_comes_after_all_that_have_one():

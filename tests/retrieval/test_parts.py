@@ -16,7 +16,7 @@ from corag.core.types import Passage
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.aliases import Aliases
 from retrieval.index.build import build_index
-from retrieval.index.manifest import read_manifest
+from retrieval.index.manifest import IndexPart, read_manifest, require_all_parts
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
@@ -130,15 +130,12 @@ async def test_a_part_served_alone_is_not_re_ranked(encoder: str, tmp_path: Path
         await open_retriever(part, part_alone=True)
 
 
-@pytest.mark.slow
-async def test_parts_of_different_indexes_are_refused(encoder: str, tmp_path: Path) -> None:
-    few = write_jsonl(
-        tmp_path / "few.jsonl", [Passage(f"p{number}", "", WORDS[number]) for number in range(8)]
-    )
-    one = built(few, encoder, tmp_path / "one", part="1/2")
-    other = built(few, encoder, tmp_path / "other", part="2/2", passage_prefix="passage: ")
+@pytest.mark.parametrize(
+    "other", [IndexPart(2, 2, "another"), IndexPart(2, 3, "whole"), IndexPart(1, 2, "whole"), None], ids=str
+)
+def test_parts_of_several_indexes_or_not_of_all_of_one_are_refused(other: IndexPart | None) -> None:
     with raises_message(IndexMismatchError):
-        await open_retriever(RetrieverConfig([one, other]))
+        require_all_parts({"one": IndexPart(1, 2, "whole"), "other": other})
 
 
 @pytest.mark.parametrize(
