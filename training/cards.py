@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 import yaml
 
-from corag.chains.config import CoRAGConfig
-from corag.chains.taught import Teaching, option_arguments
+from corag.chains.taught import Teaching
 from corag.core.hub_files import PREFIX
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import NOT_SHARED, is_withheld, shared_error
+from corag.core.shared_values import NOT_SHARED, shared_error
 from corag.generation.adapters import MERGED_TRAINING, TRAINING
 from eval.tables.conditions import describe_conditions
 from eval.tables.formats import to_markdown
 from eval.tables.results import table_of_runs
 from training.chains import describe, read_chains
+from training.sft import ask_command
 from training.shared_records import DEFAULT_ON_HUB, run_options, shared_manifest
 
 
@@ -51,16 +51,12 @@ def model_card(
             "corag", *["lora"] * is_adapter, "retrieval-augmented-generation", "multi-hop-question-answering"
         ],
     )  # fmt: skip
-    training_options = Teaching.read(training["settings"] if training else {})
-    arguments = ["corag", "ask", "--method", "corag", "--retriever.index", "INDEX"]
-    if not is_adapter or base != DEFAULT_ON_HUB:
-        arguments += ["--model.name", base if is_adapter else name]
-    arguments += ["--model.adapter", PREFIX + name] if is_adapter else []
-    arguments += training_options.arguments() if training_options else []
-    arguments += [*_hops(training_options), *_search_arguments(results)]
+    settings = training["settings"] if training else {}
+    model = [] if is_adapter and base == DEFAULT_ON_HUB else ["--model.name", base if is_adapter else name]
+    model += ["--model.adapter", PREFIX + name] if is_adapter else []
     purpose = (
         "chains of retrieval (CoRAG, Wang et al., 2025)"
-        if training_options
+        if Teaching.read(settings)
         else "retrieval-augmented answers"
     )
     lines = [
@@ -68,7 +64,7 @@ def model_card(
         f"{_MADE[made].format(f'[{base}](https://huggingface.co/{base})')}, trained with corag for "
         f"{purpose}.",
         "",
-        *_block(join(arguments)),
+        *_block(join(ask_command(settings, model, "INDEX"))),
         *_training_lines(training, TRAINING if made != "merged" else MERGED_TRAINING),
     ]
     if results:
@@ -86,61 +82,33 @@ _MADE = {
 }
 
 
-def _hops(training_options: Teaching | None) -> list[str]:
-    """Return the most hops of the chains that were taught as an option, nothing where the preset has it."""
-    if training_options is None:
-        return []
-    record = training_options.options[-1]
-    arguments = option_arguments("corag", CoRAGConfig, record, ["max_hops"])
-    return arguments[arguments.index("--corag.max_hops") :] if "--corag.max_hops" in arguments else []
-
-
-def _search_arguments(results: Mapping[str, Path]) -> list[str]:
-    """Return how the measured runs searched, where that is no default, if they did alike."""
-    configs = [run_options(Manifest.read(folder)).get("retriever", {}) for folder in results.values()]
-    if not configs or any(each != configs[0] for each in configs):
-        return []
-    return [
-        argument
-        for name, value in configs[0].items()
-        if isinstance(value, str | int | float) and not is_withheld(value)
-        for argument in (f"--retriever.{name}", str(value))
-    ]
-
-
 def _training_lines(manifest: Mapping[str, Any] | None, record: str) -> list[str]:
     if manifest is None:
         return [f"How it was trained is not recorded (no {record}).", ""]
     options, result = manifest["settings"].get("options", {}), manifest["result"] or {}
-    rows = manifest["settings"].get("rows", ())
-    before = (options.get("adapter") or {}).get("name") or ""
-    seconds = result.get("seconds")
+    rows, seconds = manifest["settings"].get("rows", ()), result.get("seconds")
     figures = {
         "rows of": ", ".join(sorted({task for each in rows for task in each["rows"]["tasks"]})),
-        "questions": sum(each.get("questions") or 0 for each in rows) or None,
-        "tokens of the rows": sum(each.get("tokens") or 0 for each in rows) or None,
+        "questions": sum(each.get("questions") or 0 for each in rows),
+        "tokens of the rows": sum(each.get("tokens") or 0 for each in rows),
         "tokens read in training": result.get("tokens_read"),
         "epochs": result.get("epochs", options.get("epochs")),
-        "steps": result.get("steps"),
         "training time": clock(seconds) if seconds else None,
-        "rows a batch": options.get("batch_size"),
-        "learning rate": options.get("learning_rate"),
         "rank": None if options.get("tuning") == "full" else (options.get("lora") or {}).get("rank"),
-        "seed": options.get("seed"),
         "mean loss": result.get("train_loss"),
-        **{f"loss on rows set aside, {_task(name)}": loss for name, loss in _evaluation(result).items()},
-        "trained further from": before,
+        "trained further from": (options.get("adapter") or {}).get("name"),
     }
-    lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value not in (None, "")]
-    return ["## Training", "", "| | |", "| --- | --- |", *lines, "", f"All settings: `{record}`.", ""]
-
-
-def _evaluation(result: Mapping[str, Any]) -> Mapping[str, float]:
-    return result.get("evaluation") or {}
-
-
-def _task(name: str) -> str:
-    return name.removeprefix("eval_").removesuffix("_loss")
+    lines = [f"| {name} | {_figure(value)} |" for name, value in figures.items() if value]
+    return [
+        "## Training",
+        "",
+        "| | |",
+        "| --- | --- |",
+        *lines,
+        "",
+        f"All settings and figures: `{record}`.",
+        "",
+    ]
 
 
 def _figure(value: Any) -> str:
@@ -164,7 +132,6 @@ def chains_card(name: str, licence: str, folder: Path, lacking: int) -> str:
         "Training rows from them, with the index that they were sampled with:",
         "",
         *_block(f"corag rows {PREFIX}{name} --retriever.index INDEX --out rows"),
-        *_provenance(manifest),
     ]
     return head + "\n".join(lines) + "\n"
 
@@ -191,7 +158,6 @@ def run_card(name: str, licence: str, folder: Path) -> str:
             f"corag table {address} YOUR_RUN --baseline {bare_name}",
             f"corag run --config {address} --questions FILE --retriever.index INDEX",
         ),
-        *_provenance(manifest),
     ]
     return head + "\n".join(lines) + "\n"
 
@@ -206,20 +172,6 @@ def _table(folders: Mapping[str, Path]) -> str:
     ]
     table = replace(table, summaries=summaries, conditions=describe_conditions(manifests))
     return to_markdown(table)
-
-
-def _provenance(manifest: Manifest) -> list[str]:
-    last = manifest.last
-    facts = {
-        "questions": f"{last.questions}, {manifest.questions['source']}",
-        "corpus": last.corpus,
-        "model": DEFAULT_ON_HUB if last.model == "default" else last.model,
-        "adapter": last.adapter,
-        "seed": manifest.seed,
-        "versions": ", ".join(f"{name} {version}" for name, version in last.versions.items()),
-    }
-    lines = [f"| {name} | {value} |" for name, value in facts.items() if value not in ("", None)]
-    return ["| | |", "| --- | --- |", *lines, ""]
 
 
 def _source(manifest: Manifest) -> str:

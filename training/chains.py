@@ -131,19 +131,12 @@ def _shared_options(folders: Sequence[Path], method: str) -> dict[str, Any]:
 
 
 def _check_prompts(folders: Sequence[Path], prompts: Sequence[str]) -> None:
+    advice = "Sample again, or give the old prompts back: chains are what a model said to these very words."
+    now = Provenance({f"prompt {number}": each for number, each in enumerate(prompts, 1)})
     for folder in folders:
-        earlier = read_chain_manifest(folder).prompts
-        if list(earlier) != list(prompts):
-            changes = "\n  ".join(
-                f"{old_prompt} -> {new_prompt}"
-                for old_prompt, new_prompt in zip(earlier, prompts, strict=True)
-                if old_prompt != new_prompt
-            )
-            raise ConfigError(
-                f"'{folder}' was sampled with prompts that have changed since:\n  {changes}\n"
-                "Sample again, or give the old prompts back: chains are what a model said to these very "
-                "words."
-            )
+        earlier = enumerate(read_chain_manifest(folder).prompts, 1)
+        then = Provenance({f"prompt {number}": each for number, each in earlier})
+        now.refuse_other(f"'{folder}'", then, advice=advice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from corag.core.types import Passage
 from corag.generation.rendering import Renderer
 from ircot.method import IRCoTConfig
 from training.chains import ChainRow
-from training.row_source import RowSource, TrainingExample
-from training.row_tasks import ROW_TASKS, Task
+from training.row_tasks import ROW_TASKS, RowSource, Task, TrainingExample
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from training.program import has_gpu, resolve_precision
 def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
     """Load the base model; return it with the options of a new adapter, if there is to be one."""
     import torch
+    from transformers import BitsAndBytesConfig
 
     precision = resolve_precision(config)
     # Frozen weights may be coarse; trained ones are kept in float32, as small updates would be lost.
@@ -31,7 +32,13 @@ def load_model(config: ProgramOptions, folder: str) -> tuple[Any, Any]:
         "dtype": torch.float32 if config.tuning == "full" else getattr(torch, precision)
     }
     if config.tuning == "qlora":
-        options["quantization_config"] = build_4bit_config(precision)
+        # 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=options["dtype"],
+        )
     model = load_causal_model(config, folder, options)
     name_ends(model, Renderer.load(folder).stop_ids)
     if config.tuning == "full":
@@ -81,8 +88,6 @@ def new_adapter(config: ProgramOptions, model: Any) -> Any:
         "target_modules": targets,
         "task_type": "CAUSAL_LM",
     }
-    if taken := fixed.keys() & config.lora.more.keys():
-        raise ConfigError(f"lora.more has '{min(taken)}', which is not free: corag sets it.")
     try:
         return LoraConfig(**fixed, **{"exclude_modules": outside_text_layers(model)} | config.lora.more)
     except (ValueError, TypeError) as error:
@@ -131,22 +136,6 @@ def load_padding_tokenizer(folder: str) -> Any:
     return tokenizer
 
 
-def build_4bit_config(precision: str) -> Any:
-    """Return QLoRA's quantisation: 4-bit normal floats, their scales quantised too (Dettmers et al. 2023).
-
-    ``precision``: of the arithmetic.
-    """
-    import torch
-    from transformers import BitsAndBytesConfig
-
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=getattr(torch, precision),
-    )
-
-
 def resolve_batching(config: ProgramOptions) -> str:
     """Return how rows are put into batches."""
     if config.batching != "auto":
@@ -182,6 +171,8 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
 
     The bundled one, which has a name here only, goes by its folder.
     """
+    # What was saved is rounded, not the model: while it is spread over GPUs (FSDP) its weights keep the
+    # precision in which they were trained, whatever one sets them to.
     if trainer.is_fsdp_enabled:  # checkpoints may be in shards, of which transformers would write no model
         trainer.accelerator.state.fsdp_plugin.set_state_dict_type("FULL_STATE_DICT")
     trainer.save_model(str(out))
@@ -201,27 +192,19 @@ def save_model(trainer: Any, config: ProgramOptions, out: Path) -> None:
 
 
 def round_model(out: Path, precision: str) -> None:
-    """Write the weights of a whole model again in this precision: they are trained in float32."""
-    for file in out.glob("model*.safetensors"):
-        round_weights(file, precision)
-    index, settings = out / "model.safetensors.index.json", out / "config.json"
-    if index.is_file():
-        table = json.loads(index.read_text(encoding="utf-8"))
-        files = [out / name for name in set(table["weight_map"].values())]
-        table["metadata"]["total_size"] = sum(file.stat().st_size for file in files)
-        write_atomically(index, json.dumps(table, indent=2) + "\n")
-    record = json.loads(settings.read_text(encoding="utf-8")) | {"dtype": precision}
-    write_atomically(settings, json.dumps(record, indent=2) + "\n")
+    """Write a whole model again in this precision."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    if precision != "float32":
+        AutoModelForCausalLM.from_pretrained(out, dtype=getattr(torch, precision)).save_pretrained(out)
 
 
 def round_weights(file: Path, precision: str) -> None:
-    """Write a file of weights again in this precision."""
+    """Write an adapter's weights again in this precision."""
     import torch
     from safetensors.torch import load_file, save_file
 
-    # As they lie on disk: while they are spread over GPUs (FSDP) the model's own keep the precision in which
-    # they were trained, whatever one sets them to.
-    dtype = getattr(torch, precision)
-    weights = {name: weight.to(dtype) for name, weight in load_file(file).items()}
+    weights = {name: weight.to(getattr(torch, precision)) for name, weight in load_file(file).items()}
     with atomic_replace(file) as temporary:
         save_file(weights, temporary, metadata={"format": "pt"})

@@ -49,7 +49,6 @@ Options = TypeVar("Options", bound=LoopOptions)
 # Parameters of mallopt, from glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 _PAD_BYTES = 2**28
-_TEST_NAME = re.compile(r"(?:^|[^a-z])(test|dev|valid|validation|eval)(?:[^a-z]|$)")
 
 
 # ---- launch: accelerate and torchrun say in the environment which process this is
@@ -167,35 +166,6 @@ def has_gpu() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
-
-
-def warn_of_test_questions(what: str, report: Any) -> None:
-    """Warn on standard error if something teaches questions that are for testing by their names."""
-    if (names := find_test_names(report)) and is_first():
-        sys.stderr.write(
-            f"corag: '{what}' teaches questions of {', '.join(names)}, which by that name are for "
-            "testing: do not report figures on them for this model.\n"
-        )
-
-
-def find_test_names(report: Any) -> list[str]:
-    """Return the question files and splits of some rows that are for testing by their names.
-
-    Names are all that there is to go by: of questions from Hugging Face the split that was loaded, of files
-    what they are called, since what a file is for stands nowhere in it. A test set called questions.jsonl is
-    not noticed. ('corag rounds' compares the questions themselves with those of its option ``test``.)
-    ``report``: of rows or pairs, with ``settings`` and ``files``.
-
-    >>> from types import SimpleNamespace
-    >>> settings = {"chains": [{"questions": {"split": "validation"}}]}
-    >>> find_test_names(SimpleNamespace(settings=settings, files=["x/dev.json"]))
-    ['dev.json', 'validation']
-    """
-    splits = [
-        each.get("questions", {}).get("split", "") for each in (*report.settings["chains"], report.settings)
-    ]
-    names = [*(Path(file).name for file in report.files), *splits]
-    return [name for name in dict.fromkeys(names) if _TEST_NAME.search(name.lower())]
 
 
 # ---- the trainer's arguments

@@ -20,7 +20,6 @@ from training.program import (
     summary_line,
     train_or_resume,
     training_settings,
-    warn_of_test_questions,
 )
 from training.retriever_config import RetrieverTraining
 from training.retriever_pairs import RetrieverPairsReport, read_retriever_pairs_report
@@ -47,16 +46,9 @@ def load_report(name: str) -> RetrieverPairsReport:
 
 
 def load_pairs(config: RetrieverTraining) -> dict[str, list[dict[str, Any]]]:
-    """Return all rows by split, as :class:`training.retriever_pairs.RetrieverPair` names their fields.
-
-    Raises :class:`DataError` for a folder that is none of pairs, or is named twice.
-    """
+    """Return all rows by split, as :class:`training.retriever_pairs.RetrieverPair` names their fields."""
     import datasets
 
-    if len({Path(each).resolve() for each in config.pairs}) < len(config.pairs):
-        raise DataError(f"'pairs' names a folder twice: {', '.join(config.pairs)}. Name each once.")
-    for name in config.pairs:
-        warn_of_test_questions(name, load_report(name))
     rows: dict[str, list[dict[str, Any]]] = {"train": [], "validation": []}
     for name in config.pairs:
         for split, table in datasets.load_from_disk(name).items():
@@ -67,13 +59,14 @@ def load_pairs(config: RetrieverTraining) -> dict[str, list[dict[str, Any]]]:
 def prepare(config: RetrieverTraining) -> tuple[dict[str, list[dict[str, Any]]], str, dict[str, Any]]:
     """Return the rows by split, the base model's folder, and the settings of a training.
 
-    Raises :class:`ConfigError` for a package or a base model that is missing; as :func:`load_pairs` does.
+    Raises :class:`ConfigError` for a package or a base model that is missing, :class:`DataError` for a folder
+    that is none of pairs.
     """
     require(
         "training a retriever", "torch", "transformers", "accelerate", "sentence_transformers", "datasets"
     )
-    rows, folder = load_pairs(config), base_folder(config)
     reports = [load_report(name) for name in config.pairs]
+    rows, folder = load_pairs(config), base_folder(config)
     pairs = [each.settings | {"questions": each.questions} for each in reports]
     return rows, folder, training_settings(config, (config.model, folder), {"pairs": pairs}, {})
 

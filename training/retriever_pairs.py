@@ -148,7 +148,6 @@ class RetrieverPairsReport:
         left_out: queries without a row, by reason.
         lengths: counts by "split/kind".
         hops: queries by the hop that they are of.
-        files: the question files, by name.
     """
 
     settings: dict[str, Any]
@@ -156,7 +155,6 @@ class RetrieverPairsReport:
     left_out: dict[str, int] = field(default_factory=dict)
     lengths: dict[str, PairCounts] = field(default_factory=dict)
     hops: dict[str, int] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
 
     def add(self, split: str, pair: RetrieverPair) -> None:
         """Count a row."""
@@ -197,9 +195,7 @@ async def make_retriever_pairs(config: MakeRetrieverPairsConfig) -> RetrieverPai
                 "retriever": retriever.fingerprint,
             }
         )
-        # By name, so that training can warn of test questions; chains name the files of theirs.
-        files = [*tables.question_files(folders), *([config.questions] if config.questions else [])]
-        report = RetrieverPairsReport(settings, files=[*filter(None, files)])
+        report = RetrieverPairsReport(settings)
         return await write_retriever_pairs(
             list(questions.values()), chains, Path(config.out), retriever, config.pairs, report
         )
@@ -381,11 +377,4 @@ async def _search_negatives(
 def _table(pairs: Sequence[RetrieverPair]) -> Any:
     import datasets
 
-    texts = {name: datasets.Value("string") for name in ("question_id", "kind", "query")}
-    lists = ("positives", "negatives", "positive_ids", "negative_ids")
-    features = datasets.Features(
-        texts
-        | {"hop": datasets.Value("int32")}
-        | dict.fromkeys(lists, datasets.List(datasets.Value("string")))
-    )
-    return datasets.Dataset.from_list([asdict(pair) for pair in pairs], features=features)
+    return datasets.Dataset.from_list([asdict(pair) for pair in pairs])

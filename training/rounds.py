@@ -38,7 +38,7 @@ from training.row_tasks import ROW_TASKS
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
-from training.stages import Stage, run_stage, stage_command
+from training.stages import LaunchOptions, Stage, run_stage, stage_command
 
 _ANY_NUMBER = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
 
@@ -52,7 +52,7 @@ class HeldOut(FurtherQuestions):
 
 
 @dataclass(frozen=True)
-class RoundsConfig(QuestionFile):
+class RoundsConfig(LaunchOptions, QuestionFile):
     """Options of 'corag rounds'."""
 
     out: LocalPath = ""
@@ -98,10 +98,6 @@ class RoundsConfig(QuestionFile):
     test: HeldOut = field(default_factory=HeldOut)
     """what every round is decoded on."""
 
-    launch: tuple[str, ...] = ()
-    """arguments of 'accelerate launch', written --launch=--config_file,accelerate.yaml; without them one
-    process for each GPU, or one on the CPU."""
-
     seed: int = 0
     """seed of sampling and decoding."""
 
@@ -125,12 +121,13 @@ class RoundsConfig(QuestionFile):
         require_index(self.retriever)
         if not (self.rounds or self.warm_start):
             raise ConfigError("neither rounds nor a warm_start are asked for: give one of them.")
-        for wrong, instead in (*self._impossible(), *self._training_conflicts()):
+        for wrong, instead in self._conflicts():
             if wrong:
                 raise ConfigError(f"{instead}.")
 
-    def _impossible(self) -> Iterator[tuple[bool, str]]:
+    def _conflicts(self) -> Iterator[tuple[bool, str]]:
         """Yield what cannot be, and what to do instead: said before hours go into the first stage."""
+        tasks, longest = self.rows.tasks, self.sft.max_length
         yield (
             bool(self.shard),
             "rounds are not sharded: use 'corag sample --shard', and give all folders to 'corag rows'",
@@ -148,10 +145,6 @@ class RoundsConfig(QuestionFile):
             "a learner other than the model that samples cannot sample the next round, and has no "
             "previous adapter: give rounds 1, start_from base and no warm_start",
         )
-
-    def _training_conflicts(self) -> Iterator[tuple[bool, str]]:
-        """Yield what the rows could not be made of, or trained on, or what decoding would ask untaught."""
-        tasks, longest = self.rows.tasks, self.sft.max_length
         yield (
             0 < longest < self.rows.max_length,
             f"rows may have rows.max_length {self.rows.max_length} tokens, but training refuses more than "

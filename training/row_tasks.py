@@ -8,13 +8,14 @@ an entry of ``ROW_TASKS``: options, help, settings and reports read the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from corag.baselines.closed_book import ClosedBookConfig
 from corag.chains.chain import Chain, top_passages
 from corag.chains.config import CoRAGConfig
-from corag.chains.final_answer import final_prompt
+from corag.chains.final_answer import Context, final_prompt
 from corag.chains.prompting import (
     PromptName,
     continuation,
@@ -23,13 +24,98 @@ from corag.chains.prompting import (
     sub_answer_prompt,
     sub_query_prompt,
 )
+from corag.core.errors import DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
 from corag.core.text import mentions
+from corag.core.types import Hit, Passage
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow
-from training.row_source import RowSource, TrainingExample
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingExample:
+    """A request of decoding and what should be replied.
+
+    Attributes:
+        hop: counted from 1; 0 for tasks asked once per question.
+        prompt: as decoding writes it.
+        reply: what the model should say.
+        is_cut: the reply is not taught, since decoding does not give it whole. A sampled one was cut off at
+            its limit of tokens, as its engine said; an annotated one is longer than that limit. Gold answers
+            and stops are taught whatever their length.
+        rests_on: what the prompt has to show, "" for nothing in particular: if passages that were left out
+            for want of room had it alone, a model would learn to make it up.
+        ends: the reply is taught to end the turn. A thought does not: decoding keeps its first sentence, and
+            asks for the next one right behind it, so what follows a sentence must be the next, not the end.
+        privileged: returns the same request to a teacher that knows more, for distillation; None where it
+            knows no more.
+    """
+
+    question_id: str
+    task: str
+    hop: int
+    prompt: Prompt
+    reply: str
+    is_cut: bool = False
+    rests_on: str = ""
+    ends: bool = True
+    privileged: Callable[[], Prompt | None] = field(default=lambda: None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What to call the row in a message."""
+        return f"{self.task} of question '{self.question_id}'" + (f", hop {self.hop}" if self.hop else "")
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """One question with its sampled chains, and what its rows are made with.
+
+    Attributes:
+        row: the question with its candidates.
+        passages: by id; all that the tasks show.
+        count: counts the tokens of a text.
+        corag: prompts, passages and limits, as in decoding.
+        ircot: the same for thoughts; None without them.
+        is_taught: whether the kept chain is taught.
+    """
+
+    row: ChainRow
+    passages: Mapping[str, Passage]
+    count: Callable[[str], int]
+    corag: CoRAGConfig
+    ircot: IRCoTConfig | None = None
+    is_taught: bool = True
+
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The kept chain with its passages, if it is taught. Raises :class:`DataError` if one is missing."""
+        kept = self.row.chain
+        if kept is None or not self.is_taught:
+            return None
+        return Chain(kept.hops, hits=tuple(self.hits(hop.passage_ids) for hop in kept.hops))
+
+    @cached_property
+    def context(self) -> Context:
+        """What a search for the question itself found."""
+        return Context(self.hits(self.row.context_ids))
+
+    def hits(self, ids: Sequence[str]) -> tuple[Hit, ...]:
+        """Return passages as a search returns them. Raises :class:`DataError` if one is missing."""
+        missing = [name for name in ids if name not in self.passages]
+        if missing:
+            raise DataError(
+                f"the chains of question '{self.row.question.id}' read passage '{missing[0]}', which the "
+                "index does not have: give the index that they were sampled with."
+            )
+        return tuple(Hit(self.passages[name], 1 / rank) for rank, name in enumerate(ids, 1))
+
+    def is_cut(self, prompt: Prompt, reply: str, limit: int, *, when_sampled: bool) -> bool:
+        """Whether decoding would not give a reply whole. ``when_sampled``: whether its engine cut it off."""
+        # Annotated replies had no engine, so their tokens are counted.
+        return self.count(continuation(prompt, reply)) > limit if self.row.is_annotated else when_sampled
 
 
 @dataclass(frozen=True)
@@ -38,22 +124,22 @@ class RowTask:
 
     Attributes:
         name: as ``--rows.tasks`` names it, and the column ``task`` of the rows.
+        template: returns its prompt, of the options of CoRAG and IRCoT.
         hop_numbers: returns where in a question it is asked: hops counted from 1, or (0,) for once.
         examples: yields what is asked at such a place, with the reply.
         prompt: the prompt of CoRAG that sampling does not use, so that the chains' manifest does not say
             which it was; None if it does.
         of_thoughts: it is made of folders of IRCoT's thoughts, which hold no chains.
         method: the method that asks it, and so is trained for.
-        template: returns its prompt, of the options of CoRAG and IRCoT.
     """
 
     name: str
+    template: Callable[[CoRAGConfig, IRCoTConfig], Template]
     hop_numbers: Callable[[RowSource], Sequence[int]]
     examples: Callable[[RowSource, int], Iterator[TrainingExample]]
     prompt: PromptName | None = None
     of_thoughts: bool = False
     method: str = "corag"
-    template: Callable[[CoRAGConfig, IRCoTConfig], Template] | None = None
 
 
 # ---- where a task is asked
@@ -228,47 +314,40 @@ def _of_corag(name: PromptName) -> Callable[[CoRAGConfig, IRCoTConfig], Template
     return lambda corag, ircot: corag.prompt(name)
 
 
+def _of_reader(corag: CoRAGConfig, ircot: IRCoTConfig) -> Template:
+    return ircot.qa_template()
+
+
+def _of_ircot(corag: CoRAGConfig, ircot: IRCoTConfig) -> Template:
+    return ircot.reasoning_template()
+
+
+def _of_closed_book(corag: CoRAGConfig, ircot: IRCoTConfig) -> Template:
+    return without_passages(ircot).qa_template()
+
+
 ROW_TASKS: Mapping[str, RowTask] = {
     task.name: task
     for task in (
-        RowTask("sub_query", _each_hop, _sub_query, template=_of_corag("sub_query")),
-        RowTask("sub_answer", _each_hop, _sub_answer, template=_of_corag("sub_answer")),
-        RowTask("refusal", _each_hop, _refusal, template=_of_corag("sub_answer")),
-        RowTask("final_answer", _once, _final_answer, template=_of_corag("final_answer")),
-        RowTask("draft", _once, _draft, template=_of_corag("final_answer")),
-        RowTask("stop", _each_hop, _stop, prompt="stop_check", template=_of_corag("stop_check")),
-        RowTask("no_chain", _once, _no_chain, template=_of_corag("final_answer")),
+        RowTask("sub_query", _of_corag("sub_query"), _each_hop, _sub_query),
+        RowTask("sub_answer", _of_corag("sub_answer"), _each_hop, _sub_answer),
+        RowTask("refusal", _of_corag("sub_answer"), _each_hop, _refusal),
+        RowTask("final_answer", _of_corag("final_answer"), _once, _final_answer),
+        RowTask("draft", _of_corag("final_answer"), _once, _draft),
+        RowTask("stop", _of_corag("stop_check"), _each_hop, _stop, prompt="stop_check"),
+        RowTask("no_chain", _of_corag("final_answer"), _once, _no_chain),
+        RowTask("thought", _of_ircot, _each_thought, _thought_examples, of_thoughts=True, method="ircot"),
+        RowTask("reader", _of_reader, _once_with_thoughts, _read_all, of_thoughts=True, method="ircot"),
         RowTask(
-            "thought",
-            _each_thought,
-            _thought_examples,
-            of_thoughts=True,
-            method="ircot",
-            template=lambda corag, ircot: ircot.reasoning_template(),
-        ),
-        RowTask(
-            "reader",
-            _once_with_thoughts,
-            _read_all,
-            of_thoughts=True,
-            method="ircot",
-            template=lambda corag, ircot: ircot.qa_template(),
-        ),
-        RowTask(
-            "one_step",
-            _once_with_thoughts,
-            _read_first,
-            of_thoughts=True,
-            method="one_step",
-            template=lambda corag, ircot: ircot.qa_template(),
+            "one_step", _of_reader, _once_with_thoughts, _read_first, of_thoughts=True, method="one_step"
         ),
         RowTask(
             "closed_book",
+            _of_closed_book,
             _once_with_thoughts,
             _read_nothing,
             of_thoughts=True,
             method="closed_book",
-            template=lambda corag, ircot: without_passages(ircot).qa_template(),
         ),
     )
 }
@@ -292,13 +371,10 @@ def trained_prompts(
     """Return the prompts that some tasks teach, by the method that asks them: name, version and hash."""
     prompts: dict[str, list[str]] = {}
     for name, task in ROW_TASKS.items():
-        if name not in tasks or task.template is None or (task.of_thoughts and ircot is None):
-            continue
-        identity, of_method = (
-            task.template(corag, ircot or IRCoTConfig()).identity,
-            prompts.setdefault(task.method, []),
-        )
-        of_method += [] if identity in of_method else [identity]
+        if name in tasks and (ircot is not None or not task.of_thoughts):
+            identity = task.template(corag, ircot or IRCoTConfig()).identity
+            of_method = prompts.setdefault(task.method, [])
+            of_method += [] if identity in of_method else [identity]
     return prompts
 
 

@@ -115,7 +115,6 @@ class RowsReport:
         plain: names of rows that are left out of distillation, since a teacher would know no more.
         tokens: of all rows.
         without_rows: tasks that no row was made of.
-        files: the question files that the chains were sampled for, by name.
         trained_for: the prompts that are taught, by the method that asks them.
         index: where they were searched, by name.
     """
@@ -131,7 +130,6 @@ class RowsReport:
     plain: list[str] = field(default_factory=list)
     tokens: int = 0
     without_rows: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
     trained_for: dict[str, list[str]] = field(default_factory=dict)
     index: list[str] = field(default_factory=list)
 
@@ -192,18 +190,13 @@ def _by_task(names: Collection[str]) -> str:
 
 async def make_rows(config: MakeRowsConfig) -> RowsReport:
     """Open index and tokenizer and write the rows."""
-    _check_installed()
     async with open_index_or_client(config.retriever) as retriever:
         return await make_rows_with(config, retriever)
 
 
-def _check_installed() -> None:
-    require("making training rows", "transformers", "datasets")
-
-
 async def make_rows_with(config: MakeRowsConfig, retriever: Retriever) -> RowsReport:
     """Write the rows, with an index that is open."""
-    _check_installed()
+    require("making training rows", "transformers", "datasets")
     folder = model_folder(config.model, weights=False)
     refuse_encoder_decoder(folder, "none is trained here")
     renderer = Renderer.load(folder, config.chat, ThinkingOptions("auto", config.template_args))
@@ -229,11 +222,7 @@ async def write_rows(
         tables.refuse_others(out, report.settings, settings)
         return report
     tables.make_room(out)
-    report = RowsReport(
-        settings,
-        files=tables.question_files(folders),
-        index=tables.index_of(folders),
-    )
+    report = RowsReport(settings, index=tables.index_of(folders))
     # Chains lie in the order in which they were finished, which may differ between two runs that sampled the
     # same.
     chain_rows = sorted(read_chains(folders), key=lambda row: row.question.id)

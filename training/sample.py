@@ -161,17 +161,12 @@ def chain_settings(
     config: SampleRunConfig, generator: HasFingerprint, retriever: HasFingerprint
 ) -> dict[str, Any]:
     """Return everything that the chains depend on."""
-    # Gold thoughts are searched with alone.
-    model = "" if config.sample.source == "thoughts" else generator.fingerprint
-    return _settings(config) | {"model": model, "retriever": retriever.fingerprint}
-
-
-def _settings(config: SampleRunConfig) -> dict[str, Any]:
-    """Return what the chains depend on besides model and index."""
+    model = generator.fingerprint
     # A chain ends at a sub-answer that is an alias, and is scored by the likeliest one.
     aliases = {"aliases": file_digest(config.aliases)} if config.aliases else {}
     options = {"sample": settings_of(config.sample)}
     if config.sample.source == "thoughts":
+        model = ""  # gold thoughts are searched with alone
         prompts = [config.ircot.reasoning_template()]
         options["ircot"] = settings_of(config.ircot)
     else:
@@ -183,6 +178,8 @@ def _settings(config: SampleRunConfig) -> dict[str, Any]:
         "prompts": [template.identity for template in prompts],
         "questions": config.source,
         "seed": config.seed,
+        "model": model,
+        "retriever": retriever.fingerprint,
     } | aliases
 
 

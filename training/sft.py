@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from shlex import join
@@ -31,7 +31,7 @@ from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions
 from corag.generation.trained_for import join_prompts, trained_for
 from eval.experiment.registry import METHODS
-from training.columns import learned, lengths, with_labels
+from training.columns import learned, lengths
 from training.config import ProgramOptions, SftConfig
 from training.model_setup import (
     adapter_identity,
@@ -51,7 +51,6 @@ from training.program import (
     train_or_resume,
     training_folder,
     training_settings,
-    warn_of_test_questions,
 )
 from training.row_tasks import ROW_TASKS
 from training.rows import load_report
@@ -81,12 +80,10 @@ def main(config: SftConfig) -> dict[str, Any]:
 def load_rows(config: ProgramOptions, folder: str) -> Any:
     """Load the rows that suit the model in ``folder``, by split, each within the limits.
 
-    Raises as :func:`load_row_folder` does; :class:`DataError` also for a folder that is named twice.
+    Raises as :func:`load_row_folder` does.
     """
     import datasets
 
-    if len({Path(each).resolve() for each in config.rows}) < len(config.rows):
-        raise DataError(f"'rows' names a folder twice: {', '.join(config.rows)}. Name each once.")
     folders = [load_row_folder(each, config, folder) for each in config.rows]
     splits = dict.fromkeys(split for rows in folders for split in rows)
     return datasets.DatasetDict(
@@ -107,8 +104,7 @@ def load_row_folder(name: str, config: ProgramOptions, folder: str) -> Any:
 
     report = load_report(name)
     check_tokenizer(name, report.settings, config, folder)
-    warn_of_test_questions(name, report)
-    rows = {split: with_labels(part) for split, part in datasets.load_from_disk(name).items()}
+    rows: dict[str, Any] = dict(datasets.load_from_disk(name))
     limit = config.max_length or report.settings["rows"]["max_length"]
     limit = min(limit, context_window(folder) or limit)
     for split in rows:
@@ -288,23 +284,28 @@ def summarise(config: ProgramOptions, manifest: dict[str, Any]) -> str:
 
 def usage(config: ProgramOptions, settings: Mapping[str, Any]) -> list[str]:
     """Return the command that asks what was trained as it was taught. ``settings``: of its manifest."""
-    if (teaching := Teaching.read(settings)) is not None:
-        method, arguments = "corag", teaching.arguments()
-    else:
-        method, arguments = _of_thoughts(settings.get("rows", ()))
     model_arguments = ["--model.adapter", config.out]
     if config.tuning == "full":
         model_arguments = ["--model.name", config.out]
     elif config.model != "default":
         model_arguments = ["--model.name", config.model, *model_arguments]
     index: list[str] = next(filter(None, (load_report(each).index for each in config.rows)), [])
-    index_arguments = ["--retriever.index", ",".join(index) or "INDEX"]
-    return ["corag", "ask", "--method", method, *index_arguments, *arguments, *model_arguments]
+    return ask_command(settings, model_arguments, ",".join(index) or "INDEX")
+
+
+def ask_command(settings: Mapping[str, Any], model_arguments: Sequence[str], index: str) -> list[str]:
+    """Return the command that asks a model as a training taught it. ``settings``: of that one's manifest."""
+    if (teaching := Teaching.read(settings)) is not None:
+        method, arguments = "corag", teaching.arguments()
+    else:
+        method, arguments = _of_thoughts(settings.get("rows", ()))
+    return ["corag", "ask", "--method", method, "--retriever.index", index, *arguments, *model_arguments]
 
 
 def _of_thoughts(rows: Any) -> tuple[str, list[str]]:
     """Return the method that rows made of IRCoT's thoughts teach, and its options as words."""
-    records = [chain["options"]["ircot"] for each in rows for chain in each["chains"]]
+    chains = [chain["options"] for each in rows for chain in each["chains"]]
+    records = [each["ircot"] for each in chains if "ircot" in each]
     methods = {ROW_TASKS[task].method for each in rows for task in each["rows"]["tasks"]}
     method = next((name for name in ("ircot", *sorted(methods)) if name in methods), "corag")
     if not records or method == "corag":

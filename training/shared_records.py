@@ -19,7 +19,7 @@ from corag.core.runs.folder import read_lines
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.shards import SHARD
 from corag.core.seeds import stable_hash
-from corag.core.shared_values import is_withheld, shared_error, shared_options, shared_value
+from corag.core.shared_values import shared_error, shared_options, shared_value
 from corag.core.yaml_files import plain
 from corag.generation.adapter_weights import CONFIG
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, read_manifest
@@ -36,6 +36,7 @@ _SHARED_OF_START = (
     "aliases", "trained_for", "resumed_from",
 )  # fmt: skip
 _SHARED_OF_MACHINE = ("platform", "cores", "gpus")
+_SYNTHETIC = "made by a program"  # which one may be a model's folder
 
 
 def shared_manifest(manifest: Manifest) -> Manifest:
@@ -46,7 +47,7 @@ def shared_manifest(manifest: Manifest) -> Manifest:
     if manifest.method in METHODS:
         settings["options"] = shared_options(manifest.options, METHODS[manifest.method].config, on_hub)
     return replace(
-        manifest, settings=settings, starts=[_shared_start(each.record) for each in manifest.starts]
+        manifest, settings=settings, starts=[_shared_start(each.record, on_hub) for each in manifest.starts]
     )
 
 
@@ -71,8 +72,7 @@ def _names_on_hub(*starts: Mapping[str, Any]) -> set[str]:
     return {name for start in starts for name in start.get("from_hub", ()) if is_repository_name(name)}
 
 
-def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> Start:
-    on_hub = {*on_hub, *_names_on_hub(record)}
+def _shared_start(record: Mapping[str, Any], on_hub: Collection[str]) -> Start:
     shared = {name: record[name] for name in _SHARED_OF_START if name in record}
     for name, config in (("model", ModelConfig), ("retriever", RetrieverConfig)):
         if name in record:
@@ -80,17 +80,12 @@ def _shared_start(record: Mapping[str, Any], on_hub: Collection[str] = ()) -> St
     named = {name: record[name] for name in ("corpus", "from_hub") if name in record}
     shared |= shared_value(named, on_hub)
     if "synthetic" in record:
-        shared["synthetic"] = shared_origin(record["synthetic"])
+        shared["synthetic"] = _SYNTHETIC
     if "questions" in record:
         shared["questions"] = Path(record["questions"]).name
     if machine := record.get("machine"):
         shared["machine"] = {name: machine[name] for name in _SHARED_OF_MACHINE if name in machine}
     return Start.from_json(shared)
-
-
-def shared_origin(text: str) -> str:
-    """Return how a program made questions, or only that one did, if a path may be in the text."""
-    return "made by a program" if is_withheld(shared_value(text)) else text
 
 
 def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
@@ -106,18 +101,8 @@ def shared_training(manifest: Mapping[str, Any], base: str) -> dict[str, Any]:
     return values | {"starts": [dict(_shared_start(each, (base,)).record) for each in starts]}
 
 
-def shared_adapter_settings(folder: Path) -> dict[str, Any]:
-    """Return adapter_config.json as others may read it, with the base's name on the hub."""
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    patterns = {
-        name: config[name] for name in config if name.endswith(("modules", "_pattern", "_parameters"))
-    }
-    settings: dict[str, Any] = shared_value(config)
-    return settings | patterns | {"base_model_name_or_path": base_on_hub(folder)}
-
-
 def shared_settings(file: Path) -> Any:
-    """Return a model's or a tokenizer's JSON file without the places that it was read from."""
+    """Return a JSON file of an adapter, a model or a tokenizer without the places that it was read from."""
 
     def without_places(settings: dict[str, Any]) -> dict[str, Any]:
         names = [name for name in settings if name.lstrip("_") != "name_or_path" and name[-5:] != "_file"]
@@ -166,15 +151,10 @@ def shared_lines(folder: Path) -> bytes:
         record = orjson.loads(line.text)
         question = record.get("question")
         changes: dict[str, Any] = {"error": shared_error(record["error"])} if line.failed else {}
-        if isinstance(question, dict) and (origin := question.get("synthetic")):
-            changes["question"] = question | {"synthetic": shared_origin(origin)}
+        if isinstance(question, dict) and question.get("synthetic"):
+            changes["question"] = question | {"synthetic": _SYNTHETIC}
         lines.append(orjson.dumps(record | changes) + b"\n" if changes else line.text)
     return b"".join(lines)
-
-
-def count_asked(folder: Path) -> int:
-    """Return how many questions the start that asked the most of them asked; 0 if that is not known."""
-    return max(each.asked for each in Manifest.read(folder).starts)
 
 
 def count_unanswered(folder: Path) -> int:
@@ -188,9 +168,10 @@ def count_unanswered(folder: Path) -> int:
             f"'{folder}' is one shard of a run: join all of them with 'corag table --join' and share that."
         )
     # Of a joined run the starts are those of its shards, which joining found whole.
-    if Manifest.read(folder).last.record.get("shard"):
+    manifest = Manifest.read(folder)
+    if manifest.last.record.get("shard"):
         return 0
-    return max(0, count_asked(folder) - len(read_lines(folder)))
+    return max(0, max(each.asked for each in manifest.starts) - len(read_lines(folder)))
 
 
 def run_options(manifest: Manifest) -> dict[str, Any]:

@@ -28,11 +28,9 @@ from eval.tables.runs import Runs
 from training.cards import chains_card, model_card, run_card
 from training.shared_records import (
     base_on_hub,
-    count_asked,
     count_unanswered,
     record_name,
     run_options,
-    shared_adapter_settings,
     shared_lines,
     shared_manifest,
     shared_settings,
@@ -75,7 +73,7 @@ class PushConfig(Options):
     """of what is shared, as the hub names licenses (mit, apache-2.0, cc-by-sa-4.0); "" names none."""
 
     private: bool = False
-    """make a new repository private."""
+    """make a new repository, a private one."""
 
     dry_run: bool = False
     """write the card to standard output and list the files; nothing leaves this machine."""
@@ -141,15 +139,11 @@ def prepare_upload(config: PushConfig) -> Upload:
         raise ConfigError(
             f"results go on the card of an adapter or a model, but '{config.folder}' holds {_NOUNS[kind]}."
         )
-    files, lacking = _row_files(folder, kind, config)
     licenses = (
         "It holds the questions, their gold answers and the text of the passages that were read: check that "
         "their licenses let you share them."
     )
-    unfinished_notes = (
-        [f"{lacking:,} of its questions are not sampled yet, which the card says."] if lacking else []
-    )
-    return Upload(kind, "dataset", files, [licenses, _LEFT_OUT, *license_notes, *unfinished_notes])
+    return Upload(kind, "dataset", _row_files(folder, kind, config), [licenses, _LEFT_OUT, *license_notes])
 
 
 def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path | bytes]:
@@ -168,7 +162,7 @@ def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path
             "the command that made it again."
         )
     if kind == "adapter":
-        files[CONFIG] = _json(shared_adapter_settings(folder))
+        files[CONFIG] = _json(shared_settings(folder / CONFIG) | {"base_model_name_or_path": base})
     for name in files.keys() & set(_WITHOUT_PLACES):
         files[name] = _json(shared_settings(folder / name))
     shared_record = None if training is None else shared_training(training, base)
@@ -184,35 +178,29 @@ def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path
     return files
 
 
-def _row_files(folder: Path, kind: Kind, config: PushConfig) -> tuple[dict[str, Path | bytes], int]:
-    """Return the files of chains or of a run with the card, and how many questions the chains lack.
-
-    Questions that are answered first are the short ones, so figures of a part of a run mislead: it is
-    refused. Of chains a part teaches as well.
-    """
-    lacking = count_unanswered(folder) if kind == "chains" else _check_finished(folder)
+def _row_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path | bytes]:
+    """Return the files of chains, which teach in part too, or of a whole run, with the card."""
     manifest = Manifest.read(folder)
     files: dict[str, Path | bytes] = {
         MANIFEST: _json(shared_manifest(manifest).to_json()),
         TRACES: shared_lines(folder),
     }
     if kind == "run":
+        _check_finished(folder)
         files[OPTIONS] = yaml.safe_dump(run_options(manifest), sort_keys=False).encode()
         card = run_card(config.name, config.license, folder)
     else:
-        card = chains_card(config.name, config.license, folder, lacking)
-    return files | {CARD: card.encode()}, lacking
+        card = chains_card(config.name, config.license, folder, count_unanswered(folder))
+    return files | {CARD: card.encode()}
 
 
-def _check_finished(run: Path) -> int:
-    """Return 0 for a run that has all its questions. Raises :class:`ConfigError` for another."""
+def _check_finished(run: Path) -> None:
+    """Raise :class:`ConfigError` for a run that lacks questions: those answered first are the short ones."""
     if lacking := count_unanswered(run):
-        total = count_asked(run)
         raise ConfigError(
-            f"the run '{run}' has {total - lacking:,} of {total:,} questions, and what is answered first "
-            "may be easier than the rest: give its command again, which goes on, and then share it."
+            f"the run '{run}' lacks {lacking:,} questions, and what is answered first may be easier than the "
+            "rest: give its command again, which goes on, and then share it."
         )
-    return 0
 
 
 def _json(record: Mapping[str, Any]) -> bytes:
@@ -234,22 +222,19 @@ def push(config: PushConfig, upload: Upload, report: Callable[[str], None]) -> s
     ]
     api = HfApi()
     try:
+        # One that is there already may be public.
         api.create_repo(
-            config.name, repo_type=upload.repository, private=config.private or None, exist_ok=True
+            config.name,
+            repo_type=upload.repository,
+            private=config.private or None,
+            exist_ok=not config.private,
         )
-        if config.private and not api.repo_info(config.name, repo_type=upload.repository).private:
-            raise ConfigError(
-                f"'private' was given, but {config.name} is there already and is public: nothing was "
-                "uploaded. Make it private on the hub, or give another name."
-            )
         commit = api.create_commit(
             config.name,
             operations,
             repo_type=upload.repository,
             commit_message=f"{_NOUNS[upload.kind].capitalize()} from corag",
         )
-    except ConfigError:
-        raise
     except Exception as error:  # noqa: BLE001 - no network, no token, no right: whatever the client makes of it
         raise ConfigError(
             f"'{config.folder}' could not be uploaded to {config.name} ({reason(error)}): log in with "

@@ -146,15 +146,12 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
 
     ``launch``: arguments of 'accelerate launch', as for :func:`launch_command`.
     """
-    match stage.options:
-        case SampleRunConfig():
-            return [*COMMAND, "sample"]
-        case MakeRowsConfig():
-            return [*COMMAND, "rows"]
-        case RunConfig():
-            return [*COMMAND, "run"]
-        case SftConfig():
-            return launch_command(SFT, launch, stage.options.tuning)
+    if isinstance(stage.options, SftConfig):
+        return launch_command(SFT, launch, stage.options.tuning)
+    return [
+        *COMMAND,
+        {SampleRunConfig: "sample", MakeRowsConfig: "rows", RunConfig: "run"}[type(stage.options)],
+    ]
 
 
 @dataclass(frozen=True)
@@ -254,12 +251,10 @@ def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> boo
     folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
     lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
     failed_rows = [line.parse() for line in lines if line.failed]
-    # First without reading the questions, of which there may be many.
-    if len(failed_rows) <= max_failed:
-        return True
-    # The run may hold more questions than the options name now.
-    ids = {question.id for question in options.load()}
-    failed_rows = [row for row in failed_rows if row.question.id in ids]
+    if len(failed_rows) > max_failed:
+        # The run may hold more questions than the options name now.
+        ids = {question.id for question in options.load()}
+        failed_rows = [row for row in failed_rows if row.question.id in ids]
     if len(failed_rows) <= max_failed:
         return True
     message = (

@@ -31,11 +31,6 @@ def identify(folders: Sequence[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def question_files(folders: Sequence[Path]) -> list[str]:
-    """Return the question files that some folders of chains were sampled for, by name."""
-    return [read_chain_manifest(folder).last.questions for folder in folders]
-
-
 def index_of(folders: Sequence[Path]) -> list[str]:
     """Return the index that some folders of chains were sampled with, by name; none if none is noted."""
     indexes = [read_chain_manifest(folder).last.index for folder in folders]

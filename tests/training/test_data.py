@@ -27,8 +27,7 @@ from tests.vocabularies import ALL_FAMILIES, renderer_of
 from training import row_tasks
 from training.chains import ChainRow, read_chains
 from training.data import RowsConfig, is_validation, tokenise
-from training.row_source import TrainingExample
-from training.row_tasks import RowTask, best_stop_hop
+from training.row_tasks import RowTask, TrainingExample, best_stop_hop
 from training.sampling import SampledChain
 
 ROLES = {
@@ -355,7 +354,11 @@ def test_a_task_is_an_entry_of_one_table(monkeypatch):
         prompt = Prompt.of_text(source.row.question.text)
         yield TrainingExample(source.row.question.id, "count", number, prompt, str(len(source.chain.hops)))
 
-    monkeypatch.setitem(row_tasks.ROW_TASKS, "count", RowTask("count", lambda source: (0,), count_hops))
+    monkeypatch.setitem(
+        row_tasks.ROW_TASKS,
+        "count",
+        RowTask("count", lambda corag, ircot: corag.prompt("sub_query"), lambda source: (0,), count_hops),
+    )
     config = replace(ALL, tasks=("stop",))
     object.__setattr__(config, "tasks", ("count", "stop"))  # the names are the table's as it is imported
     made = made_of(chain_row(hops=2), config)

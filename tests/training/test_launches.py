@@ -19,7 +19,6 @@ import pytest
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.folder_lock import lock_folder, refuse_if_locked
-from corag.generation.adapters import read_manifest
 from retrieval.config import IndexConfig
 from retrieval.index.build import build_index
 from tests.training.conftest import PASSAGES, make_rows
@@ -96,11 +95,14 @@ MOMENTS = {
 }
 
 
+PLAIN = ("corag.cli", "it has logged a step")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("killed", "moment"),
     [
-        pytest.param(killed, moment, marks=[] if moment == "it has logged a step" else [pytest.mark.drill])
+        pytest.param(killed, moment, marks=[] if (killed, moment) == PLAIN else [pytest.mark.drill])
         for killed in PROGRAMS
         for moment in MOMENTS
     ],
@@ -118,12 +120,15 @@ def test_a_training_ends_with_what_launched_it(killed: str, moment: str, options
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_says_what_it_leaves_and_nothing_else(options: Options) -> None:
+def test_a_second_training_is_refused_and_an_interrupted_one_says_what_it_leaves(options: Options) -> None:
     config = options(max_steps=4000)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = train_words(config, "--save_steps", "4000", "--logging_steps", "1")
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: (Path(config.out) / "metrics.jsonl").exists() or process.poll() is not None)
+        second = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
+        assert second.returncode == 2 and process.poll() is None
+        assert "another corag train (process " in second.stderr and config.out in second.stderr
         process.send_signal(signal.SIGINT)
         _, text = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -149,40 +154,23 @@ start_program(SftConfig, main, lambda _, made: str(made["threads"]), "threads", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "variable", "expected"),
-    [([], {}, None), (["--num_cpu_threads_per_process", "1"], {}, 1), ([], {"OMP_NUM_THREADS": "1"}, 1)],
-)
-def test_plain_accelerate_trains_with_the_threads_of_corag_train(
-    words: list[str], variable: dict[str, str], expected: int | None, tmp_path: Path
-) -> None:
+def test_plain_accelerate_trains_with_the_threads_of_corag_train(tmp_path: Path) -> None:
     (tmp_path / "threads.py").write_text(THREADS_PROGRAM)
     # A shell's environment: trainings within this process leave accelerate's variables behind.
-    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | variable
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    accelerate = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "1", *words]
-    program = [str(tmp_path / "threads.py"), "--rows", "none", "--out", str(tmp_path / "out")]
-    by_torch = [sys.executable, "-c", "import torch; print(torch.get_num_threads())"]
-    threads = [
-        int(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
-        for command in (by_torch, [*accelerate, *program])
-    ]
-    assert threads[1] == (expected or threads[0])  # what 'corag train' passes is torch's own number
+    shell = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    shell["PYTHONPATH"] = str(Path(__file__).parents[2])
 
+    def threads(*command: str, **more: str) -> int:
+        words = [sys.executable, *command]
+        return int(subprocess.run(words, env=shell | more, check=True, stdout=subprocess.PIPE).stdout)
 
-@pytest.mark.slow
-def test_a_second_training_in_a_folder_is_refused_and_the_first_goes_on(options: Options) -> None:
-    config = options(max_steps=400)
-    out = Path(config.out)
-    with started(train_words(config, "--logging_steps", "1")) as (process, family):
-        wait_until(lambda: (out / "metrics.jsonl").exists())
-        second = subprocess.run(train_words(config), capture_output=True, text=True, check=False)
-        training = number_of(family, "sft.py")
-        assert process.poll() is None and second.returncode == 2
-        assert f"another corag train (process {training} " in second.stderr and str(out) in second.stderr
-        assert process.wait(240) == 0
-    manifest = read_manifest(out)
-    assert manifest is not None and manifest["result"]["steps"] == 400
+    accelerate = ("-m", "accelerate.commands.launch", "--num_processes", "1")
+    program = (str(tmp_path / "threads.py"), "--rows", "none", "--out", str(tmp_path / "out"))
+    # What 'corag train' passes is torch's own number.
+    own = threads("-c", "import torch; print(torch.get_num_threads())")
+    assert threads(*accelerate, *program) == own
+    assert threads(*accelerate, "--num_cpu_threads_per_process", "1", *program) == 1
+    assert threads(*accelerate, *program, OMP_NUM_THREADS="1") == 1
 
 
 @pytest.mark.parametrize(

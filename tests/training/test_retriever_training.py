@@ -216,15 +216,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(options: Options, tmp_p
         options("reranker", epochs=0)
     with raises_message(DataError):
         encoder.main(options("encoder", pairs=[str(tmp_path)]))
-    with raises_message(DataError):
-        encoder.main(options("encoder", pairs=options("encoder").pairs * 2))
     with raises_message(ConfigError):
         reranker.main(options("reranker", trainer={"batch_sampler": "x"}))
     with raises_message(ConfigError):
         reranker.main(options("reranker", model=str(tmp_path / "none")))
-
-
-def test_a_folder_that_was_begun_with_other_settings_is_refused(options: Options) -> None:
-    encoder.main(options("encoder", max_steps=1))
-    with raises_message(ConfigError):
-        encoder.main(options("encoder", max_steps=2))

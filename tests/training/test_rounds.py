@@ -18,7 +18,7 @@ import yaml
 
 from corag.chains.config import CoRAGConfig
 from corag.cli.running import run_command
-from corag.core.errors import BackendError, ConfigError
+from corag.core.errors import ConfigError
 from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
@@ -31,9 +31,9 @@ from eval.experiment.workers.config import WorkersConfig, ray_workers
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
 from tests.messages import raises_message
+from tests.training.test_stages import performed
 from training.config import SftConfig, TuningOptions
 from training.data import RowsConfig
-from training.program import find_test_names
 from training.rounds import (
     HeldOut,
     RoundsConfig,
@@ -43,9 +43,9 @@ from training.rounds import (
     plan_stages,
     plan_turns,
 )
-from training.rows import MakeRowsConfig, RowsReport
+from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
-from training.stages import Stage, launch_command, run_stage, stage_command
+from training.stages import launch_command, stage_command
 
 
 @pytest.fixture
@@ -318,15 +318,6 @@ def own_files(
     return replace(options, questions=str(folder / "one.jsonl"))
 
 
-def test_rows_of_questions_that_are_for_testing_are_told_by_their_names() -> None:
-    settings = {"chains": [{"questions": {"split": ""}}, {"questions": {"split": "validation"}}]}
-    files = ["data/hotpot_dev_distractor_v1.json", "data/latest_train.jsonl", "data/latest_train.jsonl"]
-    named = ["hotpot_dev_distractor_v1.json", "validation"]
-    assert find_test_names(RowsReport(settings, files=files)) == named
-    assert find_test_names(RowsReport({"chains": [], "questions": {"split": "test"}})) == ["test"]
-    assert find_test_names(RowsReport({"chains": [{}]})) == [], "older reports name no files"
-
-
 def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., RoundsConfig]) -> None:
     asked = config(
         learner="larger", model=ModelConfig(name="small", adapter="mine"), test=HeldOut("test.jsonl")
@@ -344,78 +335,25 @@ def test_a_learner_is_trained_on_chains_of_another_model(config: Callable[..., R
         assert (decoded.model.name, decoded.model.adapter) == ("larger", adapter)
 
 
-@pytest.fixture
-def performed(tmp_path: Path) -> Callable[..., bool]:
-    """Return a performer of stages by a little script; it says whether the script was run."""
-    worker, log = tmp_path / "worker.py", tmp_path / "log"
-    worker.write_text(WORKER)
-
-    def try_to(result: str, *after: str, **options: Any) -> bool:
-        log.write_text("")
-        stage = Stage(
-            tmp_path / result,
-            SftConfig(rows=["rows"], out=result, **options),
-            tuple(tmp_path / name for name in after),
-        )
-        run_stage(stage, [sys.executable, str(worker)])
-        return bool(log.read_text())
-
-    return try_to
-
-
-WORKER = """
-import pathlib, sys, yaml
-file = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
-file.with_suffix("").mkdir(exist_ok=True)
-(file.parent / "log").write_text("run")
-sys.exit(3 if yaml.safe_load(file.read_text())["seed"] == 13 else 0)
-"""
-
-
-def test_stages_are_performed_once_and_again_when_they_or_those_before_change(
-    performed: Callable[..., bool], tmp_path: Path
-) -> None:
-    assert [performed("first", seed=1), performed("first", seed=1)] == [True, False]
-    assert [performed("second", "first"), performed("second", "first")] == [True, False]
-    assert not performed("first", seed=1, logging_steps=3, report_to=("wandb",)), (
-        "what cannot change a result"
-    )
-    assert [performed("first", seed=2), performed("second", "first")] == [True, True]
-    (tmp_path / "first").rmdir()
-    assert [performed("first", seed=2), performed("second", "first")] == [True, True], (
-        "made anew, with the same options"
-    )
-    for _ in range(2):
-        with pytest.raises(BackendError, match=f"makes '{tmp_path / 'first'}' ended with exit status"):
-            performed("first", seed=13)
-    assert performed("first", seed=2)
-
-
 def test_a_stage_is_not_performed_again_for_another_size_of_cache(
     config: Callable[..., RoundsConfig], tmp_path: Path
 ) -> None:
-    (tmp_path / "worker.py").write_text(WORKER)
+    (tmp_path / "chains").mkdir()
 
-    def performed(**options: Any) -> bool:
-        (tmp_path / "log").unlink(missing_ok=True)
+    def again(**options: Any) -> bool:
         asked = config(**options)
-        stage = replace(plan_stages(asked, plan(asked))[0], result=tmp_path / "chains")
-        run_stage(stage, [sys.executable, str(tmp_path / "worker.py")])
-        return (tmp_path / "log").exists()
+        return bool(performed(replace(plan_stages(asked, plan(asked))[0], result=tmp_path / "chains")))
 
-    assert performed()
-    usual = yaml.safe_load((tmp_path / "chains.yaml").read_text())
-    assert not performed(
+    assert again()
+    assert not again(
         batch_size=7,
         workers=WorkersConfig(kind="none"),
         model=ModelConfig(kv_cache_gb=8, max_num_seqs=2, timeout_s=9),
         retriever=RetrieverConfig(index=["train-index"], threads=3, cache_size=0),
     )
-    assert performed(model=ModelConfig(kv_cache_gb=8, max_context=512))
-    assert yaml.safe_load((tmp_path / "chains.yaml").read_text())["model"] == usual["model"] | {
-        "kv_cache_gb": 8,
-        "max_context": 512,
-    }, "the command itself is told"
+    assert again(model=ModelConfig(kv_cache_gb=8, max_context=512))
+    asked = yaml.safe_load((tmp_path / "chains.yaml").read_text())["model"]
+    assert (asked["kv_cache_gb"], asked["max_context"]) == (8, 512), "the command itself is told"
 
 
 def test_stages_sample_and_answer_with_the_workers_of_the_command(
@@ -432,13 +370,11 @@ def test_from_sampling_to_the_decoded_table(
     tiny_model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = tmp_path / "world"
-    write_world(world, passages=500, train=8, dev=1, test=4, report=lambda _: None)
+    write_world(world, passages=500, train=4, dev=1, test=2, report=lambda _: None)
     build_index(IndexConfig([str(world / "corpus.jsonl")], str(tmp_path / "bm25")), lambda _: None)
     options = {
         "questions": str(world / "train.jsonl"),
         "out": str(tmp_path / "made"),
-        "warm_start": 4,
-        "start_from": "previous",
         "sample": {"chains": 2, "max_hops": 2},
         "rows": {"ratio": 1.0, "validation": 0.0},
         "sft": {"max_steps": 3, "batch_size": 2, "precision": "float32", "logging_steps": 1,
@@ -465,35 +401,24 @@ def test_from_sampling_to_the_decoded_table(
     ]
     assert stages == [
         f"corag: {made / name} ..."
-        for name in ("untuned/test", *(f"{turn}/{what}" for turn in ("warm-start", "round-1") for what in
-                                       ("chains", "rows", "adapter", "test")))
-    ]  # fmt: skip
+        for name in ("untuned/test", *(f"round-1/{what}" for what in ("chains", "rows", "adapter", "test")))
+    ]
 
-    asked = [json.loads(line)["id"] for line in (world / "train.jsonl").read_text().splitlines()]
-    for turn, source, ids in (("warm-start", "decomposition", asked[:4]), ("round-1", "model", asked[4:])):
-        chains = read_rows(made / turn / "chains")
-        assert sorted(chains) == sorted(ids) and not any(row.error for row in chains.values())
-        assert Manifest.read(made / turn / "chains").options["sample"]["source"] == source
-        assert any(row.further["chosen"] is not None for row in chains.values())
-        trained = adapters.read_manifest(made / turn / "adapter")
-        assert trained is not None and trained["result"]["steps"] == 3
+    chains = read_rows(made / "round-1/chains")
+    assert len(chains) == 4 and not any(row.error for row in chains.values())
+    assert any(row.further["chosen"] is not None for row in chains.values())
     assert all(len(row.further["chains"]) == 2 for row in chains.values())
-    warm = made / "warm-start/adapter"
-    assert folder_digest(warm) in Manifest.read(made / "round-1/chains").model
-    assert trained["settings"]["options"]["adapter"] == {
-        "name": str(warm),
-        "digest": folder_digest(warm, weights_only=True),
-    }
+    trained = adapters.read_manifest(made / "round-1/adapter")
+    assert trained is not None and trained["result"]["steps"] == 3
 
     last = first.stdout.splitlines()[-1]
     record = json.loads(last)
-    assert record["adapter"] == str(made / "round-1/adapter")
-    assert record["rounds"] == ["warm-start", "round-1"]
+    assert record["adapter"] == str(made / "round-1/adapter") and record["rounds"] == ["round-1"]
     runs = record["runs"]
-    assert list(runs) == ["untuned", "warm-start", "round-1"]
-    assert all(figures["n"] == 4 and figures["failed"] == 0 for figures in runs.values())
+    assert list(runs) == ["untuned", "round-1"]
+    assert all(figures["n"] == 2 and figures["failed"] == 0 for figures in runs.values())
     models = [Manifest.read(Path(figures["folder"])).model for figures in runs.values()]
-    assert len(set(models)) == 3 and folder_digest(made / "round-1/adapter") in models[2]
+    assert len(set(models)) == 2 and folder_digest(made / "round-1/adapter") in models[1]
 
     assert run_command(words[0], words[1:]) == 0
     again = capsys.readouterr()

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 from corag.chains.chain import Hop
-from corag.core.errors import ConfigError
-from tests.messages import raises_message
 from tests.training import toy
 from tests.training.toy import QUESTION
 from training.chains import ChainRow
@@ -30,8 +28,3 @@ def test_chains_of_each_length_are_equally_many():
     assert [lengths.count(length) for length in (1, 2, 3)] == [8, 8, 8]
     assert balance_by_length(rows, ROWS) == {row.question.id for row in rows}
     assert balance_by_length(rows, replace(config, seed=1)) != names == balance_by_length(rows[::-1], config)
-
-
-def test_impossible_options_are_refused():
-    with raises_message(ConfigError):
-        RowsConfig(per_length=-1)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 
 import pytest
@@ -20,11 +19,10 @@ from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
 from eval.datasets.sets.jsonl import question_record
 from eval.experiment.questions import QuestionFile
-from retrieval.search.pipeline import open_retriever
 from tests.cli.test_bad_input import refused
 from tests.eval.test_datasets import TWO_WIKI
-from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.training.toy import QUESTION, WORLD, by_prompt, likelihood_by_prompt, many, scripted_backends
+from tests.fakes import WordRetriever
+from tests.training.toy import QUESTION, WORLD, many, scripted_backends
 from training.chains import describe, read_chains
 from training.data import RowsConfig
 from training.rows import write_rows
@@ -102,19 +100,6 @@ def test_shards_share_out_all_that_was_chosen(questions):
     assert sorted(each.id for part in parts for each in part) == [f"q{number}" for number in range(2, 9)]
 
 
-def test_questions_that_are_not_there(capsys, questions, tmp_path):
-    for options, said in [
-        (["--skip", 10], "skip is 10, but "),
-        (["--skip", -1], "skip not below 0"),
-        (["--limit", 2, "--shard", "1/3"], "2 questions cannot fill 3 shards"),
-        (["--shard", "4/3"], "there is no shard '4/3'"),
-    ]:
-        argv = ["sample", "--questions", str(questions), *map(str, options), "--out", str(tmp_path / "out")]
-        assert said in refused(capsys, argv)
-    assert "name a file with 'questions'" in refused(capsys, ["sample"])
-    assert not (tmp_path / "out").exists()
-
-
 # ---- refused before an engine starts
 
 
@@ -147,17 +132,6 @@ def test_questions_without_a_decomposition_are_left_out_or_refused_before_anythi
         message = refused(capsys, [*argv, source])
         assert ("1 of 2 questions have no decomposition, such as 'q2'" in message) == (source != "given")
         assert "name an index" in message or "corag index" in message
-
-
-def test_an_index_is_wanted(capsys, questions):
-    assert "build one with 'corag index'" in refused(capsys, ["sample", "--questions", str(questions)])
-
-
-def test_rows_that_lack_something(capsys, tmp_path):
-    assert "corag rows CHAINS --out ROWS" in refused(capsys, ["rows"])
-    assert "no index was given" in refused(capsys, ["rows", "chains", "--out", str(tmp_path / "rows")])
-    argv = ["rows", "chains", "--out", "x", "--retriever.index", "y", "--rows.tasks", "final_answr"]
-    assert "final_answr" in refused(capsys, argv)
 
 
 # ---- sampled
@@ -277,38 +251,6 @@ def test_sampling_killed_in_the_middle_goes_on_to_the_same_data(scripted, questi
 # ---- with a real index
 
 
-@asynccontextmanager
-async def real_index(setup):
-    retriever = await open_retriever(setup.retriever)
-    yield ScriptedGenerator(by_prompt, log_likelihood=likelihood_by_prompt), retriever
-    await retriever.close()
-
-
-@pytest.mark.slow
-def test_from_questions_to_rows_with_a_real_index(monkeypatch, capsys, questions, tmp_path):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps(asdict(each)) + "\n" for each in WORLD))
-    assert main(["index", str(corpus), "--out", str(tmp_path / "bm25"), "--kind", "bm25"]) == 0
-    options = ["--retriever.index", str(tmp_path / "bm25")]
-    monkeypatch.setattr("eval.experiment.open_executor.open_backends", real_index)
-    assert sample(questions, tmp_path / "chains", *options) == 0
-    capsys.readouterr()
-    argv = ["rows", str(tmp_path / "chains"), *options, "--out", str(tmp_path / "rows"), "--rows.ratio", "1"]
-    argv.append("--json")
-    assert main(argv) == 0
-    record = json.loads(capsys.readouterr().out.splitlines()[-1])
-    data = load_from_disk(str(tmp_path / "rows"))
-    assert record["questions"] == 10 and sum(map(len, data.values())) == sum(
-        each["rows"] for each in record["lengths"].values()
-    )
-    assert main(argv) == 0, "the same again"
-    assert "was made with other settings:\n  rows.seed: 0 -> 1" in refused(
-        capsys, [*argv, "--rows.seed", "1"]
-    )
-    changed = [*argv[:2], "--out", str(tmp_path / "more"), *options, "--retriever.k1", "1.2"]
-    assert "were sampled with the index" in refused(capsys, changed)
-
-
 @pytest.mark.slow
 def test_thoughts_are_searched_for_without_opening_a_model(capsys, questions, tmp_path):
     corpus = tmp_path / "corpus.jsonl"
@@ -319,13 +261,3 @@ def test_thoughts_are_searched_for_without_opening_a_model(capsys, questions, tm
     told = capsys.readouterr()
     assert json.loads(told.out.splitlines()[-1])["thoughts"] == 40
     assert "bm25 is open" in told.err and "model" not in told.err
-
-
-def test_other_settings_are_refused(scripted, capsys, questions, tmp_path):
-    out = tmp_path / "chains"
-    assert sample(questions, out, "--limit", 1) == 0
-    before = {each: each.stat().st_mtime_ns for each in out.glob("[!.]*")}
-    assert sample(questions, out, "--limit", 1, "--sample.chains", 5) == 2
-    said = capsys.readouterr().err
-    assert "was made with other settings" in said and "3 -> 5" in said
-    assert {each: each.stat().st_mtime_ns for each in out.glob("[!.]*")} == before

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,11 +32,10 @@ from tests.fakes import passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
-from tests.training.launching import kill_after, launched, launched_by_corag, write_options
+from tests.training.launching import kill_after, launched, write_options
 from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
 from training.config import LoraOptions, SftConfig
 from training.sft import load_rows, main, make_trainer
-from training.stages import interruption_note
 from training.trainer import CompletionTrainer
 
 Options = Callable[..., SftConfig]
@@ -181,22 +180,6 @@ def test_a_task_counts_in_the_loss_as_its_weight_says(
         assert loss.item() == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_one_batch_of_eight_is_eight_of_one(options: Options, tmp_path: Path) -> None:
-    found = []
-    for rows, steps in ((8, 1), (1, 8)):
-        config = options(
-            batch_size=rows,
-            accumulation=steps,
-            batching="padded",
-            max_steps=2,
-            out=str(tmp_path / f"{rows}x{steps}"),
-        )
-        result = main(config)["result"]
-        assert result["steps"] == 2
-        found.append([result["first_loss"], result["train_loss"]])
-    assert found[0] == pytest.approx(found[1], abs=1e-4)
-
-
 def test_the_trainer_gets_every_token_of_every_row(options: Options, tiny_model: str, tmp_path: Path) -> None:
     # TRL would cut rows at 1,024 tokens.
     long = [
@@ -218,31 +201,21 @@ def test_the_trainer_gets_every_token_of_every_row(options: Options, tiny_model:
         assert trainer.processing_class.decode(learned[:-1]) == row["completion"]
 
 
-def test_nothing_is_mapped_before_the_first_step(options: Options, rows: str, tmp_path: Path) -> None:
+def test_nothing_is_mapped_before_the_first_step(options: Options, rows: str) -> None:
     """TRL maps rows one by one in one process, 25 minutes for a large training, and writes beside them."""
-    older = tmp_path / "older"  # rows from before labels were written with them
-    shutil.copytree(rows, older)
-    for split in ("train", "validation"):
-        part = datasets.load_from_disk(rows)[split]
-        shutil.rmtree(older / split)
-        part.select_columns([name for name in part.column_names if name != "labels"]).save_to_disk(
-            older / split
-        )
-    files = sorted([*older.rglob("*"), *Path(rows).rglob("*")])
-    trainers = [trainer_of(options(rows=[each])) for each in (rows, str(older))]
-    assert sorted([*older.rglob("*"), *Path(rows).rglob("*")]) == files
-    for trainer in trainers:
-        assert trainer.args.max_length is None
-        for task, part in {"": trainer.train_dataset, **trainer.eval_dataset}.items():
-            source = datasets.load_from_disk(rows)["validation" if task else "train"]
-            expected = [
-                [token if learned else -100 for token, learned in zip(ids, mask, strict=True)]
-                for ids, mask, each in zip(
-                    source["input_ids"], source["completion_mask"], source["task"], strict=True
-                )
-                if task in ("", each)
-            ]
-            assert list(part["labels"]) == expected
+    files = sorted(Path(rows).rglob("*"))
+    trainer = trainer_of(options())
+    assert sorted(Path(rows).rglob("*")) == files and trainer.args.max_length is None
+    for task, part in {"": trainer.train_dataset, **trainer.eval_dataset}.items():
+        source = datasets.load_from_disk(rows)["validation" if task else "train"]
+        expected = [
+            [token if learned else -100 for token, learned in zip(ids, mask, strict=True)]
+            for ids, mask, each in zip(
+                source["input_ids"], source["completion_mask"], source["task"], strict=True
+            )
+            if task in ("", each)
+        ]
+        assert list(part["labels"]) == expected
 
 
 def test_a_row_that_does_not_fit_is_named_not_cut(options: Options) -> None:
@@ -269,17 +242,6 @@ def test_an_adapter_keeps_its_size(options: Options, tmp_path: Path) -> None:
         main(replace(further, lora=LoraOptions(rank=8), out=str(tmp_path / "other")))
 
 
-@pytest.mark.parametrize("asked, used", [("auto", "corag_blockwise"), ("eager", "eager")])
-def test_training_json_names_the_attention_that_was_used(options: Options, asked: str, used: str) -> None:
-    config = options(attention=asked, max_steps=1)
-    main(config)
-    manifest = read_manifest(Path(config.out))
-    assert manifest is not None
-    assert manifest["result"]["attention"] == (
-        "sdpa" if asked == "auto" and torch.cuda.is_available() else used
-    )
-
-
 def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_path: Path) -> None:
     def blank(row: dict[str, Any], number: int) -> dict[str, Any]:
         return {"completion_mask": [0] * len(row["completion_mask"])} if number == 5 else {}
@@ -291,24 +253,6 @@ def test_a_row_with_nothing_to_learn_is_named(options: Options, rows: str, tmp_p
     with raises_message(DataError):
         main(options(rows=[str(tmp_path / "spoilt")]))
     assert not (tmp_path / "adapter").exists()
-
-
-def test_rows_of_questions_that_are_for_testing_are_warned_of(
-    options: Options, rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def said(*files: str) -> str:
-        folder = tmp_path / "named"
-        shutil.copytree(rows, folder, dirs_exist_ok=True)
-        report = json.loads((folder / "report.json").read_text())
-        (folder / "report.json").write_text(json.dumps(report | {"files": files}))
-        config = options(rows=[str(folder)])
-        load_rows(config, config.model)
-        return capsys.readouterr().err
-
-    assert "teaches questions of hotpot_dev_distractor_v1.json, which by that name are for testing" in said(
-        "data/hotpot_dev_distractor_v1.json", "data/train.jsonl"
-    )
-    assert "for testing" not in said("data/train.jsonl")
 
 
 def test_rows_for_another_chat_template_are_refused(
@@ -335,26 +279,11 @@ def test_rows_of_several_folders_are_learned_from_together(
     assert [each["tokenizer"] for each in main(both)["settings"]["rows"]] == [
         main(options(max_steps=1))["settings"]["rows"][0]["tokenizer"]
     ] * 2
-    with raises_message(DataError):
-        main(options(rows=[rows, f"{rows}/../{Path(rows).name}"]))
 
 
 def test_a_folder_without_rows_is_refused(options: Options, tmp_path: Path) -> None:
     with raises_message(DataError):
         main(options(rows=[str(tmp_path)]))
-
-
-def test_options_that_cannot_work_are_refused(options: Options) -> None:
-    for changes, said in (
-        ({"rows": []}, "name the rows"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"learning_rate": 0.0}, "learning_rate"),
-        ({"save_steps": -1}, "save_steps"),
-        ({"task_weights": {"stop": -1.0}}, "task_weights"),
-        ({"tuning": "full", "adapter": "somewhere"}, "leave one of them out"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            options(**changes)
 
 
 @pytest.mark.filterwarnings("error:Unable to fetch remote file")
@@ -369,6 +298,7 @@ def test_training_learns_and_says_how_it_was_made(
     manifest = main(config)
     result = manifest["result"]
     assert result["steps"] == 30
+    assert result["attention"] == ("sdpa" if torch.cuda.is_available() else "corag_blockwise")
     assert result["train_loss"] < 0.7 * result["first_loss"]
     assert sorted(result["evaluation"]) == [
         f"eval_{t}_loss" for t in ("final_answer", "sub_answer", "sub_query")
@@ -442,14 +372,6 @@ def test_the_tokens_that_were_read_are_those_of_the_rows_times_the_epochs(option
     result = main(options(max_steps=0, epochs=2.0))["result"]
     assert result["epochs"] == 2.0 and result["tokens_read"] == 2 * result["row_tokens"]
     assert 0.1 < result["peak_memory_gb"] < 100
-
-
-def test_what_an_interrupted_training_leaves_is_said(options: Options, tmp_path: Path) -> None:
-    assert "no checkpoint" in interruption_note(tmp_path / "adapter")
-    config = options(max_steps=2, save_steps=1)
-    main(config)
-    assert f"checkpoint-2 is kept in '{config.out}'" in interruption_note(Path(config.out))
-    assert not (Path(config.out) / "README.md").exists(), "PEFT's, with places to fill in"
 
 
 def weights_of(config: SftConfig) -> dict[str, torch.Tensor]:
@@ -656,44 +578,27 @@ def test_sigterm_lets_all_processes_of_a_training_write_the_checkpoint(
     assert list((Path(config.out) / "checkpoints" / stopped[1]).glob("rng_state_1*")), "and the second's part"
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Two threads wait for each other at every step, and for whatever else has the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_sigterm_writes_a_checkpoint_from_which_the_training_ends_as_if_it_had_not_been(
+def test_sigterm_writes_a_checkpoint_from_which_the_training_goes_on(
     options: Options, tmp_path: Path
 ) -> None:
-    """Sent to accelerate alone, which ends at once, and to 'corag train', which passes it on."""
-    once = options(max_steps=60, save_steps=1000, save_precision="float32", out=str(tmp_path / "once"))
-    whole = main(once)["result"]
-    for start, status in (launched, -signal.SIGTERM), (launched_by_corag, 143):
-        twice = replace(once, out=str(tmp_path / f"twice{status}"))
-        kept = stop_with_sigterm(start, twice, tmp_path, status)
-        resumed = main(twice)["result"]
-        assert resumed["resumed_from"] == kept != "checkpoint-60"
-        assert resumed["steps"] == whole["steps"] == 60
-        before, after = weights_of(once), weights_of(twice)
-        for name in before:
-            torch.testing.assert_close(after[name], before[name], rtol=0, atol=1e-5)
-        assert [line["step"] for line in metrics_of(once)] == [line["step"] for line in metrics_of(twice)]
+    """Sent to accelerate alone, which ends at once."""
+    config = options(max_steps=60, save_steps=1000)
+    kept = stop_with_sigterm(config, tmp_path)
+    resumed = main(config)["result"]
+    assert resumed["resumed_from"] == kept != "checkpoint-60" and resumed["steps"] == 60
+    assert [line["step"] for line in metrics_of(config) if "loss" in line] == list(range(1, 61))
 
 
-def stop_with_sigterm(start: Callable[..., Any], config: SftConfig, folder: Path, status: int) -> str:
+def stop_with_sigterm(config: SftConfig, folder: Path) -> str:
     """Start a training, send it the signal, and return the name of the checkpoint that it leaves."""
     out, file = Path(config.out), folder / "log"
     with file.open("w") as log:
-        process = start(SFT, config, folder, log)
+        process = launched(SFT, config, folder, log)
         while process.poll() is None and not (out / "metrics.jsonl").exists():
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(240) == status
+        assert process.wait(240) == -signal.SIGTERM
     for _ in range(1000):  # the training ends a little after accelerate
         if "SIGTERM stopped the training" in file.read_text():
             break

@@ -64,7 +64,7 @@ def test_a_run_is_shared_and_read_back_by_its_name(tmp_path):
         assert sizes == {name: len(content) for name, content in shared.items()}
         assert set(shared) == {"README.md", "config.yaml", "manifest.json", "traces.jsonl"}
         refused = corag("push", run, "me/towns", "--private", **here)
-        assert refused.returncode == 2 and "me/towns is there already and is public" in refused.stderr
+        assert refused.returncode == 2 and "could not be uploaded to me/towns (" in refused.stderr
         table = corag("table", "hub:me/towns", "--json", **here)
         assert table.returncode == 0, table.stderr
         again = corag("run", "--config", "hub:me/towns", "--questions", "q", "--print_config", **here)
@@ -161,35 +161,8 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
     card = (folder / "README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
-    assert "--corag.max_hops 4" in card, "as the chains that it was taught were"
     assert "No license was given" in done.stderr and "'license'" in done.stderr
     assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
-
-
-def test_a_card_tells_what_was_trained_not_what_was_asked_for(tmp_path):
-    (folder := tmp_path / "adapter").mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B"}))
-    (folder / "adapter_model.safetensors").write_bytes(b"x")
-    made = {"chains": [], "rows": {"tasks": ["sub_query"]}, "questions": 12, "tokens": 96_495}
-    settings = {
-        "base": {"name": "Qwen/Qwen3-8B", "digest": "0"},
-        "options": {"epochs": 1.0, "seed": 0},
-        "rows": [made],
-    }
-    result = {
-        "epochs": 0.2516, "steps": 40, "tokens_read": 23_100, "train_loss": 1.25, "seconds": 125.0,
-        "evaluation": {"eval_sub_query_loss": 1.5},
-    }  # fmt: skip
-    (folder / "training.json").write_text(
-        json.dumps({"settings": settings, "result": result, "starts": [{}]})
-    )
-    card = prepare_upload(PushConfig(str(folder), "me/x")).card
-    for line in (
-        "| epochs | 0.2516 |", "| steps | 40 |", "| tokens of the rows | 96,495 |", "| seed | 0 |",
-        "| tokens read in training | 23,100 |", "| mean loss | 1.25 |", "| training time | 2:05 |",
-        "| loss on rows set aside, sub_query | 1.5 |",
-    ):  # fmt: skip
-        assert line in card, card
 
 
 def test_chains_are_shared_with_what_is_in_them(tmp_path):
@@ -211,7 +184,6 @@ def test_chains_are_shared_with_what_is_in_them(tmp_path):
     (tmp_path / "chains/manifest.json").write_text(json.dumps(manifest))
     card = prepare_upload(PushConfig(str(tmp_path / "chains"), "me/chains")).card
     assert "questions (towns_train.jsonl)" in card and "/home/me" not in card
-    assert "| model | HuggingFaceTB/SmolLM2-135M-Instruct |" in card and "| adapter | default |" in card
     manifest = json.loads((tmp_path / "chains/manifest.json").read_text())
     manifest["starts"][-1]["asked"] = 10
     (tmp_path / "chains/manifest.json").write_text(json.dumps(manifest))
@@ -291,9 +263,9 @@ def test_a_whole_model_is_shared_with_its_base_its_rows_and_the_command_that_ask
     card = shared["README.md"].decode()
     head = yaml.safe_load(card.split("---")[1])
     assert (head["library_name"], head["base_model"]) == ("transformers", "Qwen/Qwen3-8B")
-    assert "--model.name me/whole --corag" in card and "--model.adapter" not in card
+    assert "--model.name me/whole" in card and "--model.adapter" not in card
     assert "| rows of | final_answer, sub_answer, sub_query |" in card and "| questions | 8 |" in card
-    assert ("| rank |" in card) == (made == "merged") and f"All settings: `{record}`" in card
+    assert ("| rank |" in card) == (made == "merged") and f"All settings and figures: `{record}`" in card
 
 
 def test_an_encoder_is_not_taken_for_a_language_model(tmp_path):

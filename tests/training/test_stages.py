@@ -95,6 +95,26 @@ def test_a_stage_is_performed_again_when_a_file_that_it_reads_has_changed(kind, 
         assert [performed(stage), performed(stage)] == [name in read, False], name
 
 
+def test_a_stage_is_performed_again_when_its_options_or_a_stage_before_have_changed(tmp_path):
+    def tuned(name, *after, **options):
+        (tmp_path / name).mkdir(exist_ok=True)
+        before = tuple(tmp_path / each for each in after)
+        return Stage(tmp_path / name, SftConfig(rows=["rows"], out=name, **options), before)
+
+    first, second = tuned("first", seed=1), tuned("second", "first")
+    assert [performed(each) for each in (first, first, second, second)] == [True, False, True, False]
+    watched = tuned("first", seed=1, logging_steps=3, report_to=("wandb",))
+    assert not performed(watched), "what cannot change a result"
+    changed = tuned("first", seed=2)
+    assert performed(changed) and performed(second)
+    changed.result.rmdir()
+    assert performed(changed) and performed(second), "made anew, with the same options"
+    for _ in range(2):
+        with pytest.raises(BackendError, match="ended with exit status 3"):
+            run_stage(tuned("first", seed=13), [sys.executable, "-c", "import sys; sys.exit(3)"])
+    assert performed(changed)
+
+
 def test_chains_are_finished_when_every_question_is_answered(tmp_path):
     file, chains = tmp_path / "train.jsonl", tmp_path / "chains"
     file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(3)))

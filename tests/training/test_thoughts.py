@@ -2,9 +2,7 @@
 
 import asyncio
 import itertools
-import json
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from datasets import load_from_disk
@@ -12,7 +10,7 @@ from datasets import load_from_disk
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.prompting import continuation
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import DataError
 from corag.core.protocols import ScoreRequest
 from corag.core.reader import ReaderConfig
 from corag.core.runner import answer_question
@@ -270,28 +268,3 @@ def test_a_thought_whose_paragraph_finds_no_room_is_not_taught(tmp_path, rendere
     for each in rows:
         shown = renderer.continuation((), each["input_ids"][: each["completion_mask"].index(1)])
         assert each["hop"] == 4 or mentions([shown], [facts[each["hop"]]])
-
-
-def test_a_fact_that_an_earlier_thought_says_is_not_shown_by_that(tmp_path, renderer):
-    """There is room for all: folders of before whole passages were counted may lack the paragraph."""
-    thoughts = tmp_path / "thoughts"
-    write_thoughts(thoughts, [QUESTION])
-    file = thoughts / "traces.jsonl"
-    row = json.loads(file.read_text())
-    said = row["answer"]["thoughts"]
-    said[0]["sentence"] = "Mara Velden, born by the Issel, wrote The Glass Orchard."
-    said[2]["passage_ids"] = [each.id for each in WORLD if not mentions([each.contents], ["Issel"])][:2]
-    file.write_text(json.dumps(row) + "\n")
-    report = asyncio.run(write_rows([thoughts], tmp_path / "rows", WordRetriever(WORLD), renderer, THOUGHT))
-    assert report.lost == ["thought of question 'q1', hop 3"]
-    assert load_from_disk(str(tmp_path / "rows"))["train"]["hop"] == [1, 2, 4]
-
-
-def test_thoughts_of_different_prompts_make_no_one_set(tmp_path):
-    write_thoughts(tmp_path / "a", [QUESTION])
-    write_thoughts(tmp_path / "b", [replace(QUESTION, id="q2")], replace(IRCOT, k_per_step=3))
-    with raises_message(ConfigError):
-        load_ircot_options([tmp_path / "a", tmp_path / "b"])
-    manifest = Path(tmp_path / "a" / "manifest.json")
-    record = json.loads(manifest.read_text())
-    assert "chat_reason v1" in json.dumps(record) and "sub_query v" not in json.dumps(record)

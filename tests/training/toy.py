@@ -16,7 +16,7 @@ from tests import story
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import WORLD
 from training.data import RowsConfig, list_examples
-from training.row_source import RowSource
+from training.row_tasks import RowSource
 from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, sample_chains
 
