@@ -39,13 +39,13 @@ def served_default_model() -> Iterator[str]:
 
 
 @contextmanager
-def served_model(folder: str) -> Iterator[str]:
-    """Serve a model in float32 with the plug-in, and yield the server's address."""
+def served_model(folder: str, *more: str) -> Iterator[str]:
+    """Serve a model in float32 with the plug-in, and yield the server's address. ``more``: its arguments."""
     port = free_port()
     small = ["--dtype", "float32", "--max-model-len", "2048", "--block-size", "32", "--max-num-seqs", "16"]
     small += ["--enforce-eager", "--kv-cache-memory-bytes", str(2**29), "--port", str(port)]
     small += ["--no-enable-chunked-prefill"]  # on a CPU a seeded sample would end the server: see the page
-    with _served([*SERVER, "--model", folder, *OPTIONS, *small], port) as url:
+    with _served([*SERVER, "--model", folder, *OPTIONS, *small, *more], port) as url:
         yield url
 
 

@@ -20,7 +20,7 @@ from annotated_types import Gt
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.installation import require
-from corag.core.option_names import NameOrPath
+from corag.core.option_names import Mark, NameOrPath
 from corag.generation.models import context_window, folder_digest, model_folder
 from corag.generation.rendering import Renderer
 from training.columns import lengths
@@ -60,6 +60,10 @@ class DistillConfig(ProgramOptions):
     """folder or Hugging Face name of a larger model with the same tokenizer; "" for the model itself as it
     begins, with its adapter if one is trained further."""
 
+    teacher_url: Annotated[str, Mark.PRIVATE] = ""
+    """address of a vLLM server that scores with the teacher, such as "http://HOST:8000", started with
+    --max-logprobs 100; "" for a teacher in this process."""
+
     privileged: bool = True
     """whether the teacher's prompt has the privileged context; without, it is the student's."""
 
@@ -77,6 +81,10 @@ class DistillConfig(ProgramOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.teacher_url and not self.teacher:
+            raise ConfigError(
+                "teacher_url has a teacher without a name: give its tokenizer's with 'teacher'."
+            )
         if not self.privileged and not self.teacher:
             raise ConfigError(
                 "without privileged context the model itself has nothing to teach: name a larger teacher."
@@ -131,20 +139,20 @@ def prompt_pairs(rows: Any, config: DistillConfig, folder: str) -> Any:
 
 
 def teacher_digest(config: DistillConfig, folder: str) -> str:
-    """Return the digest of a larger teacher's weights, "" without one.
+    """Return the digest of a larger teacher's weights, "" without one or of one that a server has.
 
     Raises :class:`ConfigError` if it has another tokenizer: the tokens that it scores are the student's.
     """
     if not config.teacher:
         return ""
-    teacher = model_folder(config.teacher)
+    teacher = model_folder(config.teacher, weights=not config.teacher_url)
     vocabularies = [Renderer.load(each).fingerprint.partition(":")[0] for each in (folder, teacher)]
     if vocabularies[0] != vocabularies[1]:
         raise ConfigError(
             f"the teacher '{config.teacher}' has another tokenizer than '{config.model}', whose tokens it is "
             "to score: choose a larger model of the same family."
         )
-    return folder_digest(teacher, weights_only=True)
+    return "" if config.teacher_url else folder_digest(teacher, weights_only=True)
 
 
 def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) -> Any:
@@ -171,7 +179,7 @@ def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) ->
     )
     model, peft_config = load_model(config, folder)
     trainer = trainers.StepDistiller(
-        teacher=load_teacher(config, folder),
+        teacher=config.teacher_url or load_teacher(config, folder),
         model=model,
         args=arguments,
         train_dataset=prompts["train"],

@@ -25,6 +25,7 @@ from trl.experimental.sdft import SDFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import FusedCausalLMOutput, RepeatSampler
 
+from corag.core.errors import BackendError
 from corag.core.seeds import derive_seed
 from training.columns import lengths
 
@@ -93,7 +94,8 @@ class StepDistiller(SDFTTrainer):  # type: ignore[misc]
     both and cut them from the left. Here they are token ids, made as decoding makes them, and none is too
     long.
 
-    ``teacher``: the model that scores; None for the student as it begins.
+    ``teacher``: the model that scores, or the address of a vLLM server that has it; None for the student as
+    it begins. A server scores the tokens that it finds likeliest, not the student's likeliest ones.
     """
 
     def __init__(self, *, teacher: Any = None, **arguments: Any) -> None:
@@ -110,8 +112,18 @@ class StepDistiller(SDFTTrainer):  # type: ignore[misc]
             return
         # The kind of teacher for which TRL neither makes a copy nor switches the student's adapter.
         self.args.teacher_model_kind = "live"
+        if isinstance(self._teacher, str):
+            self.use_teacher_server, self.teacher_model = True, self.model
+            self.teacher_client = connect(self._teacher)
+            return
         teacher = self._teacher.requires_grad_(False).eval()
         self.teacher_model = self.accelerator.prepare_model(teacher, evaluation_mode=True)
+
+    def _compute_server_distillation_loss(self, model: Any, inputs: Any) -> torch.Tensor:
+        # TRL knows servers of the student alone, to which it would send the new weights.
+        self._last_loaded_step = self.state.global_step
+        loss: torch.Tensor = super()._compute_server_distillation_loss(model, inputs)
+        return loss
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochRepeatSampler:
         return EpochRepeatSampler(
@@ -122,6 +134,16 @@ class StepDistiller(SDFTTrainer):  # type: ignore[misc]
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
+
+
+def connect(url: str) -> Any:
+    """Return TRL's client of a vLLM server. Raises :class:`BackendError` if none answers."""
+    from trl.generation.vllm_client import VLLMClient
+
+    try:
+        return VLLMClient(base_url=url.rstrip("/"))
+    except OSError as error:  # of requests
+        raise BackendError(f"the teacher does not answer: {error}") from None
 
 
 class WeightingCollator(DataCollatorForLanguageModeling):  # type: ignore[misc]

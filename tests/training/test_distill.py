@@ -13,9 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from corag.core.errors import ConfigError, DataError
+from corag.core.errors import BackendError, ConfigError, DataError
 from corag.generation.rendering import Renderer
 from tests.messages import raises_message
+from tests.serving import served_model
 from tests.tiny import save_tiny_model, save_tiny_t5
 from tests.training.conftest import PASSAGES, make_rows
 from tests.training.launching import kill_after, launched
@@ -139,6 +140,18 @@ def test_a_larger_model_teaches(options: Options, tmp_path: Path) -> None:
     assert 0 < result["evaluation"]["kl_after"] < result["evaluation"]["kl_before"]
 
 
+@pytest.mark.slow
+def test_a_larger_model_behind_a_server_teaches(options: Options, tmp_path: Path) -> None:
+    """vLLM's own server; its heads are of 64 numbers at least."""
+    larger = save_tiny_model(tmp_path / "larger", seed=3, hidden=256)
+    asked = options(teacher=larger, privileged=False, learning_rate=2e-2, max_steps=20)
+    with served_model(larger, "--max-logprobs", "100") as url:
+        result = distill.main(replace(asked, teacher_url=url))["result"]
+    assert 0 < result["evaluation"]["kl_after"] < result["evaluation"]["kl_before"]
+    with raises_message(BackendError):
+        distill.main(replace(asked, teacher_url="http://127.0.0.1:9", out=str(tmp_path / "other")))
+
+
 def test_a_whole_model_is_distilled(options: Options) -> None:
     config = options(tuning="full")
     assert distill.main(config)["result"]["steps"] == 2
@@ -148,6 +161,8 @@ def test_a_whole_model_is_distilled(options: Options) -> None:
 def test_what_cannot_be_distilled_is_refused(options: Options, rows: str, tmp_path: Path) -> None:
     with raises_message(ConfigError):
         options(privileged=False)
+    with raises_message(ConfigError):
+        options(teacher_url="http://localhost:8000")
     with raises_message(DataError):
         distill.main(options(rows=[rows]))
     with raises_message(DataError):
