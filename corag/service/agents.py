@@ -173,11 +173,11 @@ def _sources(sources: Sequence[Mapping[str, Any]], row: Row) -> list[FoundPassag
     """Return what an answer rests on: what was read for it with its text, which is what an agent checks."""
     steps = [step for step in row.steps if isinstance(step, SearchStep)]
     texts = {hit.id: hit.text for step in steps for hit in step.hits}
-    cited_ids = {source["id"] for source in cited_sources(sources)}
+    cited = cited_sources(sources)
     return [
         _found(
             passage_of(source),
-            text=texts.get(source["id"], "") if source["id"] in cited_ids else "",
+            text=texts.get(source["id"], "") if source in cited else "",
             read=source["read"],
             number=source.get("number"),
         )

@@ -27,7 +27,7 @@ from corag.service.conversation import (
     shorten_request,
     standalone_question,
 )
-from corag.service.errors import CallError, error_from_row, failure, invalid
+from corag.service.errors import CallError, failure, invalid
 from corag.service.index import SearchedIndex
 from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
@@ -167,6 +167,7 @@ class AnswerService:
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
+            ticket.leave()  # a task that is cancelled before it begins does nothing
 
     def _note_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
         """Count a question that ended while it was queued: it has no row to be counted by."""
@@ -201,16 +202,15 @@ class AnswerService:
             cites = preset.options.cites and not request.job
             row = await answer_question(question, self._method(preset, request), tools, cites=cites)
         except (asyncio.CancelledError, BackendError, ConfigError) as error:
-            left = TIMED_OUT if clock.expired() else CALLER_GONE
-            gone = f"{type(error).__name__}: the model, the index or an option fails every question."
-            is_left = isinstance(error, asyncio.CancelledError)
-            record(_abandoned_row(question, tools, left if is_left else gone))
+            is_over = isinstance(error, asyncio.CancelledError)
+            over = TIMED_OUT if clock.expired() else CALLER_GONE
+            record(_abandoned_row(question, tools, over if is_over else f"{type(error).__name__}: {error}"))
             if isinstance(error, BackendError):
                 self._suspend(error)
             raise
         record(row)
         if row.answer is None:
-            raise error_from_row(row.error)
+            raise failure(row.error.partition(":")[0])
         return row
 
     def _method(self, preset: Cell, request: AnswerRequest) -> BoundMethod:

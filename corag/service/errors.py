@@ -109,17 +109,15 @@ def error_from_exception(error: BaseException) -> CallError:
 
 
 def failure(name: str) -> CallError:
-    """Return the error that a caller sees of one of ours, by the name of its class."""
-    status, message, code = _FAILURES[name]
+    """Return the error that a caller sees of one of ours, by the name of its class.
+
+    What a failed row says beside it may name paths and prompts.
+    """
+    status, message, code = _FAILURES.get(name, _METHOD_FAILED)
     return CallError(status, message, code, retry_after=5 if status == 503 else 0)
 
 
-def error_from_row(error: str) -> CallError:
-    """Convert a failed row's error, which may name paths and prompts, into the error that a caller sees."""
-    name = error.partition(":")[0]
-    return failure(name if name in _FAILURES else "")
-
-
+_METHOD_FAILED = 500, "the method failed at this question.", "method_failed"
 _FAILURES: Mapping[str, tuple[int, str, str]] = {
     BackendError.__name__: (
         503,
@@ -140,6 +138,5 @@ _FAILURES: Mapping[str, tuple[int, str, str]] = {
     ),
     # What is under way when the service's time to end is over.
     asyncio.CancelledError.__name__: (503, "this service is shutting down: try again.", "shutting_down"),
-    "": (500, "the method failed at this question.", "method_failed"),
     DEFECT: (500, "something went wrong here; the server's log says what.", DEFECT),
 }
