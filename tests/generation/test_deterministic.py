@@ -21,7 +21,7 @@ def requests(numbers: range) -> list[GenerateRequest]:
     return [
         GenerateRequest(
             chat_prompt(f"{STORY * 4 * (number % 5) ** 2}Tell me what number {number % 17} stands for."),
-            Sampling(24, temperature=0.7 * (number % 2), seed=number, logprobs=True),
+            Sampling(8, temperature=0.7 * (number % 2), seed=number, logprobs=True),
         )
         for number in numbers
     ]
@@ -43,12 +43,12 @@ def test_a_reply_is_the_same_alone_and_beside_others(backend: str) -> None:
                 raise
             pytest.skip(f"refused on this processor, as it should be there: {error}")
         try:
-            own, others = requests(range(8)), requests(range(8, 24))
-            if backend == "transformers":  # one after another, so few
-                own, others = own[1:4], others[:2]
+            own, others = requests(range(5)), requests(range(8, 14))
+            if backend == "transformers":  # one after another, so few and short ones
+                own, others = own[:2], others[2:4]
             alone = [(await generator.generate(each)).completions for each in own]
             rounds = [alone]
-            for neighbours in ([], others, others[::-1]):
+            for neighbours in (others, others[::-1]):
                 replies = await asyncio.gather(*map(generator.generate, [*neighbours, *own]))
                 rounds.append([each.completions for each in replies[-len(own) :]])
             score = ScoreRequest(own[1].prompt, " The miller of the river.", end_of_turn=True)
@@ -61,7 +61,7 @@ def test_a_reply_is_the_same_alone_and_beside_others(backend: str) -> None:
             await generator.close()
 
     alone, *rounds = asyncio.run(answer())
-    assert [each == alone for each in rounds] == [True] * 3
+    assert [each == alone for each in rounds] == [True] * 2
 
 
 @pytest.mark.parametrize(

@@ -147,20 +147,6 @@ async def test_a_server_ends_a_reply_where_the_chat_template_does(
     assert body.get("stop") == stop
 
 
-async def test_a_failing_server_is_left_for_another_and_in_the_end_given_up() -> None:
-    with StandIn() as a, StandIn() as b:
-        async with opened(a, b, retries=1) as generator:
-            a.status = b.status = [503]
-            assert (await generator.generate(request("q"))).text == " yes"
-            assert len(a.bodies) == len(b.bodies) == 1
-            a.status, b.status = [500], [500]
-            with raises_message(BackendError):
-                await generator.generate(request())
-            a.status, b.status = [400], [400]
-            with raises_message(RequestRefusedError):
-                await generator.generate(request())
-
-
 @pytest.mark.parametrize("seed", range(2))
 async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
     hurried: None, seed: int
@@ -208,23 +194,6 @@ async def test_a_server_that_fails_for_good_is_given_up_with_one_sentence(hurrie
             assert generator.retried == 2
 
 
-async def test_a_server_that_dies_is_reported_with_its_address() -> None:
-    with StandIn() as a:
-        async with opened(a, retries=0) as generator:
-            a.server.should_exit = True
-            a._thread.join(5)
-            with pytest.raises(BackendError, match=a.url):
-                await generator.generate(request())
-
-
-async def test_without_the_plugin_scores_come_from_an_echo_of_the_prompt() -> None:
-    with StandIn() as a:
-        async with opened(a) as generator:
-            score = await generator.score(ScoreRequest(Prompt.of_text("Is it so?"), (40, 50)))
-            assert score.token_logprobs == (-0.04, -0.05)
-            assert a.bodies[0]["prompt"][-2:] == [40, 50]
-
-
 @pytest.mark.parametrize(
     "logprobs",
     [
@@ -240,15 +209,6 @@ async def test_a_server_whose_log_probabilities_are_not_the_models_is_refused(
         a.logprobs = logprobs
         with raises_message(ConfigError):
             await open_server(ModelConfig(backend="server", urls=(a.url,)))
-
-
-async def test_a_server_of_other_models_is_refused_with_their_names() -> None:
-    with StandIn(models=("llama", "qwen")) as a:
-        with raises_message(ConfigError):
-            await open_server(ModelConfig(backend="server", urls=(a.url,)))
-        async with opened(a, adapter="qwen") as generator:
-            await generator.generate(request())
-            assert a.bodies[0]["model"] == "qwen"
 
 
 async def test_servers_that_differ_are_refused_with_what_each_is() -> None:

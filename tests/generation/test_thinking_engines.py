@@ -21,7 +21,6 @@ from corag.generation.thinking_generator import ThinkingGenerator, thinking_budg
 from corag.generation.vllm_engine import VllmGenerator
 from tests.fakes import WordRetriever, chat_prompt
 from tests.messages import raises_message
-from tests.serving import served_model
 from tests.thinking_model import (
     CHAIN,
     ENDLESS,
@@ -172,17 +171,6 @@ def test_thoughts_leave_most_of_the_window_to_passages() -> None:
         1024,
         1,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio(loop_scope="session")
-async def test_a_vllm_server_thinks_as_the_engine_in_process_does(tmp_path: Path) -> None:
-    model = save_thinking_model(tmp_path / "model", OPENS)
-    with served_model(model) as url:
-        for backend in ({"backend": "server", "name": model}, {"backend": "openai", "tokenizer": model}):
-            generator = await open_generator(ModelConfig(urls=(url,), max_thinking_tokens=12, **backend))
-            await check_replies(generator, THOUGHT, cut=False, tokens=4)
-            await generator.close()
 
 
 async def test_corag_asks_and_answers_without_a_thought_and_pays_for_thoughts_apart(tmp_path: Path) -> None:
