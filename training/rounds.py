@@ -20,7 +20,6 @@ from corag.core.files import write_atomically
 from corag.core.folder_lock import lock_folder
 from corag.core.installation import require
 from corag.core.option_names import LocalPath, NameOrPath
-from corag.core.runs.failures import check_max_failed
 from corag.core.runs.provenance import Provenance
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
@@ -101,10 +100,10 @@ class RoundsConfig(LaunchOptions, QuestionFile):
     seed: int = 0
     """seed of sampling and decoding."""
 
-    batch_size: int = 0
+    batch_size: Annotated[int, Ge(0)] = 0
     """questions in flight at the same time; 0 for as many as the engine's size wants."""
 
-    max_failed: int = 0
+    max_failed: Annotated[int, Ge(0)] = 0
     """questions of a stage that may fail; if more do, the same command asks them again, before it trains on
     the others."""
 
@@ -115,7 +114,6 @@ class RoundsConfig(LaunchOptions, QuestionFile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_max_failed(self.max_failed)
         if not self.out:
             raise ConfigError("no folder was given: write corag rounds --out FOLDER.")
         require_index(self.retriever)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge
 
 from corag.chains.config import CoRAGConfig
 from corag.core.files import file_digest
@@ -18,7 +20,6 @@ from corag.core.option_names import LocalPath
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runner import BoundMethod
 from corag.core.runs.environment import environment
-from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, RunFolder
 from corag.core.runs.manifest import CHAINS
 from corag.core.runs.provenance import settings_of
@@ -62,13 +63,13 @@ class SampleRunConfig(QuestionFile):
     seed: int = 0
     """random seed; all randomness is derived from it."""
 
-    batch_size: int = 0
+    batch_size: Annotated[int, Ge(0)] = 0
     """questions in flight, per worker; 0 chooses: 64, or 256 with vLLM on a large GPU."""
 
     out: LocalPath = "auto"
     """folder of the chains; "auto" is chains/NAME-OF-QUESTIONS."""
 
-    max_failed: int = 0
+    max_failed: Annotated[int, Ge(0)] = 0
     """number of questions that may fail before the exit status is 1."""
 
     workers: WorkersConfig = field(default_factory=WorkersConfig)
@@ -78,7 +79,6 @@ class SampleRunConfig(QuestionFile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_max_failed(self.max_failed)
         chains = self.sample.chains if self.sample.source == "model" else 1
         object.__setattr__(self, "batch_size", questions_in_flight(self.batch_size, self.model, chains))
         object.__setattr__(self, "corag", self.with_task(self.corag))

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import sys
-import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +23,6 @@ from typing import Self
 from corag.core.errors import ConfigError, DataError
 
 LOCK = ".lock"
-_TRIES, _PAUSE_S = 5, 0.1
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -131,13 +129,10 @@ def _lock_file(folder: Path, beside: bool) -> Path:
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return whether that worked."""
-    for _ in range(_TRIES):
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            time.sleep(_PAUSE_S)  # who is killed, or takes a look, is gone in a moment
-        except OSError:  # a file system without locks
-            return True
-        else:
-            return True
-    return False
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

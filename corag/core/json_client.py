@@ -256,13 +256,14 @@ class JsonClient:
             raise _FaultError(str(malformed), "failed") from None
 
     def _no_reply(self, url: str, fault: _FaultError, attempts: int) -> NoReplyError:
-        proxy = proxy_variable(url)
+        proxy, section = proxy_variable(url), "".join(self._option.rpartition(".")[:2])
         through = f" through the proxy in {proxy}" if proxy else ""
         if fault.fault == "unreachable":
             problem, advice = "cannot be reached", f"start it, or correct '{self._option}'"
         else:
             problem = f"gave no usable reply in {attempts} attempt{'s' * (attempts > 1)}"
-            advice = f"look at its log or correct '{self._option}'; raise timeout_s or retries if it is slow"
+            patience = f"{section}timeout_s or {section}retries"
+            advice = f"look at its log or correct '{self._option}'; raise {patience} if it is slow"
         return NoReplyError(f"{self._what} {url} {problem}{through} ({fault}): {advice}.", fault.fault)
 
     def _key_advice(self, status: int) -> str:

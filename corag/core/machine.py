@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,21 +42,13 @@ def raise_file_limit() -> int:
 
     The usual soft limit, 1,024, is less than the requests of a run with two servers.
     """
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return sys.maxsize
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
+    with suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
-    opened = 64
-    with suppress(OSError):
-        opened = len(os.listdir("/dev/fd"))
-    return max(0, soft - opened)
+    return max(0, soft - len(os.listdir("/dev/fd")))
 
 
 def _affinity() -> int:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 _OFFSET = time.time() - time.perf_counter()
 _LIBC = ctypes.CDLL(None)
@@ -19,7 +18,6 @@ _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)  # those
 _SIGACTION_BYTES = 256  # more than ``struct sigaction`` takes on any platform (152 on Linux x86-64)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OWNER = "CORAG_OWNER"
-OWNER_STARTED = "CORAG_OWNER_STARTED"
 _WATCHER_NAME = "watching the owner"
 
 
@@ -64,16 +62,6 @@ def keep_fault_handlers() -> Iterator[None]:
         set_fault_handlers(handlers)
 
 
-def start_of(process: int) -> str:
-    """Return when a process started, in clock ticks since the machine did (proc(5), field 22); "" if gone."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    # The second field is the program's name in brackets, which may hold blanks and brackets of its own.
-    return stat.rpartition(")")[2].split()[19]
-
-
 def mark_processes() -> None:
     """Mark the processes that this one starts from now on as its own, to end with it.
 
@@ -82,16 +70,13 @@ def mark_processes() -> None:
     it (:func:`end_with_owner`). Children inherit the environment: that is how they learn which one.
     """
     os.environ[OWNER] = str(os.getpid())
-    # Numbers of processes are given out again; a number and its start are not.
-    os.environ[OWNER_STARTED] = start_of(os.getpid())
 
 
 def end_with_owner() -> None:
     """End this process when its owner ends, however it does.
 
-    No other process is ever signalled: neither one that has got the owner's number since, nor a parent, which
-    may have adopted this process (systemd, slurmstepd). Does nothing without an owner, as in a server
-    that a user started.
+    No other process is ever signalled: a parent may have adopted this one (systemd, slurmstepd). Does nothing
+    without an owner, as in a server that a user started.
     """
     owner = int(os.environ.get(OWNER, "0"))
     # In the owner itself there is nothing to watch, and without pidfd (outside Linux) no way to.
@@ -109,8 +94,6 @@ def end_with_owner() -> None:
         return
     except OSError:  # a system that forbids it
         return
-    if os.environ.get(OWNER_STARTED, "") not in ("", start_of(owner)):  # its number is another's by now
-        _end()
     threading.Thread(target=_end_after, args=(descriptor,), name=_WATCHER_NAME, daemon=True).start()
 
 

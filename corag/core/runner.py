@@ -121,12 +121,7 @@ async def answer_all(
 
     Raises:
         BackendError: the first one; as an error of ``record``, it cancels what is in flight.
-        ConfigError: if ``in_flight`` is below 1.
     """
-    if in_flight < 1:
-        raise ConfigError(
-            f"batch_size, the number of questions in flight, must be at least 1, but it is {in_flight}."
-        )
     turn, share = turn or RunTurn(Places()), Fraction(1, in_flight)
 
     async def answer_one(question: Question) -> None:

@@ -18,12 +18,6 @@ from corag.core.words import UNSPACED_LETTERS
 _COMMANDS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-# Whole sequences after an escape character or its one-character form: of colours and the cursor (CSI), and
-# what ends in a bell or a string terminator on the same line, as titles and links (OSC, DCS, SOS, PM, APC).
-_SEQUENCES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)"
-)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _LATIN = re.compile("[A-Za-z\u00aa-\u02af\u1e00-\u1eff]")
@@ -39,12 +33,10 @@ _NOTHING = re.compile(
 def printable(text: str) -> str:
     r"""Return a text of anybody's for a terminal: with spaces for what would command it, or turn text around.
 
-    Sequences that set colours, move the cursor or name the window go as a whole.
-
-    >>> printable("\x1b[31mOslo\x1b[0m, \u202eolsO\nor\x07 not")
+    >>> printable("Oslo, \u202eolsO\nor\x07 not")
     'Oslo,  olsO\nor  not'
     """
-    return _COMMANDS.sub(" ", _SEQUENCES.sub("", text))
+    return _COMMANDS.sub(" ", text)
 
 
 def reply_excerpt(text: str, most: int) -> str:

@@ -189,12 +189,12 @@ class ChatTemplate:
             if type(error) is jinja2.TemplateError:  # by raise_exception
                 raise RequestRefusedError(
                     f"the chat template of '{model}' refuses a conversation of {roles}: {reason}. Choose "
-                    "another prompt, or chat 'no'."
+                    "another prompt, or model.chat=no."
                 ) from None
             raise RequestRefusedError(
                 f"the chat template of '{model}' fails on a conversation of {roles} "
                 f"({type(error).__name__}: {reason}): it may be meant for prompts with tools. Put the "
-                "model's plain chat template into its folder as chat_template.jinja, or choose chat 'no'."
+                "model's plain chat template into its folder as chat_template.jinja, or choose model.chat=no."
             ) from None
 
 

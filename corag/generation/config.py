@@ -124,13 +124,6 @@ class ModelConfig(Options, section="model"):
     Without it, tokens that the server does not count are estimated."""
 
     @property
-    def tokenizer_name(self) -> str:
-        """The model whose tokenizer is known, a name for ``model_folder``; "" if none is."""
-        if self.with_engine().backend == "python":
-            return ""
-        return self.tokenizer if self.backend == "openai" else self.name
-
-    @property
     def thoughts(self) -> ThinkingOptions:
         """What becomes of the model's thoughts, and what its chat template is told."""
         return ThinkingOptions(self.thinking, self.template_args)

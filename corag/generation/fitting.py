@@ -68,7 +68,7 @@ def fit(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt, Short
     if room < 1:
         raise RequestRefusedError(
             "no room is left for a prompt: what is to be generated or scored fills the window. Ask for "
-            "fewer tokens, or choose a larger max_context."
+            "fewer tokens, or choose a larger 'model.max_context'."
         )
     shorter, dropped_segments = shorten(prompt, lambda smaller: counter.size(smaller) - room, counter.count)
     shorter, cut_tokens = _cut_front(shorter, room, counter)
@@ -93,7 +93,7 @@ def _cut_front(prompt: Prompt, room: int, counter: TokenCounter) -> tuple[Prompt
         if not lengths[longest]:
             raise RequestRefusedError(
                 f"a window with room for {room} prompt tokens is too small for this model's chat "
-                "template and the reply's beginning: choose a larger max_context or ask for fewer "
+                "template and the reply's beginning: choose a larger 'model.max_context' or ask for fewer "
                 "tokens."
             )
         count = min(excess, lengths[longest])

@@ -186,7 +186,7 @@ class TransformersGenerator(RenderingEngine):
                 raise BackendError(
                     f"transformers failed on a batch of {len(rows)} sequences of up to "
                     f"{jobs[rows[-1]].length} tokens: {error}. If memory ran out, choose a smaller "
-                    "batch_size or max_context."
+                    "'model.batch_size' or 'model.max_context'."
                 ) from error
             results.update(zip(rows, batch, strict=True))
         return [results[row] for row in range(len(jobs))]

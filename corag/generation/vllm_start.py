@@ -57,8 +57,9 @@ def start(config: ModelConfig, folder: str, lora_rank: int) -> Any:
         advice = ", 'model.engine' has what it refuses" if config.engine else ""
         raise BackendError(
             f"vLLM could not start on '{folder}': {error}. What it printed says more; often memory is "
-            f"short (choose a larger tensor_parallel, a smaller kv_cache_gb or max_context){advice} or vLLM "
-            "does not know the architecture (choose model.backend=transformers)."
+            f"short (choose a larger 'model.tensor_parallel', a smaller 'model.kv_cache_gb' or "
+            f"'model.max_context'){advice} or vLLM does not know the architecture (choose "
+            "model.backend=transformers)."
         ) from error
 
 

@@ -86,6 +86,7 @@ async def serve(options: AnswersOptions) -> None:
                 _report("anybody who reaches this port may ask: 'api_key_file' lets only known callers in.")
             _report(f"answering at http://{options.host}:{port} (Ctrl-C ends it)")
             await serve_until_stopped(service, rules, listener, by_signals=True)
+            _report("ending: an engine takes some seconds to stop")
             if service.failed:
                 raise BackendError(LOST_ENGINE)
 

@@ -17,7 +17,6 @@ from corag.core.option_names import LocalPath, Mark
 from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
-from corag.core.runs.failures import check_max_failed
 from corag.core.runs.folder import ANOTHER_OUT, GO_ON_OR_OVERWRITE, RunFolder
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
@@ -79,7 +78,7 @@ class RunConfig(Setup, QuestionFile):
     """exclude the passage with the question's own id from its results, for datasets whose queries are
     documents of the corpus, such as BEIR's ArguAna and Quora."""
 
-    max_failed: int = 0
+    max_failed: Annotated[int, Ge(0)] = 0
     """number of questions that may fail before the exit status is 1."""
 
     overwrite: Annotated[bool, Mark.ENVIRONMENT] = False
@@ -90,7 +89,6 @@ class RunConfig(Setup, QuestionFile):
     """which processes answer the questions."""
 
     def __post_init__(self) -> None:
-        check_max_failed(self.max_failed)
         Setup.__post_init__(self)
         QuestionFile.__post_init__(self)
         object.__setattr__(self, "corag", self.with_task(self.corag))

@@ -136,8 +136,6 @@ def test_reasons_are_grouped_by_their_first_line_whatever_query_or_number_they_n
     both = found + Failures.count([defect, defect])
     assert list(both.reasons.items()) == [("KeyError: 'results'", 3), ("no reply in 0.3 s.", 2)]
     assert list(Failures.count(["", ""]).lines(0)) == []
-    coloured = Failures.count(["BackendError: \x1b[31mno such model\x1b[0m"])
-    assert list(coloured.commonest()) == ["1 x no such model"]
 
 
 @pytest.mark.drill

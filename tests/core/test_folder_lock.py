@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shutil
 import socket
@@ -96,17 +94,6 @@ def test_a_folder_that_was_removed_meanwhile_is_locked_anew(tmp_path: Path) -> N
         shutil.rmtree(folder)
         with lock_folder(folder), pytest.raises(ConfigError):
             refuse_if_locked(folder)
-
-
-def test_a_file_system_without_locks_keeps_no_process_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(descriptor: int, kind: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with lock_folder(tmp_path), lock_folder(tmp_path):
-        pass
 
 
 def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:

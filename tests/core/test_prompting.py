@@ -8,7 +8,12 @@ from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import final_answer_prompt
 from corag.core.errors import ConfigError, DataError
-from corag.core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
+from corag.core.prompting.demonstrations import (
+    bare_answers,
+    parse_demonstrations,
+    read_demonstrations,
+    rebuild,
+)
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.shorten import count_to_drop, shorten
@@ -165,11 +170,10 @@ def test_demonstrations_can_be_direct_and_counted(tmp_path):
         "answer is: 2."
     )
     layout = load_layout("layout")
-    shown = render_demonstrations(read_demonstrations(str(file), 1, direct=True), layout)
+    shown = render_demonstrations(bare_answers(read_demonstrations(str(file), 1), "d"), layout)
     assert [segment.text for segment in shown] == ["Q: One?\nA: 1\n\n\n"]
-    assert [demo.text for demo in read_demonstrations(str(file), 1, ("2",), direct=True)] == [
-        "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
-    ]
+    (second,) = bare_answers(read_demonstrations(str(file), 1, ("2",)), "d")
+    assert second.text == "Wikipedia Title: T\nText.\n\nQ: Two?\nA: 2"
     both = read_demonstrations(str(file))
     assert [segment.text for segment in render_demonstrations(both, layout)] == [
         f"{demo.text}\n\n\n" for demo in both

@@ -151,8 +151,3 @@ with RunFolder(Path({str(tmp_path)!r}), {{}}, {{}}) as run:
     assert "answered questions are safe there: free some space and run the same command again" in printed
     text = (tmp_path / TRACES).read_text()
     assert text.endswith("\n") and 2 <= len(text.splitlines()) == len(read_rows(tmp_path)) < 10
-
-
-async def test_nothing_in_flight_is_refused():
-    with raises_message(ConfigError):
-        await answer_all([], None, None, in_flight=0)

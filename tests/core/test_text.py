@@ -5,7 +5,7 @@ import pytest
 from corag.core.passage_pool import PassagePool
 from corag.core.prompting.render import load_layout, render_passages
 from corag.core.sentences import first_sentence
-from corag.core.text import extract_answer, printable, stated_answer
+from corag.core.text import extract_answer, stated_answer
 from corag.core.types import Hit, Passage
 from tests.story import AUTHOR, BOOK, TOWN
 
@@ -88,22 +88,6 @@ def test_first_sentence(text, first):
 
 def hits(*passages):
     return [Hit(p, 1.0) for p in passages]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\x1b[31mno\x1b[0m such \x1b[1;38;5;9mmodel\x9b0m", "no such model"),
-        ("\x1b]0;owned\x07a \x1b]8;;http://x.org\x1b\\link\x1b]8;;\x1b\\ \x9d2;t\x9cx", "a link x"),
-        ("\x1bP1$q\x1b\\x", "x"),
-        ("cut off \x1b[", "cut off  ["),
-        ("open \x1b]0;no end\nthe next line\x07", "open  ]0;no end\nthe next line "),
-        ("\x1b\x1b[0m[2Jone in another", " [2Jone in another"),
-        ("a list[31] stays", "a list[31] stays"),
-    ],
-)  # fmt: skip
-def test_a_terminals_sequences_go_as_a_whole(text, shown):
-    assert printable(text) == shown
 
 
 def test_collecting_keeps_the_first_fifteen_and_skips_near_duplicates():

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from corag.core.gather import gather
-from corag.core.process import unix_time
 from corag.core.prompting.prompt import Prompt
 from corag.core.runner import answer_question
 from corag.core.runs.folder import RunFolder, read_attempts
@@ -58,9 +57,3 @@ async def test_steps_say_when_they_began_on_one_clock(tmp_path: Path) -> None:
         assert row.begun >= row.opened
     assert second.opened > first.begun + first.seconds, "each start is told apart"
     assert first.opened == pytest.approx(before, abs=5), "seconds since 1970"
-
-
-def test_the_clock_goes_with_the_processs_own() -> None:
-    moment = time.perf_counter()
-    assert unix_time(moment + 1.5) - unix_time(moment) == pytest.approx(1.5)
-    assert unix_time() >= unix_time(moment)

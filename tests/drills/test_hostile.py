@@ -247,7 +247,6 @@ _KNOWN = {
     ("corag/core/own_objects.py", "import_module"): "the module that these name",
     ("eval/datasets/registry.py", "import_module"): "a file of our datasets",
     ("eval/experiment/registry.py", "import_module"): "a file of our methods",
-    ("corag/generation/engines/__init__.py", "import_module"): "a file of our engines",
     ("retrieval/documents/readers.py", "import_module"): "a file of our readers",
     (
         "eval/experiment/workers/actors.py",

@@ -13,7 +13,7 @@ from corag.generation.engines import ENGINES, engine_of
 from tests.messages import raises_message
 
 
-def test_each_file_is_a_choice_of_the_back_end() -> None:
+def test_each_entry_is_a_choice_of_the_back_end() -> None:
     for name, engine in ENGINES.items():
         urls = () if engine.loads_adapters or name == "python" else ("http://localhost:1",)
         assert engine_of(ModelConfig(backend=name, urls=urls)) is engine  # type: ignore[arg-type]

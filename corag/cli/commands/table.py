@@ -25,14 +25,16 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
 
 from corag.cli.ceilings import print_ceilings
 from corag.cli.ledgers import print_ledgers
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
 from corag.core.option_names import LocalPath
-from corag.core.runs.failures import Failures, check_max_failed
+from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join
 from eval.datasets.answers import check_answers_file
@@ -85,14 +87,13 @@ class TableOptions(Runs, TableView):
     answers_to: LocalPath = ""
     """also write the answers to this file, .jsonl or .csv: id, question, answer, sources, tokens, stopped."""
 
-    max_failed: int = 0
+    max_failed: Annotated[int, Ge(0)] = 0
     """with join: questions that may have failed; if more did, the exit status is 1."""
 
     ALIASES: ClassVar[dict[str, str]] = {"index": "retriever.index"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_max_failed(self.max_failed)
         if self.answers_to:
             check_answers_file(self.answers_to)
         if not (self.ledger or self.ceiling):

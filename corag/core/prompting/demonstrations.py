@@ -139,18 +139,14 @@ def rebuild(demonstrations: tuple[Demonstration, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
-def read_demonstrations(
-    path: str, count: int = 0, ids: tuple[str, ...] = (), *, direct: bool = False
-) -> tuple[Demonstration, ...]:
+def read_demonstrations(path: str, count: int = 0, ids: tuple[str, ...] = ()) -> tuple[Demonstration, ...]:
     """Read the first ``count`` demonstrations of a file (0: all), or those with these ``ids``, in this order.
 
-    ``path``: "" gives none. ``direct``: with bare answers. Raises :class:`DataError` for a file that cannot
+    ``path``: "" gives none. Raises :class:`DataError` for a file that cannot
     be read as such, or lacks an id.
     """
     if not path:
         return ()
-    if direct:
-        return bare_answers(read_demonstrations(path, count, ids), path)
     demonstrations = parse_demonstrations(read_text(path), path)
     if not ids:
         return demonstrations[:count] if count else demonstrations

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from corag.core.errors import ConfigError
 from corag.core.text import printable
 
 COMMONEST = 3
@@ -74,12 +73,6 @@ class Failures:
         too_many = self.failed > max_failed
         way_out = "" if not too_many else f"; max_failed={self.failed} accepts as many"
         yield f"{advice}{way_out}."
-
-
-def check_max_failed(number: int) -> None:
-    """Raise :class:`ConfigError` if that is no number of questions."""
-    if number < 0:
-        raise ConfigError(f"max_failed must be a number of questions, but it is {number}.")
 
 
 def _first_line(error: str) -> str:

@@ -175,7 +175,7 @@ class _Opening:
         except (RefusedError, NoReplyError):
             return  # a router before it may not have the address
         if list(ids) != self._renderer.text_ids(_TEXT):
-            name = self._config.tokenizer_name
+            name = self._config.tokenizer or self._config.name
             raise ConfigError(
                 f"the server {self._url} serves '{model}', whose tokenizer is not that of '{name}': name "
                 f"the model that it serves with 'model.{'tokenizer' if self._config.tokenizer else 'name'}'."
