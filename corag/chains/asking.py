@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from corag.chains.chain import Chain
 from corag.chains.comparison import compare
-from corag.chains.prompting import ChainOptions, continuation, final_answer_prompt
-from corag.core.prompting.prompt import Prompt
+from corag.chains.prompting import ChainOptions, final_answer_prompt
 from corag.core.text import extract_answer
 from corag.core.tools import Tools
 
@@ -17,12 +16,3 @@ async def draft_answer(chain: Chain, tools: Tools, config: ChainOptions, *, path
     prompt = final_answer_prompt(tools.question.text, chain, (), config)
     reply = await tools.generate(prompt, role="draft", max_tokens=config.max_answer_tokens, path=path)
     return extract_answer(reply.text)
-
-
-async def yes_over_no(prompt: Prompt, tools: Tools, *, role: str, path: str = "") -> float:
-    """Return log P(Yes) - log P(No) after a prompt, each by forced decoding (paper, section 5.4)."""
-    # Not at the same time: which of the two a budget still allows would depend on which is answered first.
-    # The second finds the first one's prompt in the prefix cache.
-    yes = await tools.score(prompt, continuation(prompt, "Yes"), role=role, path=path)
-    no = await tools.score(prompt, continuation(prompt, "No"), role=role, path=path)
-    return yes.sum - no.sum

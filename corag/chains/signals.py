@@ -64,9 +64,7 @@ class Signal:
         return -value if self.lower_is_better else value
 
 
-async def refusal_log_likelihood(
-    chain: Chain, tools: Tools, config: ChainOptions, *, path: str = ""
-) -> float:
+async def refusal_log_likelihood(chain: Chain, tools: Tools, config: ChainOptions, path: str = "") -> float:
     """Return the mean log-likelihood per token of the refusal sentence and end of turn, given the chain.
 
     Lower is better: a chain that answers the question makes "No relevant information found" unlikely (paper,
@@ -76,10 +74,6 @@ async def refusal_log_likelihood(
     prompt = config.conventions.fit_hop(prompt, tools.count_tokens)
     target = continuation(prompt, config.refusal)
     return (await tools.score(prompt, target, role="score", end_of_turn=True, path=path)).mean
-
-
-async def _measure_refusal(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> float:
-    return await refusal_log_likelihood(chain, tools, config, path=path)
 
 
 def _refusal_cost(chain: Chain, hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> Cost:
@@ -120,7 +114,7 @@ SIGNALS: Mapping[str, Signal] = {
     signal.name: signal
     for signal in (
         Signal(
-            "refusal", _not_refused, _measure_refusal, _refusal_cost, lower_is_better=True, needs=_SCORES
+            "refusal", _not_refused, refusal_log_likelihood, _refusal_cost, True, needs=_SCORES
         ),
         Signal("refusals", _few_refusals, _count_refusals, lower_is_better=True),
         # Self-consistency (Wang et al. 2023): of all chains, so no single one has it.

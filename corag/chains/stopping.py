@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from corag.chains.asking import draft_answer, yes_over_no
+from corag.chains.asking import draft_answer
 from corag.chains.chain import Chain
-from corag.chains.prompting import ChainOptions, PromptName, final_answer_prompt, stop_check_prompt
+from corag.chains.prompting import (
+    ChainOptions,
+    PromptName,
+    continuation,
+    final_answer_prompt,
+    stop_check_prompt,
+)
 from corag.core.protocols import Ability
 from corag.core.text import exact_match, normalize_answer
 from corag.core.tools import Tools
@@ -62,10 +68,13 @@ async def _settle(chain: Chain, tools: Tools, config: ChainOptions, path: str) -
 
 
 async def _compare(chain: Chain, tools: Tools, config: ChainOptions, path: str) -> Chain:
-    """Compare the likelihoods of Yes and No, with the bias on Yes (section 5.4: nothing else may come)."""
+    """Compare log P(Yes) and log P(No) by forced decoding, with the bias on Yes (paper, section 5.4)."""
     prompt = stop_check_prompt(tools.question.text, chain, config)
-    enough = await yes_over_no(prompt, tools, role="stop_check", path=path) + config.yes_bias > 0
-    return replace(chain, stopped="learned" if enough else "")
+    # Not at the same time: which of the two a budget still allows would depend on which is answered first.
+    # The second finds the first one's prompt in the prefix cache.
+    yes = await tools.score(prompt, continuation(prompt, "Yes"), role="stop_check", path=path)
+    no = await tools.score(prompt, continuation(prompt, "No"), role="stop_check", path=path)
+    return replace(chain, stopped="learned" if yes.sum - no.sum + config.yes_bias > 0 else "")
 
 
 def _check_cost(hits: Sequence[Hit], tools: Tools, config: ChainOptions) -> int:

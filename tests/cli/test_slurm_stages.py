@@ -124,15 +124,16 @@ def test_a_job_at_its_time_limit_stops_its_command_and_is_queued_again(folder: P
     assert stages(folder, "rows", DRY="1").returncode == 0
     write_program(
         folder / ".venv/bin/corag",
-        f'trap "echo stopped >>{folder}/noted; exit 143" TERM; touch {folder}/started; sleep 60 & wait',
+        f'trap "echo stopped >>{folder}/noted; exit 143" TERM; touch {folder}/started; sleep 600 & wait',
     )
     write_program(folder / "bin/scontrol", f'echo "$*" >>{folder}/noted; exit 1')
     (folder / "noted").unlink()
     environment = os.environ | {"SLURM_JOB_ID": "17", "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     job = subprocess.Popen(["bash", "results/slurm/jobs/rows.sbatch"], cwd=folder, env=environment)
-    until = time.monotonic() + 30
-    while not (folder / "started").exists() and time.monotonic() < until:
+    until = time.monotonic() + 200
+    while not (folder / "started").exists():
+        assert job.poll() is None and time.monotonic() < until
         time.sleep(0.1)
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(30) == 1
+    assert job.wait(200) == 1
     assert (folder / "noted").read_text() == "stopped\nrequeue 17\n"
