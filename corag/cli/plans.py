@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from corag.cli.result import CommandResult
 from corag.core.pace import clock
-from eval.experiment.estimate import MIN_QUESTIONS, short
+from eval.experiment.estimate import MIN_QUESTIONS
 from eval.sweeps.plan import PlannedRun
 from eval.tables.printing import figures_table, wide_console
 
@@ -31,4 +31,4 @@ def _figures(run: PlannedRun) -> Iterator[str]:
     yield f"{run.questions:,}" if rest is None else f"{rest.questions:,} of {run.questions:,}"
     if rest is not None:
         yield "-" if rest.seconds is None else clock(rest.seconds)
-        yield from (short(rest.computed), f"±{rest.error:.0%}", short(rest.tokens))
+        yield from (f"{rest.computed:,}", f"±{rest.error:.0%}", f"{rest.tokens:,}")

@@ -197,9 +197,8 @@ class Tools:
 
         All of it stands in the ledger under :data:`MEASURING`, and no budget is charged for it.
         """
-        return replace(
-            self, budget=0, ledger={}, watch_answer=None, _reserved_tokens=0, _trunk=self, _measures=True
-        )
+        apart = replace(self, budget=0, ledger={}, watch_answer=None, _reserved_tokens=0, _trunk=self)
+        return replace(apart, _measures=True)
 
     def branch(self, parts: int, budget: int | None = None) -> list[Tools]:
         """Return tools for ``parts`` branches that go on at the same time, with equal shares of ``budget``.

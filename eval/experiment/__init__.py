@@ -4,16 +4,3 @@
 ``own_methods`` adds those of a user's file; ``backends`` and ``questions`` are the options that all commands
 of this kind share; ``workers`` answers the questions in this process or in actors of Ray.
 """
-
-from corag.core.lazy import lazy_exports
-
-# Loaded when first asked for: all methods and what opens back ends take half a second.
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "eval.experiment.registry": "METHODS MethodOptions",
-        "eval.experiment.questions": "QuestionFile",
-        "eval.experiment.run": "RunConfig answer_dataset answer_with",
-        "eval.experiment.backends": "Setup open_backends",
-    },
-)

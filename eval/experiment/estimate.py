@@ -82,15 +82,3 @@ def questions_per_second(rows: Iterable[SavedRow]) -> float:
         )
         seconds += until - first
     return finished_work / seconds if seconds > 0 else 0.0
-
-
-def short(number: int) -> str:
-    """Write a large number with two or three digits.
-
-    >>> short(1_234_567), short(98_700), short(912)
-    ('1.2 million', '99 thousand', '912')
-    """
-    for unit, size in ("billion", 1e9), ("million", 1e6), ("thousand", 1e3):
-        if number >= size:
-            return f"{number / size:.{1 if number < 10 * size else 0}f} {unit}"
-    return str(number)

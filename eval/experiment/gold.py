@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from eval.experiment.executor import HasFingerprint, RemoteHandle
 from eval.experiment.progress import print_line
 from retrieval.index.aliases import Aliases, load_aliases
 from retrieval.index.store import PassageStore, has_store
+from retrieval.lucene.bm25 import LuceneSearcher
+from retrieval.search.places import open_passages
+from retrieval.search.stage import PassageSource
 
 _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
@@ -52,11 +55,12 @@ async def match_gold(
         return list(questions)
     if any(map(is_user_object, folders)):  # a retriever of the user's own knows passages by searching only
         return [each if each.supporting else _by_title(each) for each in questions]
-    if not lies_here(folders) and isinstance(index, RemoteHandle):  # open in other processes
-        return list(questions)
     ids = list(dict.fromkeys(id_ for each in questions if not each.pages for id_ in each.supporting))
     try:
-        with closing(Stores(folders) if lies_here(folders) else OpenIndex(index)) as look_up:
+        with ExitStack() as stack:
+            look_up = _open_look_up(index, folders, stack)
+            if look_up is None:
+                return list(questions)
             known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
             by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
@@ -111,39 +115,57 @@ class OpenIndex:
         """Return None: names of files cannot be looked up here."""
         return None
 
-    def close(self) -> None:
-        """Do nothing: it is others'."""
 
+class Sources:
+    """Says what indexes have whose texts lie here."""
 
-class Stores:
-    """Says what indexes have whose passages' stores lie here."""
-
-    def __init__(self, folders: Sequence[str]) -> None:
-        self._stores = [PassageStore(Path(folder)) for folder in folders]
+    def __init__(self, sources: Sequence[PassageSource]) -> None:
+        self._sources = sources
 
     async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
         """Return the passages of those ids that there are."""
         return {
             id_: passage
             for batch in _batches(ids)
-            for store in self._stores
-            for id_, passage in store.passages(batch).items()
+            for source in self._sources
+            for id_, passage in source.passages(batch).items()
         }
 
     async def titles(self, titles: Collection[str]) -> set[str]:
-        """Return those titles that any passage has, exactly so: the stores are read through."""
-        present = {each.title for store in self._stores for each in store.rows(0, len(store))}
+        """Return those titles that any passage has, exactly so: a store is read through, Lucene searched."""
+        present = set()
+        for source in self._sources:
+            if isinstance(source, PassageStore):
+                present |= {passage.title for passage in source.rows(0, len(source))}
+            elif isinstance(source, LuceneSearcher):
+                found = [hits for batch in _batches(list(titles)) for hits in source.search(batch, _HITS)]
+                present |= {
+                    hit.passage.title for hits in found if not isinstance(hits, Exception) for hit in hits
+                }
         return present & set(titles)
 
     def names(self) -> set[str] | None:
-        """Return what passages may be called, such as "file:tr9.md"; of very large indexes nothing."""
-        small = [store for store in self._stores if len(store) <= _MAX_PASSAGES]
-        return {name for store in small for row in store.rows(0, len(store)) for name in passage_names(row)}
+        """Return what passages may be called, such as "file:tr9.md"; None where that is not known."""
+        stores = [each for each in self._sources if isinstance(each, PassageStore)]
+        small = [store for store in stores if len(store) <= _MAX_PASSAGES]
+        names = {name for store in small for row in store.rows(0, len(store)) for name in passage_names(row)}
+        return names if stores else None
 
-    def close(self) -> None:
-        """Close the stores."""
-        for store in self._stores:
-            store.close()
+
+def _open_look_up(
+    index: HasFingerprint | None, folders: Sequence[str], stack: ExitStack
+) -> OpenIndex | Sources | None:
+    """Return what looks passages up, closed with the stack; None where texts are in other processes alone."""
+    # The stores first: workers' indexes are not open here, and a server would be sent thousands of ids.
+    if not lies_here(folders) and not isinstance(index, RemoteHandle):
+        return OpenIndex(index)
+    sources: list[PassageSource] = []
+    # Without a store an index may be on another machine; with one, what is wrong with it is told.
+    with nullcontext() if lies_here(folders) else suppress(CoragError):
+        sources += [source for folder in folders if (source := open_passages(folder))]
+    for source in sources:
+        stack.callback(source.close)
+    return Sources(sources) if sources and len(sources) == len(folders) else None
 
 
 def _batches(texts: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -227,7 +249,7 @@ def _name(questions: Sequence[Question], names: Mapping[str, str]) -> list[Quest
     """Return the questions with gold passages that are given by file, page or title as what they are."""
     return [
         each
-        if each.pages or not names.keys() & set(each.supporting)
+        if each.pages or names.keys().isdisjoint(each.supporting)
         else replace(each, supporting=tuple(dict.fromkeys(names.get(id_, id_) for id_ in each.supporting)))
         for each in questions
     ]
@@ -246,15 +268,7 @@ def _rename(questions: Sequence[Question], aliases: Aliases) -> list[Question]:
         f"{len(ids):,} gold passages have the same text as another, and stand in the index under its id, "
         f"such as '{first}' under '{aliases.same_as[first]}': that one counts."
     )
-    return [
-        each
-        if each.pages or ids.isdisjoint(each.supporting)
-        else replace(
-            each,
-            supporting=tuple(dict.fromkeys(aliases.same_as.get(id_, id_) for id_ in each.supporting)),
-        )
-        for each in questions
-    ]
+    return _name(questions, aliases.same_as)
 
 
 def _is_passage(question: Question, passage: Passage) -> bool:

@@ -6,16 +6,3 @@ only one of two runs got right, ``ledger`` adds up tokens and seconds. ``candida
 among, ``ceiling`` how well scores choose. ``conditions`` are what the runs were made with, ``cautions`` what
 makes them hard to compare. Nothing here prints but ``printing``, which reads nothing from disk.
 """
-
-from corag.core.lazy import lazy_exports
-
-# Loaded when first asked for: figures bring numpy and scipy.
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "eval.tables.columns": "Column Summary summarise",
-        "eval.tables.ledger": "Ledger read_ledger",
-        "eval.tables.results": "ResultsTable TableView table_of_runs",
-        "eval.tables.runs": "Run read_runs",
-    },
-)

@@ -16,7 +16,7 @@ import pytest
 
 from corag.cli.commands import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
-from eval.sweeps import read_cells
+from eval.sweeps.cells import read_cells
 from tests.cli.test_install import write_program
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from corag.cli.main import main
 from corag.core.runs.folder import read_lines
 from corag.core.types import TokenUsage
-from eval.experiment.estimate import estimate, questions_per_second, short
+from eval.experiment.estimate import estimate, questions_per_second
 from eval.sweeps.plan import _plan_run, draw_evenly
 from tests.eval.runs import QUESTIONS, make_run, row, saved
 from tests.eval.test_sweep import SETTINGS as SWEEP
@@ -44,12 +44,6 @@ def test_the_pace_is_that_of_an_engine_at_work_and_of_each_start_by_itself() -> 
     later = [replace(each, begun=5000.0, opened=2.0) for each in (*ten, last)]
     assert questions_per_second([*ten, last, *later]) == pytest.approx(pace), "the hours between do not count"
     assert questions_per_second([]) == 0.0
-
-
-def test_large_numbers_are_short() -> None:
-    assert [short(each) for each in (0, 999, 9_940, 123_456_789, 2e9)] == [
-        "0", "999", "9.9 thousand", "123 million", "2.0 billion",
-    ]  # fmt: skip
 
 
 def test_a_sorted_file_is_drawn_from_evenly() -> None:

@@ -222,22 +222,6 @@ def test_an_index_that_was_built_again_is_opened_again(world: Path, tmp_path: Pa
     before.close()
 
 
-def test_building_says_what_it_does_and_twice_is_nothing_to_do(world: Path, built: BuiltIndex) -> None:
-    said: list[str] = []
-    again = build_index(world / "corpus.jsonl", out=world / "bm25", report=said.append)
-    assert again.manifest == built.manifest and len(said) == 1 and "nothing to do" in said[0]
-
-
-def test_a_method_that_fails_tells_and_the_next_goes_on(model: Model) -> None:
-    failed = ask("anything", broken, model)
-    assert failed.text == "" and failed.answer is None and failed.passages == ()
-    assert failed.error.startswith("ValueError: no idea of anything") and "test_python.py" in failed.error
-    assert "failed: ValueError: no idea of anything" in str(failed) and failed.metadata == {
-        "error": failed.error
-    }
-    assert ask("anything", greet, model).text
-
-
 def test_a_smaller_limit_shows_the_questions_of_this_call(
     model: Model, index: Index, world: Path, tmp_path: Path
 ) -> None:
@@ -332,20 +316,6 @@ def test_a_run_is_resumed_and_holds_its_figures(
     with raises_message(ConfigError):
         whole.table(minhops=2)
     assert capsys.readouterr().out == ""
-
-
-def test_questions_may_be_objects_or_records_and_methods_may_be_named(
-    model: Model, index: Index, world: Path, tmp_path: Path
-) -> None:
-    objects = load_questions(str(world / "test.jsonl"), "jsonl")[:2]
-    done = run(objects, ["closed_book", greet], model, out=tmp_path / "objects", closed_book=SHORT)
-    assert list(done.runs) == ["closed_book", "greet"] and list(done.rows("greet")) == [
-        each.id for each in objects
-    ]
-    assert done.rows("greet")[objects[0].id].question == objects[0]
-    records = [{"id": "1", "question": "Who?", "answers": ["Ada"]}]
-    scored = run(records, greet, model, out=tmp_path / "records", dataset="hotpotqa")
-    assert "Scorer: hotpotqa" in str(scored).replace("HotpotQA", "hotpotqa")
 
 
 def test_a_sweep_weighs_settings_on_the_model_that_is_open(
