@@ -39,7 +39,6 @@ from eval.sweeps.cells import Cell
 
 _PROBE_EVERY_S = 5.0
 _PROBE_MOST_S = 30.0  # per attempt: an engine that hangs is probed again
-_SEARCH_MOST_S = 30.0
 MOST_HITS = 100  # of a search request
 CALLER_GONE = "CallerLeft: the caller went away before the answer was there."
 TIMED_OUT = "TimedOut: the answer took longer than the service allows."
@@ -279,7 +278,7 @@ class AnswerService:
             raise invalid(f"a query has 1 to {self.options.limits.question_chars:,} characters.", "query")
         ticket = self.enter(caller, "search")
         try:
-            async with asyncio.timeout(min(_SEARCH_MOST_S, self.options.limits.answer_s)):
+            async with asyncio.timeout(self.options.limits.answer_s):
                 await ticket.wait()
                 with self.index.in_use() as index:
                     return await index.retriever.search(query, k) if index.retriever else ()

@@ -81,7 +81,7 @@ def shorten_request(request: AnswerRequest, question_chars: int) -> AnswerReques
     """
     if request.job:
         return replace(request, text=request.text[:_MOST_CONVERSATION])
-    text, system = cut_front(request.text, question_chars), request.system[:question_chars]
+    text, system = request.text[-question_chars:], request.system[:question_chars]
     is_cut = {
         "question": text != request.text,
         "system": system != request.system,
@@ -92,19 +92,6 @@ def shorten_request(request: AnswerRequest, question_chars: int) -> AnswerReques
 
 def _transcript(request: AnswerRequest) -> str:
     return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in request.earlier)
-
-
-def cut_front(text: str, most: int) -> str:
-    """Return the last ``most`` characters of a text at most, from the beginning of a word on.
-
-    >>> cut_front("a long document. Who wrote it?", 16)
-    'Who wrote it?'
-    """
-    if len(text) <= most:
-        return text
-    _, blank, rest = text[-most:].partition(" ")
-    # Of a text without blanks, such as Chinese, no word can be seen.
-    return rest if blank and len(rest) >= most // 2 else text[-most:]
 
 
 def is_job(text: str) -> bool:
@@ -170,7 +157,7 @@ async def standalone_question(request: AnswerRequest, tools: Tools) -> tuple[str
     (Qu et al. 2020: open-retrieval conversational QA). Returns it, and what its searches say of it.
     """
     template = load_prompt("standalone_question", "standalone_question", _PROMPTS)
-    transcript = cut_front(_transcript(request), _MOST_CONVERSATION)
+    transcript = _transcript(request)[-_MOST_CONVERSATION:]
     prompt = template.render({"conversation": transcript, "question": request.text})
     # A rewrite is as long as the question, plus what pronouns are replaced by.
     most = _REWRITTEN_TOKENS + tools.count_tokens(request.text)

@@ -96,10 +96,9 @@ class StuckRetriever(WordRetriever):
         return await super().search(query, k)
 
 
-async def test_searches_of_agents_have_shares_and_an_end(monkeypatch):
-    monkeypatch.setattr(answering, "_SEARCH_MOST_S", 0.3, raising=False)
+async def test_searches_of_agents_have_shares_and_an_end():
     stuck = StuckRetriever()
-    given = options(PLAIN, limits=Limits(in_flight=2, queue=2, per_key=2))
+    given = options(PLAIN, limits=Limits(in_flight=2, queue=2, per_key=2, answer_s=0.3))
     async with served(given, retriever=stuck) as running:
         search = running.service.search
         held = [asyncio.create_task(search("river", 1, "alpha")) for _ in range(2)]
