@@ -93,13 +93,6 @@ def test_shuffled_questions_are_a_sample_and_what_comes_after_skip_is_the_rest(q
     assert drawn(shuffle=2, limit=4) != everything[:4]
 
 
-def test_shards_share_out_all_that_was_chosen(questions):
-    parts = [
-        QuestionFile(questions=str(questions), skip=1, limit=7, shard=f"{n}/3").load() for n in (1, 2, 3)
-    ]
-    assert sorted(each.id for part in parts for each in part) == [f"q{number}" for number in range(2, 9)]
-
-
 # ---- refused before an engine starts
 
 
