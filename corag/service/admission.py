@@ -98,11 +98,6 @@ class Ticket:
         self._start = time.perf_counter()
         self.waited_s = self._start - self._entry
 
-    @property
-    def had_place(self) -> bool:
-        """Whether it had its turn."""
-        return self._start is not None
-
     def leave(self) -> None:
         """Release the claim; do nothing if it is released already."""
         if not self._is_released:

@@ -121,21 +121,16 @@ class AnswerService:
         """
         limit = self.options.limits.answer_s
         try:
+            # Another index may take its place meanwhile: this question is answered from one.
             async with asyncio.timeout(limit) as clock:
-                await ticket.wait()
-                # Another index may take its place meanwhile: this question is answered from one.
                 with self.index.in_use() as index:
                     return await self._answer(index, request, ticket, watch, clock)
         except TimeoutError:
-            self._note_unanswered(request, ticket, "timed_out")
             raise CallError(
                 504,
                 f"no answer within {limit:g} s, which is all a question may take: ask a cheaper model.",
                 "timeout",
             ) from None
-        except asyncio.CancelledError:
-            self._note_unanswered(request, ticket, "left")
-            raise
         finally:
             ticket.leave()
             # A server may go on with another model, which none can see: only questions at the same time share
@@ -168,12 +163,6 @@ class AnswerService:
             await asyncio.gather(answering, return_exceptions=True)
             ticket.leave()  # a task that is cancelled before it begins does nothing
 
-    def _note_unanswered(self, request: AnswerRequest, ticket: Ticket, outcome: str) -> None:
-        """Count a question that ended while it was queued: it has no row to be counted by."""
-        if not ticket.had_place:
-            self.metrics.count_outcome(request.preset, outcome)
-            self.log(outcome, id=ticket.key, key=ticket.caller or None, preset=request.preset, calls=0)
-
     async def _answer(
         self,
         index: SearchedIndex,
@@ -198,6 +187,8 @@ class AnswerService:
             wishes=request,
         )
         try:
+            await ticket.wait()
+            tools.begun = time.perf_counter()  # what it waited for its place is no part of its seconds
             cites = preset.options.cites and not request.job
             row = await answer_question(question, self._method(preset, request), tools, cites=cites)
         except (asyncio.CancelledError, BackendError, ConfigError) as error:
