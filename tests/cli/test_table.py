@@ -198,16 +198,6 @@ def test_a_baseline_may_be_named_by_the_end_of_its_path(tmp_path, capsys):
     assert "may be a/one or b/one" in capsys.readouterr().err
 
 
-def test_a_baseline_may_be_named_by_its_method(tmp_path, capsys):
-    runs = [
-        run_of(tmp_path / name, range(3), {"seed": n})
-        for n, name in enumerate(("one_step-1a", "ircot-2b", "ircot-3c"))
-    ]
-    assert table(capsys, *runs, "--baseline", "one_step", "--measures", "em")[1]["baseline"] == "one_step-1a"
-    assert main(["table", *map(str, runs), "--baseline", "ircot"]) == 2
-    assert "may be ircot-2b or ircot-3c" in capsys.readouterr().err
-
-
 def test_a_baseline_needs_another_run(tmp_path, capsys):
     run = run_of(tmp_path / "base", range(3))
     assert main(["table", str(run), "--baseline", "base"]) == 2
@@ -617,15 +607,6 @@ def test_brackets_in_names_are_no_markup(tmp_path, capsys):
     for name in ("a[bold]b", "old [2019].jsonl", "x [/red] :no:", "minus base [link=x]"):
         assert name in printed
     assert record["runs"].keys() == {"a[bold]b", "base [link=x]"}
-
-
-def test_json_carries_the_notes(tmp_path, capsys):
-    whole = run_of(tmp_path / "whole", range(24))
-    part = make_run(tmp_path / "part", [row(each, "x", ["p0"]) for each in QUESTIONS[:9]], {"seed": 1})
-    _, record = table(capsys, whole, part)
-    assert record["notes"] == ["15 of 24 questions are left out: 'part' lacks 15 of them."]
-    assert record["verdict"].startswith("whole has the highest F1, 100.0")
-    assert record["leaders"]["f1"]["significantly_worse"] == ["part"]
 
 
 def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):

@@ -80,33 +80,6 @@ def test_every_run_as_the_baseline_is_each_baseline_by_itself():
         against_each_other({"a": {"em": {"x": 1.0}}, "b": {"f1": {"x": 1.0}}})
 
 
-def test_a_report_resamples_each_pair_once(monkeypatch):
-    resampled = []
-
-    def counting(first, second, **options):
-        resampled.append((first, second))
-        return compare_paired(first, second, **options)
-
-    monkeypatch.setattr("eval.statistics.comparisons.compare_paired", counting)
-    draw = np.random.default_rng(3)
-    runs = {
-        name: {
-            measure: {str(n): float(score) for n, score in enumerate(draw.integers(2, size=20))}
-            for measure in ("em", "f1")
-        }
-        for name in "abcd"
-    }
-    tested = {
-        (baseline, one.run, one.measure): one
-        for baseline, tests in against_each_other(runs).items()
-        for one in tests
-    }
-    assert len(resampled) == 2 * 6 and len(tested) == 2 * 12
-    for (baseline, run, measure), there in tested.items():
-        back = tested[run, baseline, measure]
-        assert there.comparison == mirror(back.comparison) and there.p_value == back.p_value
-
-
 def test_disagreements_are_ordered_by_how_far_apart_the_runs_are_in_f1():
     first = {
         "em": {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0, "e": 1.0},

@@ -21,7 +21,6 @@ from corag.core.types import Answer, Question
 from corag.generation.config import ModelConfig
 from corag.generation.transformers_engine import TransformersGenerator
 from eval.api import Index, Model, Results, sweep_results
-from eval.api.arguments import with_keywords
 from eval.api.background import background
 from eval.api.opened import _indexes, _models
 from eval.api.results import base_of
@@ -179,17 +178,6 @@ def test_a_sweep_takes_a_method_that_may_not_search(
         swept(2)
     page = report(swept(4), tmp_path / "report.html").read_text().replace(" ", "")
     assert '"runs":["a","b"' in page
-
-
-def test_paths_may_stand_in_mappings_and_none_for_no_text(tmp_path: Path) -> None:
-    base = RunConfig(questions="q.jsonl")
-    made = with_keywords(base, {"closed_book": {"demonstrations": tmp_path / "d.json"}})
-    assert made.closed_book.demonstrations == str(tmp_path / "d.json")
-    assert with_keywords(ModelConfig(), {"adapter": None}).adapter == ""
-    cell = {"method": "closed_book", "closed_book.demonstrations": tmp_path}
-    assert sweep_results._changes(cast("Any", base), cell, None) == cell | {
-        "closed_book.demonstrations": str(tmp_path)
-    }
 
 
 def test_names_of_runs_are_shown_whole_and_no_figure_is_cut(model: Model, tmp_path: Path) -> None:

@@ -5,16 +5,13 @@ With CORAG_SCREENSHOTS=FOLDER it leaves pictures there.
 
 import asyncio
 import re
-from dataclasses import replace
 
 import pytest
 
-from corag.core.runs.manifest import SERVICE_SOURCE
-from eval.report.page import add_texts, html_page, make_report, write_report
+from eval.report.page import add_texts, html_page, make_report
 from eval.tables.results import PLAIN_VIEW, score_view
 from tests.eval.browser import CHROMIUM, DRIVER, Browser, Keys, NoAlertPresentException, Select
-from tests.eval.report_runs import EVIL, World, kilt_report, multiply, write
-from tests.eval.runs import QUESTIONS, make_run, row, run_of
+from tests.eval.report_runs import EVIL, World, multiply, write
 
 pytestmark = pytest.mark.slow
 
@@ -159,19 +156,6 @@ def test_two_runs_beside_each_other_show_where_they_differ(browser, big):
     assert "right" in second and "right" not in first
 
 
-def test_gold_pages_are_marked_by_their_passages(browser, tmp_path):
-    file = kilt_report(tmp_path)  # of a run called "found"
-    browser.open(file, question="7", run="found")
-    browser.opened("Ada was born")
-    assert "Gold pages" in browser.text("#trace .gold-card")
-    shown = [" ".join(text.split()) for text in browser.texts("#trace .gold-card li")]
-    ends = ("found, page 2", "found, page 3", "missed")
-    assert [text.endswith(end) for text, end in zip(shown, ends, strict=True)] == [True] * 3, shown
-    assert browser.texts("#trace .gold-card .hit") and browser.texts("#trace .gold-card .chip.gold")
-    assert "gold at 3, 4, 5" in browser.text("#trace .hits summary")
-    browser.picture("gold-pages")
-
-
 def test_markup_in_questions_and_passages_stays_text(browser, big):
     browser.open(big)
     browser.choose("run", "greedy")
@@ -189,13 +173,6 @@ def test_markup_in_questions_and_passages_stays_text(browser, big):
     with pytest.raises(NoAlertPresentException):
         _ = browser.driver.switch_to.alert
     assert browser.run("return document.querySelectorAll('#trace script, #list script').length") == 0
-
-
-def test_a_mark_that_turns_text_around_ends_with_its_element(browser, small):
-    browser.open(small)
-    browser.find("#list .row").click()
-    loose = "[...document.querySelectorAll('body *')].filter((each) => getComputedStyle(each).unicodeBidi"
-    assert browser.run(f"return {loose} === 'normal').length") == 0
 
 
 def test_everything_can_be_reached_by_keyboard(browser, big):
@@ -252,47 +229,6 @@ def test_the_first_screen_has_the_verdict_and_the_table(browser, small):
     browser.picture("first-screen")
 
 
-def test_a_method_without_tokens_has_its_point(browser, tmp_path):
-    free = [replace(row(each, "Town 1"), usage={}) for each in QUESTIONS]
-    runs = {
-        "free": make_run(tmp_path / "free", free),
-        "other": run_of(tmp_path / "other", range(3), {"seed": 1}),
-    }
-    file = tmp_path / "report.html"
-    asyncio.run(write_report(runs, file))
-    browser.open(file)
-    assert browser.run("return document.querySelectorAll('figure use').length") == 4
-    drawn = "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)"
-    assert browser.run(drawn, "figure .tick.middle")[0] == "0"
-    assert browser.run(drawn, ".legend .run-name") == ["free", "other"]
-    browser.picture("no-tokens")
-
-
-def test_runs_of_a_service_stand_side_by_side(browser, tmp_path):
-    served = {"questions": {"source": SERVICE_SOURCE, "dataset": "jsonl", "split": "", "subset": ""}}
-    runs = {
-        name: make_run(
-            tmp_path / name, [row(replace(each, answers=()), "x", ["p1"]) for each in part], served
-        )
-        for name, part in (("quick", QUESTIONS[:5]), ("best", QUESTIONS[5:8]))
-    }
-    file = tmp_path / "report.html"
-    asyncio.run(write_report(runs, file))
-    browser.open(file)
-    assert "nothing is tested" in browser.text("#results")
-    assert not browser.run("return document.querySelectorAll('details[name=baseline]').length")
-    assert browser.text("#found") == "5 of 8 questions"
-    browser.choose("run", "best")
-    assert browser.text("#found") == "3 of 8 questions"
-    browser.choose("with", "quick")
-    browser.choose("show", "all questions")
-    assert browser.text("#found").startswith("8 of 8 questions")
-    browser.find("#list .row").click()
-    browser.until("return document.querySelectorAll('#trace .column').length === 2")
-    assert "This run was not asked this question." in browser.text("#trace")
-    browser.picture("served")
-
-
 def test_a_report_is_printed_whole_with_its_open_question_behind_it(browser, small):
     browser.open(small, question="world0-test-7", run="greedy", **{"with": "tree"})
     browser.until("return document.querySelectorAll('#trace .column').length === 2")
@@ -319,27 +255,6 @@ def test_axe_finds_no_serious_violation(browser, small, width):
     browser.open(small, question="world0-test-7", run="greedy")
     browser.until("return document.querySelectorAll('#trace .column').length === 1")
     assert browser.serious() == []
-
-
-@pytest.mark.parametrize("name", ["tree", "best_of_4", "ircot"])
-def test_every_method_has_its_picture(browser, small, name):
-    browser.open(small)
-    browser.choose("run", name)
-    browser.choose("show", "right")
-    browser.find("#list li:nth-child(2) .row").click()
-    browser.until("return document.querySelectorAll('#trace .column').length === 1")
-    shown = browser.text("#trace .tree")
-    if name == "ircot":
-        assert browser.run("return document.querySelectorAll('#trace .node').length") >= 2
-        assert "thought" in shown and "search" in shown
-    else:
-        tags = browser.texts("#trace .node > summary .tag")
-        assert tags.count("chosen") >= 1 and any(re.match("score|value", each) for each in tags)
-        assert "lower is better" in shown
-        closed = browser.run("return document.querySelectorAll('#trace .node:not([open])').length")
-        assert closed >= 2, "what was not chosen is folded away"
-        browser.run("for (const each of document.querySelectorAll('#trace .node')) each.open = true")
-    browser.picture(f"trace-{name}")
 
 
 def test_a_phone(browser, big):
