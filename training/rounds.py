@@ -39,8 +39,6 @@ from training.sample import SampleRunConfig
 from training.sampling import SampleConfig
 from training.stages import LaunchOptions, Stage, run_stage, stage_command
 
-_ANY_NUMBER = 10**9  # how many questions may fail in the command of a stage: here they are counted, not there
-
 
 @dataclass(frozen=True)
 class HeldOut(FurtherQuestions):
@@ -214,7 +212,7 @@ def perform_rounds(config: RoundsConfig) -> list[str]:
     with lock_folder(Path(config.out), work="corag rounds"):
         save_plan(Path(config.out), turns)
         for stage in plan_stages(config, turns):
-            run_stage(stage, stage_command(stage, config.launch), config.max_failed)
+            run_stage(stage, stage_command(stage, config.launch))
         return [turn.name for turn in turns]
 
 
@@ -309,7 +307,7 @@ def turn_stages(config: RoundsConfig, turn: TrainingTurn) -> list[Stage]:
         batch_size=config.batch_size,
         workers=config.workers,
         out=str(chains),
-        max_failed=_ANY_NUMBER,
+        max_failed=config.max_failed,
     )
     writing = MakeRowsConfig(
         [str(chains)],
@@ -357,7 +355,7 @@ def decoding_stage(config: RoundsConfig, folder: Path, tuned: str) -> Stage:
         batch_size=config.batch_size,
         workers=config.workers,
         out=str(folder / "test"),
-        max_failed=_ANY_NUMBER,
+        max_failed=config.max_failed,
     )
     return Stage(folder / "test", options, _paths(tuned))
 

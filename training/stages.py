@@ -26,7 +26,6 @@ from corag.core.installation import require
 from corag.core.json_types import to_json_types
 from corag.core.options import Options
 from corag.core.process import kill_with_parent, mark_processes
-from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.provenance import PROVENANCE, Input, Provenance, settings_of
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
@@ -63,11 +62,11 @@ class Stage:
         return provenance_path(self.result)
 
 
-def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None:
+def run_stage(stage: Stage, command: Sequence[str]) -> None:
     """Run a stage's command unless it has finished with these options on what is there now.
 
-    It has not finished if more than ``max_failed`` questions failed. Raises :class:`BackendError` if it
-    fails, or questions failed whose chains the next stage wants; what it had done is kept.
+    Raises :class:`BackendError` if it fails, or more questions failed than may; what it had done is kept. A
+    run, which no later stage reads, may lack answers: the same command asks for them again.
     """
     provenance = stage_provenance(stage)
     if stage.result.exists() and provenance.is_finished(stage.provenance_file):
@@ -76,16 +75,14 @@ def run_stage(stage: Stage, command: Sequence[str], max_failed: int = 0) -> None
     file = stage.result.with_name(stage.result.name + ".yaml")
     _print(f"{stage.result} ...")
     status = run_with_options(command, asdict(stage.options), file)
-    if status:
+    if not status:
+        provenance.finish(stage.provenance_file)
+    elif status != 1 or not isinstance(stage.options, RunConfig):
         raise BackendError(
             f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands "
             "above. Once that is mended, or the folder removed if it was made with other options, the same "
             "command goes on from there."
         )
-    if not isinstance(stage.options, SampleRunConfig | RunConfig) or check_answered(
-        stage.options, max_failed
-    ):
-        provenance.finish(stage.provenance_file)
 
 
 def run_and_wait(command: Sequence[str]) -> int:
@@ -238,37 +235,6 @@ def stage_provenance(stage: Stage) -> Provenance:
             )
     settings["prompts"] = [prompt.identity for prompt in prompts]
     return Provenance(settings, inputs | identify_indexes(options.retriever))
-
-
-def check_answered(options: SampleRunConfig | RunConfig, max_failed: int) -> bool:
-    """Return whether all questions of a command are answered, but for ``max_failed`` at most.
-
-    If not, a line on standard error says so.
-
-    Raises :class:`BackendError` if chains are missing: rows are made of all chains at once, and later ones
-    cannot be added.
-    """
-    folder = options.folder if isinstance(options, SampleRunConfig) else Path(options.out) / options.method[0]
-    lines = read_lines(folder).values() if (folder / TRACES).is_file() else ()
-    failed_rows = [line.parse() for line in lines if line.failed]
-    if len(failed_rows) > max_failed:
-        # The run may hold more questions than the options name now.
-        ids = {question.id for question in options.load()}
-        failed_rows = [row for row in failed_rows if row.question.id in ids]
-    if len(failed_rows) <= max_failed:
-        return True
-    message = (
-        f"of the {len(ids)} questions of '{folder}', {len(failed_rows)} failed, the first, "
-        f"'{failed_rows[0].question.id}', with:\n"
-        f"  {failed_rows[0].error.splitlines()[0]}\nThe same command asks them again"
-    )
-    if isinstance(options, SampleRunConfig):
-        raise BackendError(
-            f"{message}, before it trains on the others. To leave them out, give max_failed="
-            f"{len(failed_rows)}."
-        )
-    _print(f"{message}.")
-    return False
 
 
 def provenance_path(result: Path) -> Path:

@@ -2,7 +2,6 @@
 have failed.
 """
 
-import json
 import sys
 from dataclasses import replace
 
@@ -11,11 +10,10 @@ import pytest
 from corag.core.errors import BackendError
 from corag.core.prompting.template import load_template
 from corag.generation.config import ModelConfig
-from eval.datasets.sets.jsonl import question_record
 from eval.experiment.run import RunConfig
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
-from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
+from tests.training.toy import ALL, CORAG, SAMPLE, write_chains
 from training.config import SftConfig
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
@@ -24,12 +22,12 @@ from training.stages import Stage, run_stage
 INDEX = RetrieverConfig(index=["index"])
 
 
-def performed(stage, max_failed=0):
+def performed(stage):
     """Perform a stage by a command that only notes that it was run."""
     load_template.cache_clear()  # as in another process
     log = stage.result.with_suffix(".log")
     log.unlink(missing_ok=True)
-    run_stage(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"], max_failed)
+    run_stage(stage, [sys.executable, "-c", f"open({str(log)!r}, 'w')"])
     return log.exists()
 
 
@@ -115,32 +113,16 @@ def test_a_stage_is_performed_again_when_its_options_or_a_stage_before_have_chan
     assert performed(changed)
 
 
-def test_chains_are_finished_when_every_question_is_answered(tmp_path):
-    file, chains = tmp_path / "train.jsonl", tmp_path / "chains"
-    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(3)))
-    options = SampleRunConfig(questions=str(file), skip=1, retriever=INDEX, out=str(chains))
-    stage = Stage(chains, options)
-    write_chains(chains, SAMPLE, CORAG, questions=many(3)[:2], failing="birthplace")
-    write_chains(chains, SAMPLE, CORAG, questions=many(3)[2:])
-    for _ in range(2):
-        with raises_message(BackendError) as stopped:
-            performed(stage)
-        assert "asks them again, before it trains" in str(stopped.value) and "max_failed=1" in str(
-            stopped.value
-        )
-    assert performed(stage, max_failed=1) and not performed(stage)
-    write_chains(chains, SAMPLE, CORAG, questions=many(2)[1:])
-    other = replace(stage, options=replace(options, seed=1))
-    assert performed(other) and not performed(other), "q1, which failed, is not asked"
-
-
-def test_the_loop_goes_on_without_answers_that_only_its_table_wants(tmp_path, capsys):
-    file, folder = tmp_path / "test.jsonl", tmp_path / "test"
-    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(2)))
-    stage = Stage(folder, RunConfig(questions=str(file), method=["corag"], retriever=INDEX, out=str(folder)))
-    write_chains(folder / "corag", SAMPLE, CORAG, questions=many(2), failing="birthplace")
-    assert performed(stage) and performed(stage), "asked again"
-    assert "2 failed, the first, 'q1', with:\n  SearchFailedError" in capsys.readouterr().err
-    write_chains(folder / "corag", SAMPLE, CORAG, questions=many(2))
-    assert performed(stage) and not performed(stage)
-    assert "failed" not in capsys.readouterr().err
+def test_a_stage_of_which_questions_failed_is_performed_again(tmp_path):
+    """And stops the loop, but for answers that only its table wants."""
+    (tmp_path / "train.jsonl").write_text("one")
+    asked = {"questions": str(tmp_path / "train.jsonl"), "retriever": INDEX, "out": str(tmp_path / "out")}
+    lacking = [sys.executable, "-c", "import sys; sys.exit(1)"]
+    chains = Stage(tmp_path / "chains", SampleRunConfig(**asked))
+    with raises_message(BackendError):
+        run_stage(chains, lacking)
+    answers = Stage(tmp_path / "answers", RunConfig(**asked, method=["corag"]))
+    run_stage(answers, lacking)
+    for stage in (chains, answers):
+        stage.result.mkdir()
+        assert [performed(stage), performed(stage)] == [True, False]
