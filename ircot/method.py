@@ -32,7 +32,7 @@ from corag.core.reader import ANSWER, READER_FOR_DOCUMENTS, REASON, ReaderConfig
 from corag.core.sentences import first_sentence
 from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
-from corag.core.types import Answer, Passage, Question
+from corag.core.types import Passage, Question, ReadAnswer
 
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -166,10 +166,11 @@ class Retrieval:
 
 
 @dataclass(frozen=True, slots=True)
-class IRCoTAnswer(Answer):
+class IRCoTAnswer(ReadAnswer):
     """IRCoT's result.
 
-    ``passage_ids``: the collected passages, at most the budget. ``retrieved_ids``: all that any search
+    ``passage_ids``: the collected passages, at most the budget. ``context_ids``: those that the window left
+    the reader. ``retrieved_ids``: all that any search
     returned. ``stopped``: "answer" (the newest thought states one), "max_steps", "empty_generation" or
     "budget".
     """
@@ -200,15 +201,16 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
             thoughts.append(thought)
             stop_reason = exit_reason(thoughts, config)
         # Reader (section 3.2): a fresh prompt with the paragraphs, without the thoughts.
-        answer = await final_answer(question, pool, thoughts, tools, config)
+        answer, shown_ids = await final_answer(question, pool, thoughts, tools, config)
     except BudgetExhaustedError:
         stop_reason = "budget"
-        answer = answer_of_thoughts(thoughts, config)
+        answer, shown_ids = answer_of_thoughts(thoughts, config), pool.ids
     return IRCoTAnswer(
         text=answer,
         passage_ids=pool.ids,
         steps=len(thoughts),
         stopped=stop_reason,
+        context_ids=shown_ids,
         cot_sentences=tuple(thoughts),
         retrieved_ids=tuple(pool.seen_ids),
         retrievals=tuple(retrievals),
@@ -217,11 +219,7 @@ async def ircot(question: Question, tools: Tools, config: IRCoTConfig) -> IRCoTA
 
 def new_pool(config: IRCoTConfig) -> PassagePool:
     """Return the pool that a question begins with."""
-    return PassagePool(
-        config.paragraph_budget,
-        config.budget_policy,
-        max_words=config.max_collected_words,
-    )
+    return PassagePool(config.paragraph_budget, config.budget_policy, max_words=config.max_collected_words)
 
 
 async def retrieve(
@@ -307,10 +305,13 @@ def exit_reason(thoughts: list[str], config: IRCoTConfig) -> str:
 
 async def final_answer(
     question: Question, pool: PassagePool, thoughts: list[str], tools: Tools, config: IRCoTConfig
-) -> str:
-    """Let the reader answer from all paragraphs; without one, the thoughts have to (paper, table 6)."""
+) -> tuple[str, tuple[str, ...]]:
+    """Let the reader answer from all paragraphs; without one, the thoughts have to (paper, table 6).
+
+    Return the answer, and the ids of the passages that it was given from.
+    """
     if config.reader == "none":
-        return answer_of_thoughts(thoughts, config)
+        return answer_of_thoughts(thoughts, config), pool.ids
     window, reply = config.demonstration_window, config.max_answer_tokens
     examples = fit_demonstrations(config.reader_examples(), window, reply, tools.count_tokens)
     return await read(question, pool.passages, tools, config, examples=examples)

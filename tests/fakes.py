@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -148,14 +149,19 @@ class WindowedGenerator(ScriptedGenerator):
     ) -> None:
         super().__init__(replies)
         self.window = window
+        self.seen: list[Prompt] = []
+        """The prompts that were asked, as far as the window leaves them."""
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        least, _ = shorten(request.prompt, lambda _: 1, words)  # all that may go
-        excess = words(least.text) + request.sampling.max_tokens - self.window
-        if excess >= sum(words(message.text) for message in least.messages):
+        room = self.window - request.sampling.max_tokens
+        shorter, dropped = shorten(request.prompt, lambda prompt: words(prompt.text) - room, words)
+        excess = words(shorter.text) - room
+        if excess >= sum(words(message.text) for message in shorter.messages):
             raise RequestRefusedError("the window is too small.")
+        self.seen.append(shorter)
         reply = await super().generate(request)
-        return replace(reply, shortening=Shortening(cut_tokens=max(0, excess)))
+        kinds = Counter(segment.kind for segment in dropped)
+        return replace(reply, shortening=Shortening(tuple(kinds.items()), max(0, excess)))
 
 
 class WordRetriever(SearchStage):

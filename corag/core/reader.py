@@ -142,15 +142,24 @@ async def read(
     config: ReaderConfig,
     *,
     examples: Sequence[Demonstration] | None = None,
-) -> str:
+) -> tuple[str, tuple[str, ...]]:
     """Answer the question from the passages, with a fresh prompt: no thoughts (IRCoT, section 3.2).
 
-    ``examples``: as for :func:`reader_prompt`.
+    ``examples``: as for :func:`reader_prompt`. Return the answer, and the ids of the passages that the prompt
+    showed.
     """
-    prompt = reader_prompt(question, passages, config, examples=examples)
+    return await _ask(reader_prompt(question, passages, config, examples=examples), passages, tools, config)
+
+
+async def _ask(
+    prompt: Prompt, passages: Sequence[Passage], tools: Tools, config: ReaderConfig
+) -> tuple[str, tuple[str, ...]]:
     template = config.qa_template()
     reply = await generate_answer(prompt, config.max_answer_tokens, tools, is_answer=template.whole)
-    return template.read_answer(reply.text)
+    ids = tuple(passage.id for passage in passages)
+    count = len(texts_left(prompt, "passage", reply.shortening))
+    # As :func:`reader_prompt` has them leave a prompt that is too long.
+    return template.read_answer(reply.text), ids[:count] if template.cites else ids[len(ids) - count :]
 
 
 async def read_once(
@@ -164,17 +173,12 @@ async def read_once(
     ids = tuple(passage.id for passage in passages)
     whole = reader_prompt(question, passages, config)
     prompt = tools.afford(whole, config.max_answer_tokens)
-    template = config.qa_template()
     try:
-        reply = await generate_answer(prompt, config.max_answer_tokens, tools, is_answer=template.whole)
+        answer, shown = await _ask(prompt, passages, tools, config)
     except BudgetExhaustedError:
         return Answer("", ids, stopped="budget")
-    result = (template.read_answer(reply.text), ids, 1, "read" if prompt == whole else "budget")
-    if not template.cites:
-        return Answer(*result)
-    return ReadAnswer(
-        *result, ids[: len(texts_left(prompt, "passage", reply.shortening))]
-    )  # the best came first
+    result = (answer, ids, 1, "read" if prompt == whole else "budget")
+    return ReadAnswer(*result, shown) if config.qa_template().cites else Answer(*result)
 
 
 async def generate_answer(

@@ -13,7 +13,6 @@ from corag.core.sentences import sentence_end
 from corag.core.tools import SearchStep
 from corag.core.types import Hit
 from tests.baselines import replaying
-from tests.baselines.test_iter_retgen import left_by_the_window
 from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN
 
@@ -165,7 +164,7 @@ async def test_the_best_passage_is_the_last_to_be_left_out():
     assert BOOK.text in whole.prompts[0] and TOWN.text in whole.prompts[0], "the book is found first"
     full = WindowedGenerator([SCRIPT[3]], words(whole.prompts[0]) + 20 - 1)
     await replay([], config, generator=full)
-    (draft,) = left_by_the_window(full)
+    (draft,) = full.seen
     assert BOOK.text in draft.text and TOWN.text not in draft.text
     # So it is where a budget leaves room for one of them: a spent one is answered with the best.
     forced = [await replay(["Issel"], config, budget=budget) for budget in range(100, 180)]

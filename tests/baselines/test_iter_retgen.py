@@ -4,7 +4,6 @@ found, no tokens left.
 
 from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
 from corag.core.options import change_options
-from corag.core.prompting.shorten import shorten
 from corag.core.tools import SearchStep
 from tests.baselines import replaying
 from tests.fakes import WindowedGenerator, words
@@ -12,18 +11,6 @@ from tests.story import AUTHOR, BOOK, DEMONSTRATIONS, QUESTION, TOWN, WORLD
 
 FIRST = "It is by Mara Velden of Tarn Hollow.\nSo the answer is: Tarn Hollow."
 SECOND = "Tarn Hollow lies on the Issel. So the answer is: Issel."
-
-
-def left_by_the_window(generator):
-    """Return the prompts that a windowed model was asked, as far as it sees them."""
-    return [
-        shorten(
-            asked.prompt,
-            lambda prompt, room=generator.window - asked.sampling.max_tokens: words(prompt.text) - room,
-            words,
-        )[0]
-        for asked in generator.requests
-    ]
 
 
 async def replay(replies, config=None, *given, **named):
@@ -63,8 +50,9 @@ async def test_a_full_window_keeps_the_best_passage_of_a_round():
     config = IterRetGenConfig(k=2, max_answer_tokens=20)
     _, whole, _ = await replay([FIRST, SECOND], config)
     window = min(map(words, whole.prompts)) + 20 - 1
-    answer, generator, _ = await replay([], config, generator=WindowedGenerator([FIRST, SECOND], window))
-    for round_, prompt in zip(answer.rounds, left_by_the_window(generator), strict=True):
+    full = WindowedGenerator([FIRST, SECOND], window)
+    answer, _, _ = await replay([], config, generator=full)
+    for round_, prompt in zip(answer.rounds, full.seen, strict=True):
         best, worst = (next(known for known in WORLD if known.id == name) for name in round_.passage_ids)
         assert best.text in prompt.text and worst.text not in prompt.text
 

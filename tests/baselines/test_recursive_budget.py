@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from tests.baselines.test_iter_retgen import left_by_the_window
 from tests.baselines.test_recursive import SHORT, decomposing, replay
 from tests.fakes import WindowedGenerator, words
 from tests.story import BOOK, WORLD
@@ -55,5 +54,5 @@ async def test_a_full_window_keeps_the_best_passage_of_a_sub_question():
     assert found[0] == BOOK and len(found) == 2
     window = words(whole.prompts[1]) + SHORT["max_sub_answer_tokens"] - 1
     _, generator, _ = await replay([], generator=WindowedGenerator(reply, window), **options)
-    seen = left_by_the_window(generator)[1].text
+    seen = generator.seen[1].text
     assert found[0].text in seen and found[1].text not in seen

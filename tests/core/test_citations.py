@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
@@ -12,10 +13,11 @@ from corag.chains.method import corag
 from corag.core.citations import REFUSAL, check_citations
 from corag.core.reader import reader_prompt
 from corag.core.runner import answer_question
+from corag.core.runs.rows import Row
 from corag.core.tools import Tools
 from corag.core.types import Passage
 from ircot.method import IRCoTConfig, ircot
-from tests.fakes import ScriptedGenerator, WordRetriever
+from tests.fakes import ScriptedGenerator, WindowedGenerator, WordRetriever, words
 from tests.story import QUESTION, WORLD
 
 LEAVE = Passage("leave", "Leave", "Staff have thirty days of leave. It is booked with HR.")
@@ -93,18 +95,24 @@ def test_what_was_chosen_stays_as_it_is() -> None:
     assert OneStepConfig(demonstrations="default").for_documents() == OneStepConfig(demonstrations="default")
 
 
-async def test_a_number_of_a_passage_that_the_budget_left_out_names_none() -> None:
-    config = OneStepConfig(k=3).for_documents()
-    reply = "It is the Issel [1]. It runs to the sea [3]."
-    whole = Tools(QUESTION, generator := ScriptedGenerator([reply]), WordRetriever(WORLD))
-    row = await answer_question(
-        QUESTION, lambda question, own: one_step(question, own, config), whole, cites=True
-    )
+@pytest.mark.parametrize(
+    ("name", "short_of"), [("one_step", "budget"), ("one_step", "window"), ("ircot", "window")]
+)
+async def test_a_number_of_a_passage_that_was_left_out_names_none(name: str, short_of: str) -> None:
+    method, config, replies = METHODS[name]
+    replies = [*replies, "It is the Issel [1]. It runs to the sea [3]."]
+
+    async def answer(generator: ScriptedGenerator, budget: int = 0) -> Row:
+        tools = Tools(QUESTION, generator, WordRetriever(WORLD), budget=budget)
+        method_of_question = partial(method, config=config.for_documents())
+        return await answer_question(QUESTION, method_of_question, tools, cites=True)
+
+    row = await answer(generator := ScriptedGenerator(replies))
     assert row.answer is not None and len(row.answer.shown_ids) == len(row.answer.passage_ids) == 3
-    budget = whole.cost(generator.requests[0].prompt, config.max_answer_tokens) - 1
-    tools = Tools(QUESTION, ScriptedGenerator([reply]), WordRetriever(WORLD), budget=budget)
-    row = await answer_question(
-        QUESTION, lambda question, own: one_step(question, own, config), tools, cites=True
-    )
+    prompt, most = generator.requests[-1].prompt, generator.requests[-1].sampling.max_tokens
+    if short_of == "budget":
+        row = await answer(ScriptedGenerator(replies), Tools(QUESTION, generator).cost(prompt, most) - 1)
+    else:
+        row = await answer(WindowedGenerator(replies, words(prompt.text) + most - 1))
     assert row.answer is not None and row.answer.shown_ids == row.answer.passage_ids[:2]
     assert row.citations[-1].fault == "it cites a passage that was not shown"
