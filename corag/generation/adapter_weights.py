@@ -32,7 +32,7 @@ def check_weights(adapter: str, folder: str) -> None:
     if (model := _without_memory(folder)) is None:
         return
     total = len(weights)
-    extra_names, missing = _put_on(model, adapter, weights)
+    extra_names, missing = _compare(model, adapter, weights)
     if not extra_names and not missing:
         return
     if extra_names:
@@ -87,41 +87,24 @@ def _without_memory(folder: str) -> Any:
         return None
 
 
-def _put_on(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _compare(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Return the names of an adapter's weights that a model has no place for, and of those that it lacks."""
     import torch
     from peft import PeftConfig, get_peft_model
-    from peft.utils.save_and_load import get_peft_model_state_dict, set_peft_model_state_dict
+    from peft.utils.save_and_load import get_peft_model_state_dict
 
     try:
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")  # of the base model's name
-            peft_model = get_peft_model(model, PeftConfig.from_pretrained(adapter))
-            expected_weights = get_peft_model_state_dict(peft_model)
-            try:
-                result = set_peft_model_state_dict(peft_model, weights)
-            except (RuntimeError, KeyError):  # of another shape, or of a part that is trained whole
-                return _compare(weights, expected_weights)
+            expected = get_peft_model_state_dict(get_peft_model(model, PeftConfig.from_pretrained(adapter)))
     except (ValueError, TypeError) as error:  # no layer has such a name, or the configuration is damaged
         raise ConfigError(
             f"0 of the {len(weights)} weights of the adapter '{adapter}' fit the model: {error}"
         ) from error
-    mark = ".default."
-    extra_names = [name.replace(mark, ".") for name in result.unexpected_keys]
-    missing = [
-        name.replace(mark, ".") for name in result.missing_keys if mark in name and "base_layer" not in name
-    ]
-    return extra_names, missing
-
-
-def _compare(weights: dict[str, Any], expected_weights: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Return what of an adapter has another name or shape than is wanted, and what is wanted in vain."""
     foreign = [
-        name
-        for name, each in weights.items()
-        if name not in expected_weights or expected_weights[name].shape != each.shape
+        name for name, each in weights.items() if name not in expected or expected[name].shape != each.shape
     ]
-    return foreign, [name for name in expected_weights if name not in weights]
+    return foreign, [name for name in expected if name not in weights]
 
 
 def _some(names: list[str]) -> str:
