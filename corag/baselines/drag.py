@@ -28,6 +28,7 @@ from corag.core.prompting.demonstrations import (
     DEFAULT,
     Demonstration,
     DemonstrationConfig,
+    bare_answers,
     demonstration_file,
     read_demonstrations,
 )
@@ -89,17 +90,15 @@ class DRAGConfig(DemonstrationConfig, section="drag"):
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations, each with the answer that it is to show."""
-        return self.load_examples(direct=True)
+        return bare_answers(self.load_examples(), self.demonstrations)
 
-    def load_examples(self, *, direct: bool) -> tuple[Demonstration, ...]:
+    def load_examples(self) -> tuple[Demonstration, ...]:
         """Load the first m demonstrations, or those that are named; m = 0 is the paper's: none."""
         ids = tuple(self.demonstration_ids)
-        file = (
-            demonstration_file(self.demonstrations, self.shipped_examples())
-            if self.demonstration_count or ids
-            else ""
-        )
-        return read_demonstrations(file, self.demonstration_count, ids, direct=direct)
+        if not (self.demonstration_count or ids):
+            return ()
+        file = demonstration_file(self.demonstrations, self.shipped_examples())
+        return read_demonstrations(file, self.demonstration_count, ids)
 
 
 @dataclass(frozen=True, slots=True)

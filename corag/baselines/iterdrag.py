@@ -67,7 +67,7 @@ class IterDRAGConfig(DRAGConfig, section="iterdrag"):
 
     def examples(self) -> tuple[Demonstration, ...]:
         """Load the demonstrations. Raises :class:`DataError` for one that is not in the form."""
-        examples = self.load_examples(direct=False)
+        examples = self.load_examples()
         for demonstration in examples:
             if FINAL not in demonstration.answer:
                 raise DataError(
