@@ -23,7 +23,7 @@ from retrieval.dense.encoder import HOP_ENCODER
 from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.dense.prompts import Prompts, own_prompts, stated_names
 from training import retriever
-from training.program import finish, finished_manifest, start_program, training_folder
+from training.program import build_arguments, finish, finished_manifest, start_program, training_folder
 from training.retriever_config import EncoderTraining
 
 
@@ -82,8 +82,12 @@ def make_trainer(
         loss = losses.MultipleNegativesRankingLoss(model)
     return SentenceTransformerTrainer(
         model=model,
-        args=retriever.trainer_arguments(
-            SentenceTransformerTrainingArguments, config, arguments, evaluates="validation" in tables
+        args=build_arguments(
+            SentenceTransformerTrainingArguments,
+            config,
+            arguments,
+            out=config.out,
+            evaluates="validation" in tables,
         ),
         train_dataset=tables["train"],
         eval_dataset=tables.get("validation"),

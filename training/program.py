@@ -211,6 +211,7 @@ def build_arguments(
         "eval_steps": config.eval_steps or None,
         "save_strategy": "steps" if config.save_steps else "no",
         "save_steps": config.save_steps or 500,
+        "save_total_limit": 1,
         "logging_steps": config.logging_steps,
         "logging_first_step": True,
         "report_to": list(config.report_to),  # transformers' default is whatever is installed

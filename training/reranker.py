@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from training import retriever
-from training.program import finish, finished_manifest, start_program, training_folder
+from training.program import build_arguments, finish, finished_manifest, start_program, training_folder
 from training.retriever_config import RerankerTraining
 
 
@@ -48,8 +48,8 @@ def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[d
     tables = {split: judged_lists(part, config.negatives) for split, part in rows.items() if part}
     return CrossEncoderTrainer(
         model=model,
-        args=retriever.trainer_arguments(
-            CrossEncoderTrainingArguments, config, {}, evaluates="validation" in tables
+        args=build_arguments(
+            CrossEncoderTrainingArguments, config, {}, out=config.out, evaluates="validation" in tables
         ),
         train_dataset=tables["train"],
         eval_dataset=tables.get("validation"),

@@ -15,7 +15,6 @@ from corag.core.hugging_face import download
 from corag.core.installation import require
 from retrieval.dense.encoder import encoder_folder
 from training.program import (
-    build_arguments,
     loading,
     summary_line,
     train_or_resume,
@@ -118,14 +117,6 @@ def first_right(score: Score, rows: Sequence[Mapping[str, Any]]) -> float | None
         scores = list(score(row["query"], [*row["positives"], *row["negatives"]]))
         right += scores.index(max(scores)) < len(row["positives"])
     return right / len(rows)
-
-
-def trainer_arguments(
-    kind: type[Any], config: RetrieverTraining, values: Mapping[str, Any], *, evaluates: bool
-) -> Any:
-    """Build the arguments of a trainer of sentence-transformers. ``values``: what one program alone sets."""
-    values = {"save_total_limit": 1, **values}
-    return build_arguments(kind, config, values, out=config.out, evaluates=evaluates)
 
 
 def summarise(config: RetrieverTraining, manifest: Mapping[str, Any], use: str) -> str:

@@ -26,16 +26,7 @@ def launched(program: str, config: Any, folder: Path, log: Any) -> subprocess.Po
     """Start a program under accelerate, in a process group of its own."""
     write_options(config, folder)
     words = [] if torch.cuda.is_available() else ["--cpu"]
-    words += [
-        "--num_processes",
-        "1",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-    ]
+    words += "--num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no".split()
     command = [sys.executable, "-m", "accelerate.commands.launch", *words, program]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     return subprocess.Popen(

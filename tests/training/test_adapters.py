@@ -299,19 +299,8 @@ def test_the_rank_is_rounded_up_to_one_that_vllm_offers(tmp_path: Path) -> None:
 
 
 def merge(adapter: str, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    words = [
-        sys.executable,
-        "-m",
-        "corag.cli",
-        "merge",
-        adapter,
-        "--out",
-        str(out),
-        "--dtype",
-        "float32",
-        "--json",
-        *more,
-    ]
+    words = [sys.executable, "-m", "corag.cli", "merge", adapter, "--out", str(out), "--dtype", "float32"]
+    words += ["--json", *more]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 

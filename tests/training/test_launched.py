@@ -31,14 +31,8 @@ NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.fixture(autouse=True)
 def started_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of a process that nobody launched."""
-    for name in (
-        "WORLD_SIZE",
-        "RANK",
-        "LOCAL_RANK",
-        "MASTER_ADDR",
-        "ACCELERATE_USE_CPU",
-        "ACCELERATE_USE_FSDP",
-    ):
+    names = "WORLD_SIZE RANK LOCAL_RANK MASTER_ADDR ACCELERATE_USE_CPU ACCELERATE_USE_FSDP"
+    for name in names.split():
         monkeypatch.delenv(name, raising=False)
 
 

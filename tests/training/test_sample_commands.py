@@ -27,18 +27,10 @@ from training.chains import describe, read_chains
 from training.data import RowsConfig
 from training.rows import write_rows
 
-OPTIONS = [
-    "--retriever.index",
-    "scripted",
-    "--sample.chains",
-    3,
-    "--sample.max_hops",
-    3,
-    "--corag.passages_per_hop",
-    1,
-    "--batch_size",
-    3,
-]
+OPTIONS = (
+    "--retriever.index scripted --sample.chains 3 --sample.max_hops 3 --corag.passages_per_hop 1".split()
+)
+OPTIONS += ["--batch_size", "3"]
 
 
 @pytest.fixture
