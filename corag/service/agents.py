@@ -121,7 +121,7 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
         if request.shortened:
             raise invalid(f"a question has {service.options.limits.question_chars:,} characters at most.")
         row = await _answer(service, request, service.enter(_caller(ctx, keys), request.preset), ctx)
-        record = public_record(request.preset, row)
+        record = public_record(row)
         return AgentAnswer(
             answer=record["answer"],
             id=row.question.id,

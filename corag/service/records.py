@@ -99,16 +99,14 @@ def _open_run(preset: Cell, generator: Generator, retriever: Retriever | None, e
     return RunFolder(preset.config.folder / name, settings, environment)
 
 
-def public_record(preset: str, row: Row) -> dict[str, Any]:
+def public_record(row: Row) -> dict[str, Any]:
     """Return an answered row as callers see it: the answer, its sources, every step, what it cost."""
     assert row.answer is not None
     steps = [step_record(step) for step in row.steps]
     return {
         "id": row.question.id,
-        "preset": preset,
         "answer": row.answer.text,
         "stopped": row.answer.stopped,
-        "created": int(row.begun),
         "seconds": round(row.seconds, 4),
         "usage": {role: usage.to_json() for role, usage in row.usage.items()},
         "sources": _number(collect_sources(row.answer.passage_ids, steps, row.read_ids), row),

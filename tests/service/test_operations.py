@@ -58,13 +58,13 @@ async def test_overload_gives_only_429s_and_finished_answers():
         assert len(running.logged("answered")) == statuses.count(200) + 1
 
 
-async def test_who_waits_too_long_or_leaves_the_queue_is_counted_and_makes_room():
+async def test_who_waits_too_long_or_leaves_the_queue_is_counted_and_makes_room(tmp_path):
     let_go = asyncio.Event()
 
     async def pause(request):
         await let_go.wait()
 
-    given = options(PLAIN, limits=Limits(in_flight=1, queue=2, answer_s=0.5))
+    given = options(PLAIN, limits=Limits(in_flight=1, queue=2, answer_s=0.5), out=str(tmp_path))
     async with served(given, pause=pause, reply=lambda request: "yes") as running:
         first, second, third = (asyncio.create_task(running.ask(f"{n}?", model="plain")) for n in range(3))
         await until(lambda: running.service.admission.waiting == 2)
@@ -75,6 +75,9 @@ async def test_who_waits_too_long_or_leaves_the_queue_is_counted_and_makes_room(
         assert len(running.logged("timed_out")) == 2
         let_go.set()
         assert (await running.ask(model="plain")).status_code == 200
+    (folder,) = tmp_path.glob("plain-*")
+    errors = [row.error.partition(":")[0] for row in read_rows(folder).values()]
+    assert sorted(errors) == ["", "CallerLeft", "TimedOut", "TimedOut"]
 
 
 async def test_a_key_has_its_share_and_strangers_are_refused(keys):

@@ -79,7 +79,7 @@ def show(row: Row, request: AnswerRequest) -> tuple[str, str, dict[str, Any]]:
     The latter are id, sources, steps, tokens by role, what was passed over, and what was left out for being
     too long.
     """
-    record = public_record(request.preset, row)
+    record = public_record(row)
     final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
     wishes = {"messages.system": request.system, "max_tokens": request.max_tokens, "stop": request.stop}
     unheard = {name for name, wish in wishes.items() if wish and not final_steps and not request.job}
