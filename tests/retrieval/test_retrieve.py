@@ -1,7 +1,7 @@
 """POST /retrieve of a search server, asked by clients written after those of agents that are trained."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -9,10 +9,10 @@ import pytest
 
 from corag.core.errors import BackendError, SearchFailedError
 from corag.core.types import Hit, Passage
-from retrieval.config import RetrieverConfig
 from retrieval.index.manifest import IndexPart
-from retrieval.search.pipeline import open_retriever
 from retrieval.search.stage import SearchStage
+from tests.fakes import WordRetriever
+from tests.retrieval.conftest import make_passages
 from tests.retrieval.test_http import served
 
 
@@ -39,15 +39,12 @@ class SearchR1:
 
 
 @pytest.fixture
-async def server(index_of: Callable[[str], str]) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
-    """Return a client of a server of a real BM25 index, and the server's address."""
-    local = await open_retriever(RetrieverConfig([index_of("bm25")]))
-    async with served(local) as url, httpx.AsyncClient(base_url=url) as client:
+async def server() -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
+    """Return a client of a server of a small corpus, and the server's address."""
+    async with served(WordRetriever(make_passages())) as url, httpx.AsyncClient(base_url=url) as client:
         yield client, url
-    await local.close()
 
 
-@pytest.mark.slow
 async def test_search_r1s_client_reads_titles_and_texts(server: tuple[httpx.AsyncClient, str]) -> None:
     first, second = await SearchR1(server[1], 2).batch_search(["mayor of Town03", "Town05 lies on the river"])
     assert first.startswith(
@@ -56,7 +53,6 @@ async def test_search_r1s_client_reads_titles_and_texts(server: tuple[httpx.Asyn
     assert second.startswith('Doc 1(Title: "Town05") Town05 lies on the river Fenwick and is known for its')
 
 
-@pytest.mark.slow
 async def test_both_shapes_and_what_is_left_out(server: tuple[httpx.AsyncClient, str]) -> None:
     client, queries = server[0], ["mayor of Town03", "Town05 lies on the river"]
 
@@ -79,7 +75,6 @@ async def test_both_shapes_and_what_is_left_out(server: tuple[httpx.AsyncClient,
     assert await ask(queries=[]) == []
 
 
-@pytest.mark.slow
 async def test_browsecomp_pluss_client_reads_one_query(server: tuple[httpx.AsyncClient, str]) -> None:
     reply = await server[0].post("/retrieve", json={"query": "mayor of Town03"})
     items = reply.json()["result"]
