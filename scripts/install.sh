@@ -5,7 +5,7 @@
 #   bash scripts/install.sh --gpu    for NVIDIA GPUs (requirements/gpu.lock), also on a login node that has none;
 #                                    CORAG_GPU=1 says the same
 #   bash scripts/install.sh --cpu    for CPUs (requirements/cpu.lock); CORAG_GPU=0 says the same
-# Later calls without a word keep what was said. Python 3.11 or 3.12, for CPUs 3.13 too; CORAG_PYTHON names one.
+# Later calls without a word keep the choice. Python 3.11 or 3.12, for CPUs 3.13 too; CORAG_PYTHON names one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,9 +18,9 @@ case "${1:-}" in
     exit 2
     ;;
 esac
-told=${CORAG_GPU:-$(cat .venv/corag-gpu 2>/dev/null || true)}
+kind_given=${CORAG_GPU:-$(cat .venv/corag-gpu 2>/dev/null || true)}
 kind=cpu
-if [ "$told" = 1 ] || { [ -z "$told" ] && nvidia-smi -L >/dev/null 2>&1; }; then
+if [ "$kind_given" = 1 ] || { [ -z "$kind_given" ] && nvidia-smi -L >/dev/null 2>&1; }; then
     kind=gpu
 fi
 lock=requirements/$kind.lock
@@ -61,7 +61,7 @@ fi
 
 wanted=$(cat "$lock" pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ -x .venv/bin/python ] && [ "$(cat .venv/corag-lock 2>/dev/null || true)" = "$wanted" ]; then
-    [ -z "$told" ] || echo "$told" >.venv/corag-gpu
+    [ -z "$kind_given" ] || echo "$kind_given" >.venv/corag-gpu
     exit 0
 fi
 # Debian's and Ubuntu's python3.11 without python3.11-venv leaves a .venv that has a python and no pip.
@@ -73,7 +73,7 @@ has_pip || {
         "python3-venv or python3.11-venv), or name another Python with CORAG_PYTHON." >&2
     exit 2
 }
-if [ $kind = cpu ] && [ -z "$told" ]; then
+if [ $kind = cpu ] && [ -z "$kind_given" ]; then
     echo "corag: no GPU is seen here, so this is an installation for CPUs. If it is for machines with GPUs (this is" \
         "a cluster's login node), stop it and write: bash scripts/install.sh --gpu" >&2
 fi
@@ -133,6 +133,6 @@ exec 2>&3
 # Triton and FlashInfer compile on the machines with GPUs.
 [ $kind != gpu ] || command -v "${CC:-gcc}" >/dev/null || echo "corag: there is no C compiler (gcc) here. vLLM's kernels
 for GPUs are compiled when an engine first starts: install gcc, or load the cluster's module of it." >&2
-[ -z "$told" ] || echo "$told" >.venv/corag-gpu
+[ -z "$kind_given" ] || echo "$kind_given" >.venv/corag-gpu
 echo "$wanted" >.venv/corag-lock
 echo "corag: installed in $((SECONDS - started)) s. Next: source .venv/bin/activate; corag --help" >&2

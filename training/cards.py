@@ -163,7 +163,7 @@ def run_card(name: str, licence: str, folder: Path) -> str:
 
 
 def _table(folders: Mapping[str, Path]) -> str:
-    """Return the table of some runs. What they were made with is told as others may read it."""
+    """Return the table of some runs. Settings stand as others may read them."""
     manifests = {name: shared_manifest(Manifest.read(folder)) for name, folder in folders.items()}
     table = table_of_runs(folders)
     summaries = [

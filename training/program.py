@@ -256,7 +256,7 @@ def training_folder(out: Path, settings: Mapping[str, Any]) -> Iterator[dict[str
         checkpoint, base = last_checkpoint(out), settings["base"]["name"]
         start = environment() | {
             "resumed_from": Path(checkpoint).name if checkpoint else "",
-            # Later nobody can tell "models/tuned" from a name of the hub.
+            # Later "models/tuned" would look like a name of the hub.
             "base_folder": base if base != "default" and Path(base).is_dir() else "",
         }
         earlier = (read_manifest(out) or {}).get("starts", [])

@@ -273,7 +273,7 @@ async def _question_pairs(
         if not query.positives:
             report.leave_out(f"{query.kind} without a passage that answers it")
         elif query.text in distinct:
-            report.leave_out("said twice of one question")
+            report.leave_out("twice for one question")
         else:
             distinct[query.text] = query
     pairs = await asyncio.gather(

@@ -122,7 +122,7 @@ class RoundsConfig(LaunchOptions, QuestionFile):
                 raise ConfigError(f"{instead}.")
 
     def _conflicts(self) -> Iterator[tuple[bool, str]]:
-        """Yield what cannot be, and what to do instead: said before hours go into the first stage."""
+        """Yield what cannot be, and what to do instead, before hours go into the first stage."""
         tasks, longest = self.rows.tasks, self.sft.max_length
         yield (
             bool(self.shard),

@@ -173,8 +173,8 @@ def _sub_query(source: RowSource, number: int) -> Iterator[TrainingExample]:
     is_cut = source.is_cut(prompt, hop.sub_query, corag.max_sub_query_tokens, when_sampled=hop.query_cut)
 
     def privileged() -> Prompt:
-        told = replace(corag, task=f"{corag.task} The question to ask next: {hop.sub_query}".strip())
-        return sub_query_prompt(question.text, before, told)
+        privileged = replace(corag, task=f"{corag.task} The question to ask next: {hop.sub_query}".strip())
+        return sub_query_prompt(question.text, before, privileged)
 
     yield TrainingExample(
         question.id, "sub_query", number, prompt, hop.sub_query, is_cut, privileged=privileged
@@ -190,7 +190,7 @@ def _sub_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
     prompt = sub_answer_prompt(hop.sub_query, top_passages(hits, corag.passages_per_hop), corag)
     prompt = corag.conventions.fit_hop(prompt, source.count)
     is_cut = source.is_cut(prompt, hop.sub_answer, corag.max_sub_answer_tokens, when_sampled=hop.answer_cut)
-    # What the model said itself may be wrong, or a refusal; what is annotated must be there to read.
+    # The model's own sub-answer may be wrong, or a refusal; what is annotated must be there to read.
     fact = hop.sub_answer if source.row.is_annotated else ""
     question = source.row.question
 
@@ -241,8 +241,8 @@ def _final_answer(source: RowSource, number: int) -> Iterator[TrainingExample]:
     chain = source.chain
 
     def privileged() -> Prompt:
-        told = f"{source.corag.task} The right answer: {question.answers[0]}".strip()
-        corag = replace(source.corag, task=told)
+        task = f"{source.corag.task} The right answer: {question.answers[0]}".strip()
+        corag = replace(source.corag, task=task)
         return final_prompt(question.text, chain, source.context, source.count, corag)[0]
 
     # The first gold answer is the one taught: further ones are other ways to write it.

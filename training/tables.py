@@ -40,7 +40,7 @@ def index_of(folders: Sequence[Path]) -> list[str]:
 def within_window(tokens: int, model: str, folder: str, what: str) -> int:
     """Return how many tokens ``what`` may have, no more than the model in ``folder`` can read.
 
-    Decoding would shorten prompts to the same length. It is said on standard error if it changes anything.
+    Decoding would shorten prompts to the same length. A line is printed if it changes anything.
     """
     window = context_window(folder)
     if window is None or tokens <= window:

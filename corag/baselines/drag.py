@@ -158,7 +158,8 @@ def render_documents(
     searches: Sequence[Sequence[Hit]], template: Template, config: DRAGConfig
 ) -> list[Segment]:
     """Write the hits of searches, the oldest first; a long prompt loses the worst of every search first."""
-    if not config.documents:  # then nothing is said of documents; a search that found none is another matter
+    # Without documents the prompt has no part for them; a search without hits has an empty one.
+    if not config.documents:
         return []
     entries = [
         (rank, search, hit.passage) for search, hits in enumerate(searches) for rank, hit in enumerate(hits)

@@ -236,7 +236,7 @@ _CALL = re.compile(r"\b(search|lookup|finish|think)\s?([\[(])", re.IGNORECASE)
 _BARE_CALL = re.compile(
     r"(?=\b(?:search|lookup|finish)\[)|^(?=\W*(?:search|lookup|finish)\s?\()", re.IGNORECASE | re.MULTILINE
 )
-# A word of the model's own where an action should be, told back to it as invalid.
+# A word of the model's own where an action should be, named in the reply as invalid.
 _MADE_UP = re.compile(r"(\w+)\s?([\[(])")
 
 
@@ -351,7 +351,7 @@ class Library:
         ]
 
     def look_up(self, term: str, limit: int) -> tuple[str, list[Excerpt]]:
-        """Return the next ``limit`` sentences that hold the term, in any case, after what is said first."""
+        """Return the next ``limit`` sentences that hold the term, in any case, after a first line."""
         needle = term.strip().casefold()
         if needle != self._term:
             self._term, self._position = needle, 0

@@ -123,7 +123,7 @@ class SearchO1Config(MethodConfig, section="search_o1"):
         return load_prompt(self.documents_prompt, "search_o1_documents", PROMPTS)
 
     def needs(self) -> Mapping[Ability, str]:
-        """What its sampling was told to do beyond top_p."""
+        """Options of its sampling beyond top_p."""
         usual = (self.sampling_top_k == 0 or self.temperature == 0) and self.repetition_penalty == 1
         out = "choose search_o1.sampling_top_k=0 and search_o1.repetition_penalty=1"
         abilities = {} if usual else {Ability.SAMPLING: out}

@@ -1,6 +1,6 @@
 """Self-Ask with search (Press et al.: Measuring and Narrowing the Compositionality Gap in Language Models).
 
-Findings of EMNLP 2023, arXiv 2210.03350. The model asks itself follow-up questions, is told their
+Findings of EMNLP 2023, arXiv 2210.03350. The model asks itself follow-up questions, reads their
 intermediate answers, and states the final answer; where a search has no answer it goes on by itself. Preset
 "paper" continues worked examples (the paper's file has four); the default asks a chat model without any.
 
@@ -77,7 +77,7 @@ class SelfAskConfig(TranscriptConfig, section="self_ask"):
 class FollowUp:
     """A follow-up question.
 
-    ``unaided``: no passage told, so the model answered by itself. ``repeated``: it was asked before.
+    ``unaided``: no passage had the answer, the model gave its own. ``repeated``: it was asked before.
     """
 
     question: str

@@ -14,7 +14,7 @@ class SubQuery:
     """A sub-query as it was taken out of a reply.
 
     ``cut``: the reply ended within it, at its limit of tokens. ``log_probability``: of the reply, natural
-    logarithm; None if nobody wanted to know.
+    logarithm; None if it was not asked for.
     """
 
     text: str
@@ -52,8 +52,8 @@ class Chain:
     "compared" (a rule has the answer), "repeats" (no new sub-query came) or "budget". ``repeats``:
     sub-queries thrown away because they were blank or had been asked. ``draft``: the answer drafted after
     the newest hop, for the stop rules that want one. ``hits``: of each hop's search, best first.
-    ``log_probabilities``: of each hop's two replies together, natural logarithm, None where nobody asked for
-    it. A chain that is read from a trace has neither, until its passages are loaded.
+    ``log_probabilities``: of each hop's two replies together, natural logarithm, None where not asked for.
+    A chain that is read from a trace has neither, until its passages are loaded.
     """
 
     hops: tuple[Hop, ...] = ()

@@ -68,7 +68,7 @@ class Teaching:
             identity = config.prompt(name).identity
             if all(identity not in prompts for prompts in self.prompts):
                 yield f"{name}_prompt", self.prompts[-1][position], identity
-        # The other rules are asked for on purpose; "length" is what nobody has asked for.
+        # The other rules are asked for on purpose; "length" is the default.
         if self.teaches_stopping and config.stop == "length":
             yield "stop", "learned", config.stop
         if self.lacks_stopping and config.stop == "learned":

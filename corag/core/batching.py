@@ -96,7 +96,7 @@ class MicroBatcher(Generic[In, Out]):
                 )
                 if len(results) != len(batch):
                     raise RuntimeError(f"the worker returned {len(results)} results for {len(batch)} items")
-            except Exception as error:  # noqa: BLE001 - handed to every caller of this batch
+            except Exception as error:  # noqa: BLE001 - raised for every caller of this batch
                 for entry in batch:
                     if not entry.future.done():
                         entry.future.set_exception(error)

@@ -56,7 +56,7 @@ class FolderLock:
 
 
 def _after_fork() -> None:
-    # A child that outlives a killed parent would hold the lock of a work that nobody does any more.
+    # A child that outlives a killed parent would hold the lock of a work that has ended.
     for lock in list(_open):
         lock._abandon()
 

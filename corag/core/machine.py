@@ -30,7 +30,7 @@ def count_cores() -> int:
 def count_threads() -> int:
     """Return how many threads a search or a build takes: one for each core, or OMP_NUM_THREADS if fewer.
 
-    That is how several processes on a machine are told their share.
+    Several processes on a machine get their share in this way.
     """
     with suppress(ValueError):
         return max(1, min(count_cores(), int(os.environ.get("OMP_NUM_THREADS", ""))))

@@ -150,7 +150,7 @@ def register(target: Any) -> str:
         for key, reference in _registry.items():
             if _is_same(reference(), target):
                 return key
-        # One that was redefined is another: whoever opened the earlier still refers to it by its name.
+        # One that was redefined is another; the earlier is still referred to by its name.
         numbered = (f"{base}#{number}" for number in itertools.count(1))
         keys = itertools.chain([base] if is_named_so else [], numbered)
         key = next(key for key in keys if _registry.get(key, lambda: None)() is None)
@@ -164,7 +164,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _reference(target: Any) -> Callable[[], Any]:
-    """Return what gives an object back while it lives; whoever opened it keeps it alive."""
+    """Return what gives an object back while it lives; its opener keeps it alive."""
     try:
         return weakref.ref(target)
     except TypeError:

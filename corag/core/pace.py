@@ -31,7 +31,7 @@ def pace(count: float, seconds: float, total: float = 0) -> str:
 
 
 def _time_left(count: float, rate: float, total: float) -> str:
-    # Of less than a hundredth nobody can judge the rest.
+    # Less than a hundredth says nothing about the rest.
     return f", {clock((total - count) / rate)} left" if total > count >= max(0.01 * total, 1) else ""
 
 

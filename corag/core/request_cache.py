@@ -24,7 +24,7 @@ class RequestCache(Generic[Key, Result]):
     """The last ``capacity`` results that were requested, by key, and a task per key in flight.
 
     Each piece of work runs in a task of its own, so that a caller who gives up does not take it from those
-    who joined. When the last of them has given up, so is the work: nobody is served by going on. Failures are
+    who joined. When the last of them has given up, so is the work. Failures are
     not kept: the next request tries afresh.
     """
 

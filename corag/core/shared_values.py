@@ -31,7 +31,7 @@ def is_withheld(value: Any) -> bool:
 def names_on_hub(*configs: Any) -> list[str]:
     """Return the names of the hub among the values of options, asked where these values are used.
 
-    Later nobody can tell "models/tuned" from one. What a server calls its model is none.
+    Later "models/tuned" would look like one. What a server calls its model is none.
     """
     names: list[str] = []
     for config in configs:

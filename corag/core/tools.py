@@ -1,4 +1,4 @@
-"""What one question is handed: generate, score, search. It sees to seeds, ledger, budget and trace."""
+"""What a method has for a question: generate, score, search. It sees to seeds, ledger, budget and trace."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Tools:
 
         ``max_tokens``: of its completion, and of what the block may add to its prompt.
         """
-        # Counting costs time, so it is not done for nobody.
+        # Counting costs time, so it waits for a limit.
         with self.reserve_tokens(self.cost(prompt, max_tokens) if self.budget else 0):
             yield
 
@@ -205,7 +205,7 @@ class Tools:
 
         Without ``budget`` (in tokens), what is left is shared. What a branch can still afford then does not
         depend on how fast the others are, so results do not either. Steps and spending are noted here too;
-        what a branch leaves over is back once it has ended. Until then nobody may ask through these tools,
+        what a branch leaves over is back once it has ended. Until then no call may go through these tools,
         for the branches have it all.
         """
         available = self.left

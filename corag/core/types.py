@@ -150,7 +150,7 @@ class TokenUsage:
     ``prompt`` and ``generated`` are what CoRAG's paper counts (section 4.2): every prompt token and every
     generated token, cached or not; a request for n samples counts its prompt once. ``computed_prompt`` and
     ``computed_generated`` are what the engine really worked through: prefix-cache hits and remembered replies
-    are left out. ``estimated``: tokens among ``prompt`` and ``generated`` that nobody counted, but were
+    are left out. ``estimated``: tokens among ``prompt`` and ``generated`` that were not counted, but
     estimated from the length of the text.
     """
 

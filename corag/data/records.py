@@ -267,10 +267,10 @@ def _split_cells(lines: Iterator[str], delimiter: str) -> Rows:
         except csv.Error as error:
             rows = reader.line_num - number + 1
             over = f", and takes {rows:,} lines with it" if rows > 1 else ""
-            said = str(error).partition(" - ")[0]
+            why = str(error).partition(" - ")[0]
             yield (
                 number,
-                f"it is no row of a table ({said}){over}: within a cell, a quotation mark is written twice.",
+                f"it is no row of a table ({why}){over}: within a cell, a quotation mark is written twice.",
             )
 
 
@@ -294,9 +294,9 @@ def _arrow_records(path: Path) -> Iterator[FileItem]:
                 number += 1
                 yield Record(f"{path}, row {number}", row)
     except (arrow.ArrowException, OSError, ValueError) as error:  # two of damaged pages and of bad UTF-8
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise DataError(
-            f"{path}: it is damaged, or no {path.suffix.lower()[1:]} file ({said:.100}): copy it again."
+            f"{path}: it is damaged, or no {path.suffix.lower()[1:]} file ({reason:.100}): copy it again."
         ) from None
 
 

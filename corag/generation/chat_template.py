@@ -35,7 +35,7 @@ class ChatTemplate:
     """The chat template of a tokenizer."""
 
     def __init__(self, tokenizer: Any, arguments: Mapping[str, Any] | None = None) -> None:
-        """``arguments``: what else the template is told, such as ``enable_thinking``."""
+        """``arguments``: further arguments of the template, such as ``enable_thinking``."""
         self.tokenizer = tokenizer
         self._arguments = dict(arguments or {})
 
@@ -115,7 +115,7 @@ class ChatTemplate:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the template is told besides the conversation."""
+        """Arguments of the template besides the conversation."""
         prints = "strftime_now" in str(self.tokenizer.chat_template)
         return self._arguments | ({"strftime_now": DAY.strftime} if prints else {})
 
@@ -128,7 +128,7 @@ class ChatTemplate:
 
     @property
     def about(self) -> tuple[str, ...]:
-        """Sentences on what the template does of its own, for whoever opens the model."""
+        """Sentences on what the template does of its own, printed when the model opens."""
         lines = []
         if not self.takes_system:
             lines.append("has no place for a system prompt: it goes before the first question")

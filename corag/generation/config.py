@@ -125,7 +125,7 @@ class ModelConfig(Options, section="model"):
 
     @property
     def thoughts(self) -> ThinkingOptions:
-        """What becomes of the model's thoughts, and what its chat template is told."""
+        """What becomes of the model's thoughts, and the arguments of its chat template."""
         return ThinkingOptions(self.thinking, self.template_args)
 
     def with_engine(self) -> ModelConfig:

@@ -1,4 +1,4 @@
-"""Prompts that are too long lose what may go, by rule, whoever counts their tokens."""
+"""Prompts that are too long lose what may go, by rule, with any tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model that cannot be given the beginning of its reply is told to begin so."""
+"""How a model that cannot be given the beginning of its reply is asked to begin so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def request_prefix(messages: list[dict[str, str]], prefix: str) -> list[dict[str
 
 
 def repeated_length(text: str, prefix: str) -> int:
-    """Return the length of what a reply repeats of the words that it was told to begin with.
+    """Return the length of what a reply repeats of the words that it was asked to begin with.
 
     >>> repeated_length(" So: Paris", "So:"), repeated_length("Sole", "So")
     (4, 0)

@@ -46,7 +46,7 @@ class Renderer:
     """
 
     def __init__(self, tokenizer: Any, *, chat: bool, thinking: ThinkingOptions = AS_SUITS) -> None:
-        """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template, told so of thoughts."""
+        """``tokenizer``: a transformers tokenizer. ``chat``: use its chat template, arguments included."""
         self._tokenizer = tokenizer
         self.chat = chat
         if thinking.template_args and not chat:
@@ -55,7 +55,7 @@ class Renderer:
                 "a model that has one."
             )
         self.template_args = dict(thinking.template_args)
-        """What the chat template was to be told."""
+        """Arguments of the chat template."""
         self.thinking = _find_thinking(tokenizer, thinking) if chat else Thinking()
         self.template = ChatTemplate(tokenizer, self.thinking.args)
         """The chat template, of no use to a base model."""
@@ -74,7 +74,7 @@ class Renderer:
         chat: Literal["auto", "no"] = "auto",
         thinking: ThinkingOptions = AS_SUITS,
     ) -> Renderer:
-        """Load the tokenizer of a model folder. ``thinking``: what its template is told, and of thoughts.
+        """Load the tokenizer of a model folder. ``thinking``: arguments of its template, also for thoughts.
 
         Raises :class:`ConfigError` if there is none that reads texts rightly.
         """

@@ -164,7 +164,7 @@ def _user_arguments(config: ModelConfig, folder: str) -> dict[str, Any]:
 def cpu_kv_cache_gb() -> float:
     """Return the memory for the prefix cache in GiB: what is usual, or half of what is free, if that is less.
 
-    The other half is for the weights. vLLM refuses to start when less is free than it was told to take. What
+    The other half is for the weights. vLLM refuses to start when less is free than it is to take. What
     its own memory node and control group have is what it counts as free, so it is asked.
     """
     with importing:

@@ -332,7 +332,7 @@ class AnswerService:
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.gather(self._probe, return_exceptions=True)
-        await self.index.close()  # the first one is closed by whoever opened it, once more
+        await self.index.close()  # the first one is closed a second time by its opener
 
 
 def _abandoned_row(question: Question, tools: Tools, error: str) -> Row:

@@ -91,8 +91,8 @@ def invalid_field(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Ca
         return invalid("the body must be a JSON object.")
     field = fields.get(str(parts[0]))
     about = f" ({field.description})" if field is not None and field.description else ""
-    said = first["msg"][:1].lower() + first["msg"][1:]
-    return invalid(f"the field '{name}' cannot be used: {said}{about}.", name)
+    problem = first["msg"][:1].lower() + first["msg"][1:]
+    return invalid(f"the field '{name}' cannot be used: {problem}{about}.", name)
 
 
 def error_from_exception(error: BaseException) -> CallError:

@@ -19,7 +19,7 @@ from eval.sweeps.cells import Cell, read_cells
 
 @dataclass(frozen=True)
 class Limits(Options, section="limits"):
-    """What one service takes on. Beyond it callers are told to come again, at once."""
+    """What one service takes on. Beyond it a request is refused at once, with the time to try again."""
 
     in_flight: Annotated[int, Ge(1)] = 64
     """questions answered concurrently."""

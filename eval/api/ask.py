@@ -180,7 +180,7 @@ class Answered:
         return body
 
     def _record_console(self) -> Console:
-        """Print it where nobody sees it, not even a notebook, which a console would show it to."""
+        """Print it into memory; in a notebook a console would show it."""
         hidden = io.StringIO()
         console = Console(
             file=hidden, record=True, width=COLUMNS, highlight=False, emoji=False, force_jupyter=False

@@ -2,7 +2,7 @@
 
 A notebook has a running event loop already, in which ``asyncio.run`` is refused. And an engine belongs to the
 loop that opened it: with a loop per call it would have to be opened again each time. So all that the Python
-interface opens lives on this loop, whoever calls.
+interface opens lives on this loop, from any thread.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Background:
             try:
                 return await coroutine
             except BackendError as error:
-                # What the engine itself said went to the log, and would go with it.
+                # What the engine itself printed went to the log, and would go with it.
                 if (log_lines := last_words()) and not hasattr(error, "__notes__"):
                     error.add_note(log_lines)
                 raise

@@ -50,7 +50,7 @@ def build_index(
         corpus: files or folders with the passages.
         out: folder that becomes the index.
         kind: "bm25" (Lucene) or "dense" (FAISS).
-        report: told sentences of progress; they go to standard error without it.
+        report: called with sentences of progress; they go to standard error without it.
         options: further ones of :class:`retrieval.config.IndexConfig`, such as ``format="hotpotqa"``,
             ``encoder="intfloat/e5-base-v2"`` or ``overwrite=True``.
 

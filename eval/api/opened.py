@@ -38,7 +38,7 @@ class Holder:
 class _Pool(Generic[Options, Engine]):
     """The engines that are open in this process, and who holds each.
 
-    One whose holders were all forgotten stays open, for whoever opens it next: a cell of a notebook that is
+    One whose holders were all forgotten stays open, for the next to open it: a cell of a notebook that is
     run again takes seconds, not a minute. One whose last holder gives it back is closed.
     """
 

@@ -1,4 +1,4 @@
-"""Gold passages by name: a file, a page of one, or a title, where ids are hashes that nobody writes down.
+"""Gold passages by name: a file, a page of one, or a title, where ids are hashes.
 
 In a question file "supporting" may have any of them, as answers and ``corag search`` show them::
 

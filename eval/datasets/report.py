@@ -19,7 +19,7 @@ _silent_sources: set[str] = set()
 
 
 def silence_remarks(source: str) -> None:
-    """Print no remarks on a source's records: they were told when it was written. What is left out, is."""
+    """Print no remarks on a source's records, which had theirs when it was written, but what is left out."""
     _silent_sources.add(source)
 
 

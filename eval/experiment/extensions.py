@@ -1,6 +1,6 @@
 """What datasets and methods add to the open tables of lower layers: corpus formats, ways to search.
 
-The tables are filled by importing this module. So whoever reads a corpus or opens an index by names that a
+The tables are filled by importing this module. So what reads a corpus or opens an index by names that a
 user wrote imports it, in every process that does. ``corag`` exports the configurations from here: who has one
 can use all names that the command line can.
 """

@@ -2,7 +2,7 @@
 
 Recall of such a question would be below 1 whatever the method does, and 0 on an index with other ids. So its
 gold passages count by their titles, where the dataset names these and the index has them all; else it has no
-recall. How many there are of either is told at the start. A gold passage may also be given by file, page or
+recall. The numbers of both are printed at the start. A gold passage may also be given by file, page or
 title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_names`).
 """
 

@@ -38,7 +38,7 @@ _ALWAYS_LOGGED = "WARNING: Using incubator modules"
 _LAST_LINES = 12
 _LONGEST_LOG = 10_000_000  # bytes; a longer one begins anew
 _LATE_S = 5.0  # what takes longer is announced
-_printed_lines: set[str] = set()  # what models have said of themselves
+_printed_lines: set[str] = set()  # notes of models that were printed
 
 
 async def open_model_quietly(config: ModelConfig, capacity: int = REPLIES_KEPT) -> Generator:

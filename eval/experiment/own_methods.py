@@ -109,7 +109,7 @@ def as_answer(value: Any, tools: Tools, name: str) -> Answer:
     A text is one: what the method collected is then all that it searched for. Raises :class:`DataError` for
     anything else.
     """
-    if isinstance(value, Generation):  # a reply of tools.generate, handed on whole
+    if isinstance(value, Generation):  # a whole reply of tools.generate
         value = value.text
     if isinstance(value, str):
         searches = [step for step in tools.steps if isinstance(step, SearchStep)]

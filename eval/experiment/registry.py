@@ -130,7 +130,7 @@ else:
 
 
 def canonical_name(name: str, methods: Mapping[str, Method] = METHODS) -> str:
-    """Return what a method is called here; a name that is nobody's comes back as it is.
+    """Return what a method is called here; an unknown name comes back as it is.
 
     >>> canonical_name("basic-rag"), canonical_name("self-ask"), canonical_name("irct")
     ('one_step', 'self_ask', 'irct')

@@ -25,7 +25,7 @@ from corag.generation.models import DEFAULT_MODEL
 from retrieval.config import RetrieverConfig
 
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""By this variable instrumentations of models are told to send texts too; without it they send none."""
+"""By this variable instrumentations of models send texts too."""
 
 _WITH_CONTENT = ("true", "span_only", "span_and_event")
 _KINDS = {"generate": "LLM", "score": "LLM", "search": "RETRIEVER"}
@@ -49,7 +49,7 @@ class RowSpans:
         Args:
             workflow: what answered: a method, a preset of a service.
             row: the finished question.
-            parent: the ``traceparent`` header of whoever asked (W3C Trace Context); "" for a trace of its
+            parent: the ``traceparent`` header of the request (W3C Trace Context); "" for a trace of its
                 own.
         """
         start_ns = round(row.begun * 1e9)

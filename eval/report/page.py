@@ -1,4 +1,4 @@
-"""A report as one HTML file that loads nothing, asks nobody and runs no script but its own.
+"""A report as one HTML file that loads nothing, sends nothing and runs no script but its own.
 
 All figures are in the page itself and need no script; the questions and their chains are packed.
 """

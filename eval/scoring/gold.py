@@ -90,7 +90,7 @@ def gold_places(
 
 
 def _needs_hits(row: SavedRow, aliases: Aliases) -> bool:
-    """Whether gold passages are known by what searches told of passages, and not by ids alone."""
+    """Whether gold passages are known by what searches returned of passages, and not by ids alone."""
     gold = row.question.supporting
     return bool(gold) and (aliases.titled or any(map(is_name, gold)))
 

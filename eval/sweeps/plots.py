@@ -175,14 +175,14 @@ def draw_scaling(
     import matplotlib
     from matplotlib.figure import Figure
 
-    told = {name: each for name, each in curves.items() if each.fit}
+    fitted = {name: each for name, each in curves.items() if each.fit}
     # A Figure by itself needs no display: it is drawn by Agg, and by matplotlib's own writer for SVG.
     # Without the salt the ids in an SVG are drawn at random, and the same sweep would give another file.
     with matplotlib.rc_context({"svg.hashsalt": "corag", "font.size": 10}):
         groups = len({point.group for point in points})
         columns = 2 if groups <= 10 else 3
-        legend_rows = math.ceil((groups + 1 + len(told)) / columns)
-        figure = Figure(figsize=(8.4, 4.7 + 0.2 * (legend_rows + len(told))), dpi=160, layout="constrained")
+        legend_rows = math.ceil((groups + 1 + len(fitted)) / columns)
+        figure = Figure(figsize=(8.4, 4.7 + 0.2 * (legend_rows + len(fitted))), dpi=160, layout="constrained")
         axes = figure.add_subplot()
         spends_nothing = any(not point.tokens for point in points)
         ticks = tick_places([point.tokens for point in points])
@@ -190,7 +190,7 @@ def draw_scaling(
         points = [replace(point, tokens=point.tokens or ticks[0]) for point in points]
         best = sorted((point for point in points if point.on_frontier), key=lambda point: point.tokens)
         _draw_frontier(axes, best, ticks[-1])
-        _draw_curves(axes, told, measure)
+        _draw_curves(axes, fitted, measure)
         _draw_groups(axes, points)
         _draw_axes(axes, ticks, f"{measure} (%)", from_zero=spends_nothing)
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=_INK)

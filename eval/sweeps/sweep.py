@@ -279,7 +279,7 @@ async def answer_group(group: Sequence[Cell], executors: Sequence[Executor], *, 
     """Answer what cells of one model do not hold yet, each with those who have what it searches."""
     for cell, executor in zip(group, executors, strict=True):
         check_model(cell.name, cell.options, cell.config.model, executor.model)
-    questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is told once
+    questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is printed once
 
     async def answer(cell: Cell, executor: Executor, turn: RunTurn) -> None:
         retriever = cell.config.retriever

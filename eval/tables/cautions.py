@@ -159,7 +159,7 @@ def remarks(summary: Summary) -> Iterator[str]:
 
 
 def group_remarks(summaries: Sequence[Summary], remark: Callable[[Summary], Iterator[str]]) -> dict[str, str]:
-    """Return remarks, each with the runs that it is of: what is to be said of several is said once."""
+    """Return remarks, each with the runs that it is of: one of several runs stands once."""
     by_remark: dict[str, list[str]] = {}
     for each in summaries:
         for sentence in remark(each):

@@ -214,7 +214,7 @@ class ScoredRuns:
         scoring: what to call it in a sentence, with the files that it needed.
         recall_at: recall was measured over so many passages.
         notes: which questions are left out, whose gold answers count where the runs keep others, how many of
-            those the scorer was not made for, and which runs never found a gold passage that nobody could
+            those the scorer was not made for, and which runs never found a gold passage that they could not
             look up.
         is_paired: whether all runs have the same questions; without, nothing can be tested.
     """
@@ -357,7 +357,7 @@ def _unfinished_note(runs: Sequence[Run], questions: Sequence[Question]) -> str:
 def _unfound_gold_note(run: Run) -> str:
     """Return that a run with a retriever of the user's own never found a gold passage; "" if it did.
 
-    Which ids such a retriever has nobody can look up, so they may be others than the question file's.
+    The ids of such a retriever cannot be looked up, so they may be others than the question file's.
     """
     recall = run.measures.get("recall", {})
     found = next((row.passage_ids[0] for row in run.rows.values() if row.passage_ids), "")

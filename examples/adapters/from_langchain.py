@@ -10,7 +10,7 @@ from corag import Passage
 
 
 def search(retriever: Any, fingerprint: str) -> Callable[..., Any]:
-    """Search what has ``ainvoke``; one of a vector store (``store.as_retriever()``) is told how many."""
+    """Search what has ``ainvoke``; one of a vector store (``store.as_retriever()``) is given how many."""
 
     async def find(query: str, k: int) -> list[Passage]:
         documents = (await retriever.ainvoke(query, k=k))[:k]

@@ -163,7 +163,7 @@ def sift(
     """
     # Two hashes of 8 bytes per passage, not the passages: a corpus may have tens of millions.
     ids: set[int] = set()
-    texts: dict[int, None] = {}  # in the order of the rows, so that a text's row can be told at the end
+    texts: dict[int, None] = {}  # in the order of the rows, so that a text's row is known at the end
     repeats: list[tuple[str, int]] = []  # ids that were dropped, and their texts
     counts: dict[int, int] = {}  # how many passages have an id, where several have
     for item in items:

@@ -1,4 +1,4 @@
-"""Where an exact index is searched, if nothing is said: on the GPUs where its vectors take little room."""
+"""Where an exact index is searched, by default: on the GPUs where its vectors take little room."""
 
 from __future__ import annotations
 

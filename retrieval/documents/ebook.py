@@ -68,7 +68,7 @@ def _pages(root: Any, folder: str) -> Iterator[tuple[str, str]]:
             yield (
                 str(reference.get("idref")),
                 "",
-            )  # there is no such part: it is told as a page that is missing
+            )  # there is no such part: it counts as a missing page
             continue
         is_page = item.get("media-type") in _PAGES
         left_out = CONTENTS if "nav" in item.get("properties", "").split() else "" if is_page else PICTURES

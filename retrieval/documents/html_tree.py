@@ -23,7 +23,7 @@ _BLOCKS = frozenset(
     "listing main menu nav ol optgroup option p plaintext pre search section summary table tbody td tfoot th "
     "thead tr ul xmp".split()
 )
-_MOST_COLUMNS = 100  # columns that merged cells may fill, lest a broken page fill the memory
+_MOST_COLUMNS = 100  # columns that merged cells may fill, so that a broken page does not fill the memory
 _WAYS_BACK = re.compile(r"[\s¶\uf0c1#§↩↑^🔗\ufe0e\ufe0f]+")  # links to where they stand, or to a note's mark
 _PERMALINK = re.compile(r"\s*[¶\uf0c1]$|\s+#$")
 _NOTE_NAME = re.compile(

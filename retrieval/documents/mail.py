@@ -1,4 +1,4 @@
-"""E-mails (.eml) and web pages that are saved in the same form (.mht): who wrote what to whom, and when."""
+"""E-mails (.eml) and web pages that are saved in the same form (.mht): sender, recipients, date and text."""
 
 from __future__ import annotations
 

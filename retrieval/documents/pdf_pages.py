@@ -22,7 +22,7 @@ from retrieval.documents.left_out import ATTACHMENTS, LOST_HEADINGS, XFA
 from retrieval.documents.pdf_annotations import BesideText, read_beside_text
 from retrieval.documents.superscripts import InlineText
 
-# It logs what it works around in outlines; what could not be read is said in the file's notes.
+# It logs what it works around in outlines; what could not be read stands in the file's notes.
 logging.getLogger("pypdfium2").setLevel(logging.CRITICAL)
 
 PDFIUM = threading.Lock()

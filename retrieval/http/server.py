@@ -38,7 +38,7 @@ from retrieval.search.stage import SearchStage
 
 
 async def serve(retriever: SearchStage, host: str, port: int, report: Callable[[str], None]) -> None:
-    """Answer requests until cancelled or told to stop by a signal; the caller closes the retriever.
+    """Answer requests until cancelled or stopped by a signal; the caller closes the retriever.
 
     Port 0 takes a free one, for ``report`` to print. Raises :class:`ConfigError` if the address is taken.
     """

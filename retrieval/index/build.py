@@ -77,7 +77,7 @@ def build_index(config: IndexConfig, report: Callable[[str], None]) -> IndexMani
     process is building it.
     """
     folder = Path(config.out)
-    refuse_if_locked(folder, beside=True, advice=ANOTHER_OUT)  # told now, and not after an encoder was opened
+    refuse_if_locked(folder, beside=True, advice=ANOTHER_OUT)  # now, not after an encoder was opened
     with build_folder(folder, "the index ", building_folder(folder)):
         manifest = _build(config, report)
     if config.long_units:
@@ -218,7 +218,7 @@ class _PartOfCorpus:
 
     @classmethod
     def choose(cls, config: IndexConfig) -> _PartOfCorpus:
-        """Read the corpus once more: before, nobody knows how many passages are kept."""
+        """Read the corpus once more: before, the number of passages that are kept is unknown."""
         whole = CorpusReport()
         total = sum(1 for _ in _read(config, whole))
         if not (rows := IndexPart.parse(config.part).rows(total)):

@@ -76,7 +76,7 @@ def require_all_parts(parts: Mapping[str, IndexPart | None]) -> dict[int, list[s
     """Return who has which part, by number, in order.
 
     ``parts``: by name or address; None for an index that is no part. Raises :class:`IndexMismatchError` for
-    parts of several indexes, or a part that nobody has: it would be a smaller corpus without a word.
+    parts of several indexes, or a part that is missing: the corpus would be smaller, unnoticed.
     """
     whole = {name: part for name, part in parts.items() if part is None}
     if whole:

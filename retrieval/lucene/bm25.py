@@ -83,7 +83,7 @@ def build_lucene(
                     report(f"{count + added_rows:,} passages indexed, {speed}")
                 count += added_rows
         except BaseException:
-            indexer.close(False)  # nobody will search it, and merging may take minutes
+            indexer.close(False)  # it is never searched, and merging may take minutes
             raise
         indexer.close(True)  # merges into one segment, which searches fastest
     require_passages(folder, count)

@@ -37,7 +37,7 @@ class PartsRetriever(SearchStage):
 
     Their scores are of one scale: those of vectors, from one training. Where they are equal the earlier
     passage comes first, as in a whole index. One part that fails fails the search: without it there would be
-    less to find, and nobody would know. ``fingerprint`` is the whole index's own.
+    less to find, unnoticed. ``fingerprint`` is the whole index's own.
     """
 
     def __init__(self, below: Sequence[SearchStage], fingerprint: str) -> None:

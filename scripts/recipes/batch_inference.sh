@@ -111,12 +111,12 @@ if [ $failed = 1 ]; then
 fi
 folders='import json, sys; print(*(run["folder"] for run in json.load(sys.stdin)["runs"].values()), sep="\n")'
 mapfile -t runs < <(tail -n 1 "$logs/shard-1-of-$shards.out" | python -c "$folders")
-told() {
+option_of() {
     tail -n 1 "$logs/shard-1-of-$shards.out" |
         python -c 'import json, sys; print(json.load(sys.stdin).get(sys.argv[1], ""))' "$1"
 }
-options=(--max_failed "$(told max_failed)")
-answers=$(told answers_to)
+options=(--max_failed "$(option_of max_failed)")
+answers=$(option_of answers_to)
 [ -z "$answers" ] || options+=(--answers_to "$answers")
 [[ " $* " != *" --json "* ]] || options+=(--json)
 corag table "${runs[@]}" --join "${options[@]}"

@@ -366,9 +366,9 @@ if status == 0:
 elif status == 77:
     line["reason"] = last
 else:
-    told = [each.strip() for each in open(f"{files}.log", errors="replace") if each.strip()]
+    lines = [each.strip() for each in open(f"{files}.log", errors="replace") if each.strip()]
     late = f"it took longer than {limit} s; " if status in (124, 137) else ""
-    line["reason"] = f"{late}exit status {status}; its log {files}.log ends with: {' / '.join(told[-2:])}"
+    line["reason"] = f"{late}exit status {status}; its log {files}.log ends with: {' / '.join(lines[-2:])}"
 print(json.dumps(line), flush=True)
 with open(files.rpartition("/")[0] + "/lines.jsonl", "a") as file:
     file.write(json.dumps(line) + "\n")

@@ -1,4 +1,4 @@
-"""What is said otherwise in docstrings here than mkdocstrings reads it."""
+"""Docstrings as written here, for mkdocstrings."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class Ours(griffe.Extension):
             attr.annotation = inner.elements[0] if isinstance(inner, griffe.ExprTuple) else inner
 
     def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
-        """Take the label off what ``waits`` decorates: whoever calls it gets the result."""
+        """Take the label off what ``waits`` decorates: a call returns the result."""
         if any("waits" in str(each.value) for each in func.decorators):
             func.labels.discard("async")

@@ -147,7 +147,7 @@ async def test_sampled_and_gold_queries_of_a_question_stand_beside_each_other(tm
         Hop("Whose Glassware?", "Mara Velden", False, (BOOK.id, NOISE.id)),
     )
     report = await write(tmp_path, QUESTION, chains={"q1": row(*hops)})
-    assert report.left_out["said twice of one question"] == 1
+    assert report.left_out["twice for one question"] == 1
     assert report.lengths["train/chain"].queries == 1
     assert any("chain" in line for line in report.lines())
 

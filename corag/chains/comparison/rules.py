@@ -193,7 +193,7 @@ def _find(
 
 
 def _bearer(sub_answer: str, candidate: _Candidate, role: frozenset[str]) -> str | None:
-    """Return whom a sub-answer names: "The director of it is Kurt Land.", "Kurt Land directed it." or a name.
+    """Return a sub-answer's name: "The director of it is Kurt Land.", "Kurt Land directed it." or a name.
 
     None where it names no one person for certain.
     """

@@ -111,7 +111,7 @@ def main(config: QuickstartOptions) -> CommandResult:
 def build_index(out: Path, kind: str) -> str:
     """Build an index of the world in a process beside this one, which opens its model; return its folder.
 
-    Raises :class:`BackendError` with what the process said if it failed.
+    Raises :class:`BackendError` with what the process printed if it failed.
     """
     folder = str(out / kind)
     arguments = [str(out / "world/corpus.jsonl"), "--kind", kind, "--out", folder]

@@ -219,7 +219,7 @@ def collect_sources(
     """Return the passages that an answer rests on: those that were read for it, then the others collected.
 
     Each says under "read" which it is. The former come as the row has them, those that carry the answer
-    first, the latter in the order of collection. Titles and origins are known as far as searches told them.
+    first, the latter in the order of collection. Titles and origins are those that searches returned.
     ``steps``: as rows have them.
     """
     hits = {hit["id"]: hit for step in steps for hit in step.get("hits", ())}

@@ -77,7 +77,7 @@ Result = TypeVar("Result")
 class _Call:
     """How a prompt is sent: the route, what stands in the body, and what was left out of the prompt for that.
 
-    ``prefix``: what the model is told to begin with, "" if nothing; ``ids``: the prompt's tokens, if they
+    ``prefix``: what the model is asked to begin with, "" if nothing; ``ids``: the prompt's tokens, if they
     are what is sent.
     """
 

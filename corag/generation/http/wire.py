@@ -216,7 +216,7 @@ def read_reply(
 ) -> Reply:
     """Read a sample.
 
-    ``prefix``: what the model was told to begin with, "" if it was not; ``token_ids``: whether the server
+    ``prefix``: what the model was asked to begin with, "" if it was not; ``token_ids``: whether the server
     returns ids. Raises :class:`MalformedReplyError`.
     """
     choice = value_at(reply, "choices", 0, kind=dict)
@@ -252,7 +252,7 @@ def _count(value: Any) -> int | None:
 def _completion(
     choice: dict[str, Any], sampling: Sampling, *, chat: bool, prefix: str, token_ids: bool
 ) -> Completion:
-    """Read one sample, without what it was told to begin with and what it was told to end at."""
+    """Read one sample, without what it was asked to begin with and to end at."""
     whole = choice_text(choice, chat=chat)
     start = thought_in(whole) if chat else 0
     start += repeated_length(whole[start:], prefix)

@@ -174,8 +174,8 @@ async def read_json(request: Request, most: int) -> bytes:
             # A byte too many shows what is too long, and no more of it is unpacked.
             body += unpack(piece, most - len(body) + 1) if encoding == "gzip" else piece
             if len(body) > most:
-                said = f"the body has more than {most:,} bytes, which is all that is taken."
-                raise CallError(413, said, "body_too_large")
+                sentence = f"the body has more than {most:,} bytes, which is all that is taken."
+                raise CallError(413, sentence, "body_too_large")
     except ClientDisconnect:
         raise CallerGoneError from None
     except zlib.error:

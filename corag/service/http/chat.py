@@ -59,7 +59,7 @@ def _read_turns(messages: Sequence[ChatMessage], ignored: dict[str, str]) -> lis
     for position, message in enumerate(messages):
         where = f"messages[{position}]"
         if message.role in ("tool", "function") or message.tool_calls:
-            # What is said beside a call announces it, so it goes with the call.
+            # Text beside a call announces it, so it goes with the call.
             ignored[where] = NO_TOOLS
             continue
         text, is_whole = message.text()

@@ -1,4 +1,4 @@
-"""Who answers where nobody said: an engine on each GPU that this process may use, else this process."""
+"""The workers by default: an engine on each GPU that this process may use, else this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def choose_workers(
     if workers.kind == "none" or (workers.enabled and (workers.gpus_per_worker or not gpus_per_engine)):
         return workers
     if workers.enabled:
-        # An engine that takes GPUs has them for itself, also where nobody said so: without, all would be on
+        # An engine that takes GPUs has them for itself, also by default: without, all would be on
         # the first.
         return replace(workers, gpus_per_worker=gpus_per_engine) if visible_gpus() else workers
     no_workers = replace(workers, kind="none")

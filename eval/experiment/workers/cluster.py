@@ -33,7 +33,7 @@ def connect(config: WorkersConfig) -> Iterator[Any]:
     import ray
     import ray.util.scheduling_strategies
 
-    if ray.is_initialized():  # whoever did that ends it
+    if ray.is_initialized():  # what started it ends it
         yield ray
         return
     address = config.address or os.environ.get("RAY_ADDRESS") or "local"
@@ -57,7 +57,7 @@ def _start(ray: Any, address: str) -> None:
 
 
 def _local(address: str) -> dict[str, Any]:
-    """Return what can be said of a cluster that is started here only.
+    """Return what only holds for a cluster that is started here.
 
     Ray itself counts the cores of the whole node, and GPUs that are cut into instances as whole ones.
     """
@@ -76,7 +76,7 @@ def _local(address: str) -> dict[str, Any]:
 
 @contextmanager
 def _keep_signal_handlers() -> Iterator[None]:
-    """Keep what this process does when it is told to end: Ray puts its own in the place."""
+    """Keep what this process does on SIGTERM: Ray puts its own in the place."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
