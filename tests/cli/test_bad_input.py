@@ -14,9 +14,7 @@ from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.runs.folder import TRACES
 from eval.experiment.registry import METHODS
-from eval.scoring.judge import JudgeConfig
 from tests.eval.runs import make_run
-from tests.messages import raises_message
 
 ASK = ["ask", "Who wrote The Glass Orchard?"]
 
@@ -70,25 +68,6 @@ def test_unreachable_search_server(capsys):
     assert "http://127.0.0.1:9" in message
 
 
-def test_unreachable_model_server(capsys):
-    message = refused(
-        capsys,
-        [
-            *ASK,
-            "--method",
-            "closed_book",
-            "--model.backend",
-            "server",
-            "--model.urls",
-            "http://127.0.0.1:9",
-            "--model.retries",
-            "0",
-        ],
-        status=1,
-    )
-    assert "http://127.0.0.1:9" in message
-
-
 def test_model_folder_without_tokenizer(capsys, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     message = refused(capsys, [*ASK, "--method", "closed_book", "--model.name", str(tmp_path)])
@@ -99,13 +78,6 @@ def test_missing_model_folder(capsys):
     assert "no model folder './nowhere'" in refused(
         capsys, [*ASK, "--method", "closed_book", "--model.name", "./nowhere"]
     )
-
-
-def test_broken_line_in_a_question_file(capsys, tmp_path):
-    message = refused(
-        capsys, ["run", "--questions", write_questions(tmp_path, GOOD, '{"id": "2", "question"\n')]
-    )
-    assert "questions.jsonl" in message and "line 2" in message
 
 
 def test_broken_line_in_a_corpus(capsys, tmp_path):
@@ -176,16 +148,6 @@ def test_an_index_on_a_full_disk_is_a_sentence_and_looks_unfinished(capsys, tmp_
     )
 
 
-def test_a_repeated_passage_id_is_named(capsys, tmp_path):
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text(
-        "".join(f'{{"id": "p{n}", "title": "T{n}{m}", "text": "x"}}\n' for m in range(2) for n in range(7))
-    )
-    assert main(["index", str(corpus), "--out", str(tmp_path / "index")]) == 0
-    message = "7 passages share an id with an earlier one (p0, p1, p2, p3, p4, ...): the first keeps it"
-    assert message in capsys.readouterr().err
-
-
 @pytest.fixture
 def web_page():
     """The address of a server that answers whatever it is asked with a page."""
@@ -219,14 +181,6 @@ def test_a_web_page_is_no_search_server(capsys, web_page, place):
     )
     assert "model.urls" in message and "a web page" in message and "<" not in message
     assert len(message.splitlines()[-1]) < 250
-
-
-def test_unknown_and_missing_fields_of_a_question(capsys, tmp_path):
-    message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD | {"anwsers": ["X"]})])
-    assert "anwsers" in message and "answers" in message
-    assert "question" in refused(
-        capsys, ["run", "--questions", write_questions(tmp_path, {"id": "1", "answers": ["X"]})]
-    )
 
 
 # What a method needs to be told so that it has use for a prompt.
@@ -275,21 +229,6 @@ def test_a_misspelt_field_is_told_beside_the_one_that_was_meant(capsys, tmp_path
     options = ["one_step", "--one_step.qa_prompt", "{queri} {paragraphs}"]
     message = refused(capsys, [*ASK, "--retriever.index", str(tmp_path), "--method", *options])
     assert "lacks {query} (its fields: {paragraphs}, {queri})." in message
-
-
-def test_a_judge_needs_the_answer_that_it_judges():
-    with raises_message(ConfigError):
-        JudgeConfig(prompt="{query} {answers}").check_files()
-
-
-def test_unknown_dataset(capsys, tmp_path):
-    message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD), "--dataset", "hotpot"])
-    assert "hotpotqa" in message
-
-
-def test_empty_question_in_a_file(capsys, tmp_path):
-    message = refused(capsys, ["run", "--questions", write_questions(tmp_path, GOOD | {"question": " "})])
-    assert "field 'question'" in message
 
 
 @pytest.mark.parametrize("url", ["http://bob:SECRET@host:1", "http://host:1/?key=SECRET"])

@@ -27,7 +27,6 @@ from corag import (
     one_step,
     open_index,
     open_model,
-    report,
     run,
     sweep,
 )  # fmt: skip
@@ -37,7 +36,6 @@ from corag.core.own_objects import describe, identify, register
 from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
 from corag.core.seeds import stable_hash
 from corag.core.types import TokenUsage
-from eval.api.ask import entry_of
 from eval.datasets.load import load_questions
 from eval.experiment.backends import identify_weights
 from tests.eval.test_own_methods import served_app
@@ -279,22 +277,6 @@ def test_what_is_no_answer_is_said(value: Any, tmp_path: Path) -> None:
     assert "mine returned" in shown
 
 
-def test_a_method_is_named_by_its_file_as_in_the_shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    source = 'async def mine(question, tools):\n    return "Paris"\n'
-    Path("mine.py").write_text(source)
-    assert ask(ASKED, "mine.py:mine", say).text == "Paris"
-    assert list(run(RECORDS, ["mine.py:mine", "closed_book"], say, out="runs").runs) == [
-        "mine",
-        "closed_book",
-    ]
-    assert entry_of("mine.py:mine")[1].code
-    with raises_message(ConfigError):
-        ask(ASKED, "mine.py:other", say)
-
-
 def test_a_changed_function_is_told_and_may_begin_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,21 +323,6 @@ def test_a_run_resumes_and_its_manifest_names_the_objects(tmp_path: Path) -> Non
         run(RECORDS, [one_step], Mine(), find, out=tmp_path)
 
 
-def test_a_run_of_own_objects_is_reported_and_scored_by_its_gold_passages(tmp_path: Path) -> None:
-    passages = [Passage(str(number), "", text) for number, text in enumerate(TEXTS)]
-
-    def search(query: str, k: int) -> list[Passage]:
-        return passages[:k]
-
-    records = [each | {"supporting": ["0"]} for each in RECORDS]
-    with open_index(search) as index:
-        results = run(records, {"one": one_step, "iterative": ircot}, say, index, out=tmp_path / "runs")
-        page = report(results, tmp_path / "report.html", index).read_text()
-    assert results.to_pandas().recall.tolist() == [1.0] * 6, "its ids are the gold ones"
-    assert "iterative" in page and len(page) > 20_000
-    assert main(["table", *map(str, results.runs.values())]) == 0
-
-
 def test_a_sweep_takes_own_objects(tmp_path: Path) -> None:
     cells = {"one": one_step, "two hops": (corag, CoRAGConfig(max_hops=2))}
     options: dict[str, Any] = {"out": tmp_path, "resamples": 5}
@@ -371,12 +338,6 @@ def test_a_sweep_takes_own_objects(tmp_path: Path) -> None:
 
     with raises_message(ConfigError):
         sweep(RECORDS, cells, changed, find, **options)
-
-
-def test_several_indexes_are_fused() -> None:
-    with open_index(find, find_later, TEXTS) as index:
-        hits = index.search("capital of France", k=2)
-    assert hits[0].passage.text == TEXTS[0] and len(hits) == 2
 
 
 def test_a_server_that_speaks_our_protocol_is_an_index() -> None:
