@@ -36,7 +36,7 @@ _ABOUT = (
 
 
 class FoundPassage(BaseModel):
-    """A passage that an answer rests on, or that a search found."""
+    """A passage that was read for an answer, or that a search found."""
 
     id: str
     title: str
@@ -45,11 +45,8 @@ class FoundPassage(BaseModel):
         None, description="The page on which it begins; null where there are no pages."
     )
     number: int | None = Field(None, description="Under which the answer cites it.")
-    text: str = Field("", description="Its text, if it was searched for, or read for the answer.")
+    text: str = Field("", description="Its text.")
     score: float | None = Field(None, description="Comparable within one search only; higher is better.")
-    read: bool | None = Field(
-        None, description="Of an answer's source: whether the model read it for the answer, or only found it."
-    )
 
 
 class FoundPassages(BaseModel):
@@ -170,18 +167,12 @@ def _found(passage: Passage, **more: Any) -> FoundPassage:
 
 
 def _sources(sources: Sequence[Mapping[str, Any]], row: Row) -> list[FoundPassage]:
-    """Return what an answer rests on: what was read for it with its text, which is what an agent checks."""
+    """Return what was read for an answer with its text, which is what an agent checks."""
     steps = [step for step in row.steps if isinstance(step, SearchStep)]
     texts = {hit.id: hit.text for step in steps for hit in step.hits}
-    cited = cited_sources(sources)
     return [
-        _found(
-            passage_of(source),
-            text=texts.get(source["id"], "") if source in cited else "",
-            read=source["read"],
-            number=source.get("number"),
-        )
-        for source in sources
+        _found(passage_of(source), text=texts.get(source["id"], ""), number=source.get("number"))
+        for source in cited_sources(sources)
     ]
 
 

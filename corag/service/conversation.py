@@ -21,7 +21,7 @@ _FEWEST_WORDS = 3  # of a question, unless the user's own has fewer
 _MOST_TURNS = 2  # of the user's before the last: "and since when?" may follow "and who leads it?"
 _MOST_CHARACTERS = 500  # of each of them: a document may be pasted before a question
 _MOST_CONVERSATION = 40_000  # characters of the turns before a question, the latest, and of a job
-_JOB_TOKENS, _MOST_JOB_TOKENS = 256, 1_024  # of a title, or of five questions as JSON
+_JOB_TOKENS = 256  # of a title, or of five questions as JSON
 _TASK_MARK = "### Task:"  # Open WebUI begins its own requests so, for a title or tags
 _CONTEXT_MARK = "<context>"  # and a question with documents of its own
 # Of the call that writes nothing but the answer, in the methods that have one.
@@ -143,7 +143,7 @@ async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -
     reply = await tools.generate(
         Prompt((Message("user", (Segment(request.text),)),)),
         role="job",
-        max_tokens=min(request.max_tokens or _JOB_TOKENS, _MOST_JOB_TOKENS),
+        max_tokens=request.max_tokens or _JOB_TOKENS,
         path="job",
         is_answer=True,
     )
