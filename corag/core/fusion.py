@@ -8,18 +8,18 @@ from itertools import zip_longest
 from corag.core.types import Hit, Passage
 
 
-def fuse(rankings: Sequence[Sequence[Hit]], rrf_k: int = 60) -> list[Hit]:
-    """Score each passage by the sum of 1 / (rrf_k + rank) over the rankings that have it, ranks from 1.
+def fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Score each passage by the sum of 1 / (60 + rank) over the rankings that have it, ranks from 1.
 
     Best first; equal scores keep the order of first appearance, ranking by ranking. Passages are the same if
-    their ids are. ``rrf_k``: 60 in the paper; the greater, the less the first ranks count.
+    their ids are.
     """
     scores: dict[str, float] = {}
     passages: dict[str, Passage] = {}
     for ranking in rankings:
         for rank, hit in enumerate(ranking, 1):
             passages.setdefault(hit.passage.id, hit.passage)
-            scores[hit.passage.id] = scores.get(hit.passage.id, 0.0) + 1 / (rrf_k + rank)
+            scores[hit.passage.id] = scores.get(hit.passage.id, 0.0) + 1 / (60 + rank)
     return sorted(
         (Hit(passages[identifier], score) for identifier, score in scores.items()), key=lambda hit: -hit.score
     )

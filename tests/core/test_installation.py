@@ -65,10 +65,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "documents/a.html").write_text("<p>Karlen is a town.</p>")
     (tmp_path / "q.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["x"]}\n')
     (tmp_path / "c.jsonl").write_text('{"id": "1", "text": "Karlen is a town."}\n')
-    (tmp_path / "bm25.trec").write_text("1 Q0 1 1 2.5 bm25\n")
-    (tmp_path / "qrels.tsv").write_text("1\t1\t1\n")
     (tmp_path / "q.parquet").write_bytes(b"PAR1")
-    (tmp_path / "c.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     return tmp_path
 
 

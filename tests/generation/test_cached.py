@@ -130,16 +130,6 @@ async def test_eight_chains_ask_for_the_four_that_are_new() -> None:
     assert tools.spent.computed < spent.spent.computed
 
 
-async def test_six_hops_begin_with_the_four_there_were() -> None:
-    inner = ScriptedGenerator(wandering)
-    cached = CachedGenerator(inner)
-    await answered(cached, chains=2, max_hops=2)
-    inner.requests.clear()
-    _, tools = await answered(cached, chains=2, max_hops=3)
-    assert sampled(tools) == ["chain 1/hop 3", "chain 2/hop 3"]
-    assert sum(kind(request) == "NEXT" for request in inner.requests) == 2
-
-
 async def test_within_a_run_memory_changes_no_sample() -> None:
     results = [
         await answered(

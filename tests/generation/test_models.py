@@ -68,14 +68,3 @@ async def test_what_cannot_be_opened_says_why(
 ) -> None:
     with pytest.raises(error, match=sentence):
         await open_generator(config)
-
-
-def test_settings_that_cannot_work_are_refused() -> None:
-    for bad in (
-        {"backend": "server"},
-        {"urls": ("http://localhost:8000",)},
-        {"batch_size": 0},
-        {"gpu_memory_utilization": 2.0},
-    ):
-        with pytest.raises(ConfigError):
-            ModelConfig(**bad)  # type: ignore[arg-type]

@@ -139,13 +139,6 @@ def test_what_a_call_may_cost_is_not_less_than_it_costs_however_long_the_dialogu
     assert len(renderer.encode(prompt)) + 64 <= token_bound(prompt, 64, renderer.count)
 
 
-def test_a_prompt_that_fits_is_left_alone(renderer: Renderer) -> None:
-    prompt = chat_prompt([Segment("passage ", drop=0), Segment("question?")])
-    ids, shortening = renderer.encode_within(prompt, len(renderer.encode(prompt)))
-    assert ids == renderer.encode(prompt)
-    assert not shortening
-
-
 def test_segments_go_by_rising_rank_and_are_counted_by_kind(renderer: Renderer) -> None:
     prompt = chat_prompt(
         [

@@ -15,7 +15,7 @@ def ranking(*ids: str) -> list[Hit]:
 
 
 def test_fusion_by_hand() -> None:
-    fused = fuse([ranking("a", "b", "c"), ranking("b", "d"), ranking("b", "a")], rrf_k=60)
+    fused = fuse([ranking("a", "b", "c"), ranking("b", "d"), ranking("b", "a")])
     expected = {"b": 1 / 62 + 1 / 61 + 1 / 61, "a": 1 / 61 + 1 / 62, "d": 1 / 62, "c": 1 / 63}
     assert [(hit.passage.id, hit.score) for hit in fused] == [
         (name, pytest.approx(score)) for name, score in expected.items()
@@ -23,9 +23,9 @@ def test_fusion_by_hand() -> None:
 
 
 def test_equal_scores_keep_the_order_of_first_appearance() -> None:
-    fused = fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")], rrf_k=10)
+    fused = fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")])
     assert [hit.passage.id for hit in fused] == ["x", "y", "z"]
-    assert fuse([[], []], rrf_k=60) == []
+    assert fuse([[], []]) == []
 
 
 @pytest.mark.slow

@@ -20,14 +20,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.installation import require
 from corag.core.json_client import JsonClient
-from corag.core.machine import raise_file_limit
+from corag.core.machine import count_cores, raise_file_limit
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.protocols import (
     Ability,
@@ -64,11 +65,11 @@ from corag.generation.rendering import Renderer
 from corag.generation.special_names import COMMON_NAMES, spaced_prompt
 from corag.generation.thinking import ThinkingEngine
 from corag.generation.thinking_generator import thinking_budget
-from corag.generation.tokenizing import encode_beside
 
 # The share of the window that is filled where tokens are estimated: the estimate may be too low.
 _WINDOW_SHARE = 0.9
 _PAUSE_S = 1.0  # a server that comes back has a model to load
+_MOST_TOKENIZERS = 4  # threads: rendering itself holds the lock
 
 Result = TypeVar("Result")
 
@@ -360,6 +361,21 @@ class HttpGenerator(ThinkingEngine):
         """
         parse = partial(read_echo, start=len(ids), length=len(target))
         return await self._request(COMPLETIONS, echo_body([*ids, *target]), parse, request), len(ids)
+
+
+@cache
+def _tokenizers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_MOST_TOKENIZERS, count_cores()), thread_name_prefix="tokens")
+
+
+async def encode_beside(renderer: Renderer, prompt: Prompt, room: int) -> tuple[list[int], Shortening]:
+    """Do what :meth:`Renderer.encode_within` does in a thread, and raise what it raises.
+
+    One process may feed several servers: a prompt of 4,000 tokens takes 12 ms, in which none of them would be
+    heard. Fast tokenizers let go of Python's lock while they work.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_tokenizers(), renderer.encode_within, prompt, room)
 
 
 def connect(config: ModelConfig) -> JsonClient:
