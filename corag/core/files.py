@@ -164,7 +164,7 @@ def _write_error(what: str, path: Path, error: OSError, folder: Path) -> DataErr
 
 
 def share_files(folder: Path) -> None:
-    """Let all read a folder's files who may read it: libraries write weights for their own user alone."""
+    """Give a folder's files its own read permissions: libraries write weights for their own user alone."""
     mode = folder.stat().st_mode & 0o666
     for file in folder.rglob("*"):
         if file.is_file() and not file.is_symlink():

@@ -2,7 +2,7 @@
 
 Two trainings, runs, samplings or index builds in one folder would write each other's files. The lock is the
 system's own (flock): it ends with the process that holds it, however that ends, so ``kill -9`` leaves none
-behind. The file, ``.lock``, stays; it says who holds the lock, for the message.
+behind. The file, ``.lock``, stays; it names the holder, for the message.
 
 On NFS Linux makes flock a lock of the server, which all machines see. A file system without locks (some
 Lustre mounts) keeps no second process out.

@@ -21,7 +21,7 @@ def lazy_exports(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return a package's ``__all__``, ``__getattr__`` and ``__dir__``.
 
-    An eager ``__init__`` would bring torch, vLLM or a JVM to everybody who imports any module of the package.
+    An eager ``__init__`` would bring torch, vLLM or a JVM with any module of the package.
     ``names``: by the module that defines them, separated by spaces. None may be that of a submodule, which
     would hide it once it is imported.
     """

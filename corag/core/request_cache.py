@@ -23,8 +23,8 @@ class _Work(Generic[Result]):
 class RequestCache(Generic[Key, Result]):
     """The last ``capacity`` results that were requested, by key, and a task per key in flight.
 
-    Each piece of work runs in a task of its own, so that a caller who gives up does not take it from those
-    who joined. When the last of them has given up, so is the work. Failures are
+    Each piece of work runs in a task of its own, so that a caller that gives up does not take it from
+    those that joined. When the last of them has given up, so is the work. Failures are
     not kept: the next request tries afresh.
     """
 
@@ -51,7 +51,7 @@ class RequestCache(Generic[Key, Result]):
         finally:
             running.waiters -= 1
             if not running.waiters and not running.task.done():
-                self._forget(key, running)  # at once: who comes now must not join what is being given up
+                self._forget(key, running)  # at once: a new caller must not join what is being given up
                 running.task.cancel()
 
     def forget(self) -> None:

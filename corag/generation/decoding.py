@@ -159,7 +159,7 @@ def _positions(mask: torch.Tensor) -> torch.Tensor:
 def _extend(
     samples: Sequence[_Sample], logits: torch.Tensor, renderer: Renderer, stop_ids: frozenset[int]
 ) -> torch.Tensor:
-    """Append each sample's next token, from float32 logits [samples, vocabulary]; mark who has finished."""
+    """Append each sample's next token, from float32 logits [samples, vocabulary]; mark ended ones."""
     tokens = _choose(samples, logits)
     # Raw: from before biases, penalties and temperature, as vLLM reports them.
     logprobs = (logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(-1)).tolist()

@@ -35,7 +35,7 @@ class Admission:
         return self.claims - self.answering
 
     def enter(self, caller: str) -> Ticket:
-        """Admit a question of a caller, who must leave in the end.
+        """Admit a question of a caller; it has to leave in the end.
 
         ``caller``: "" for one whose share is not limited. Raises :class:`CallError` with status 429 or 503.
         """

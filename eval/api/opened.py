@@ -36,7 +36,7 @@ class Holder:
 
 
 class _Pool(Generic[Options, Engine]):
-    """The engines that are open in this process, and who holds each.
+    """The engines that are open in this process, and the holders of each.
 
     One whose holders were all forgotten stays open, for the next to open it: a cell of a notebook that is
     run again takes seconds, not a minute. One whose last holder gives it back is closed.

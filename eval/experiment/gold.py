@@ -160,7 +160,7 @@ def _open_look_up(
     if not lies_here(folders) and not isinstance(index, RemoteHandle):
         return OpenIndex(index)
     sources: list[PassageSource] = []
-    # Without a store an index may be on another machine; with one, what is wrong with it is told.
+    # Without a store an index may be on another machine; with one, what is wrong with it is an error.
     with nullcontext() if lies_here(folders) else suppress(CoragError):
         sources += [source for folder in folders if (source := open_passages(folder))]
     for source in sources:

@@ -177,7 +177,6 @@ def _path_times(steps: Sequence[Step]) -> dict[tuple[str, ...], tuple[float, flo
 
 
 def _child_context(span: Any) -> Any:
-    """Return the context of what is below a span."""
     from opentelemetry.trace import set_span_in_context
 
     return set_span_in_context(span)

@@ -102,7 +102,7 @@ class Leading:
     detectable: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return who leads as a JSON object."""
+        """Return the leader as a JSON object."""
         return {
             "best": list(self.best),
             "significantly_worse": list(self.worse),

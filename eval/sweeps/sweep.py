@@ -276,7 +276,7 @@ def _search_configs(group: Sequence[Cell]) -> list[RetrieverConfig]:
 
 
 async def answer_group(group: Sequence[Cell], executors: Sequence[Executor], *, alone: bool = False) -> None:
-    """Answer what cells of one model do not hold yet, each with those who have what it searches."""
+    """Answer what cells of one model do not hold yet, each by the workers that have what it searches."""
     for cell, executor in zip(group, executors, strict=True):
         check_model(cell.name, cell.options, cell.config.model, executor.model)
     questions_by_index: dict[tuple[str, int], Sequence[Question]] = {}  # what an index lacks is printed once

@@ -104,7 +104,7 @@ class DocumentCorpus:
         earlier: EarlierIndex | None = None,
         report_progress: Callable[[str], None] = lambda _: None,
     ) -> Iterator[CorpusItem]:
-        """Stream the passages, file by file; who takes one counts it into ``report`` before taking the next.
+        """Stream the passages, file by file; the caller counts each into ``report`` before taking the next.
 
         ``report.files`` gets what became of each file. What ``earlier`` has of a file is not read again.
         """

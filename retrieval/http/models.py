@@ -146,7 +146,7 @@ class _ModelServer:
 class ServedEncoder(TextEncoder):
     """An encoder on a server. ``fingerprint`` is of the model's name and dimension, wherever it is served.
 
-    Nothing of the model itself can be seen: who opens an index compares a few vectors, too.
+    Nothing of the model itself can be seen: opening an index compares a few vectors, too.
     """
 
     def __init__(self, address: str, placement: Placement) -> None:

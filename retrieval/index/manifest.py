@@ -73,7 +73,7 @@ class IndexPart:
 
 
 def require_all_parts(parts: Mapping[str, IndexPart | None]) -> dict[int, list[str]]:
-    """Return who has which part, by number, in order.
+    """Return the holder of each part, by number, in order.
 
     ``parts``: by name or address; None for an index that is no part. Raises :class:`IndexMismatchError` for
     parts of several indexes, or a part that is missing: the corpus would be smaller, unnoticed.

@@ -1,4 +1,4 @@
-"""One index: who waits at the same time is searched in one batch."""
+"""One index: queries that wait at the same time are searched in one batch."""
 
 from __future__ import annotations
 

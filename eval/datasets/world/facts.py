@@ -185,7 +185,7 @@ class _Builder:
     def careers(self) -> None:
         """Give people employers, teachers and spouses whose years fit.
 
-        A marriage is told on one of the two pages only: that page alone answers the question.
+        A marriage stands on one of the two pages only: that page alone answers the question.
         """
         facts, rng = self.facts, self.rng
         people = facts.of_kind(Kind.PERSON)

@@ -34,7 +34,7 @@ _LONG_PHRASE = 7  # words: a longer phrase only fills a slot at the end of a que
 
 @dataclass(frozen=True, slots=True)
 class RelationStep:
-    """One executed step, told on the subject's page: what the relation leads to from the subject.
+    """One executed step, from the subject's page: what the relation leads to from the subject.
 
     ``which`` is set when the step is asked the other way round: of which thing is this true? Then the subject
     is the answer.

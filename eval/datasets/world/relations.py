@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One typed relation, told on the page of its ``domain`` thing.
+    """One typed relation, which stands on the page of its ``domain`` thing.
 
     Attributes:
         name: what facts and paths call it.

@@ -226,7 +226,6 @@ def _place(ports: int) -> Place:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return free ports."""
     sockets = [socket.create_server(("", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -20,7 +20,7 @@ from retrieval.config import RetrieverConfig
 def choose_workers(
     workers: WorkersConfig, model: ModelConfig, retrievers: Sequence[RetrieverConfig], questions: int
 ) -> WorkersConfig:
-    """Return who answers, with "auto" settled and the GPUs of each worker; print a line where it is by GPUs.
+    """Return the workers, with "auto" settled and the GPUs of each worker; print a line where it is by GPUs.
 
     Args:
         workers: as they were configured.

@@ -267,7 +267,7 @@ class RayPool:
         if alone:
             worker.exclusive = False
         async with self._change:
-            self._change.notify_all()  # not one: who wakes may wait for another worker
+            self._change.notify_all()  # not one: the woken may wait for another worker
 
     def _choose(self, order: Sequence[PoolWorker], alone: bool) -> PoolWorker | None:
         """Return the worker that a question goes to, None if none takes one more.
