@@ -108,7 +108,7 @@ async def test_an_engine_starts_with_arguments_that_are_passed_through_and_in_li
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The default model reads 8,192 tokens, which take 180 MiB of cache."""
-    engine = {"hf_overrides": {"head_dtype": "float32"}, "max_num_batched_tokens": 1024}
+    engine = {"hf_overrides": {"head_dtype": "float32"}, "max_num_batched_tokens": 8192}
     config = ModelConfig(backend="vllm", dtype="bfloat16", kv_cache_gb=0.12, engine=engine)
     generator = await open_model_quietly(config)
     try:
