@@ -1,6 +1,6 @@
 """Read corpora as a stream of passages, whatever the layout of their files.
 
-``FORMATS`` lists the layouts that there are. Those of no dataset in particular are here; who owns a dataset
+``FORMATS`` lists the layouts of records. Those of no dataset in particular are here; who owns a dataset
 adds its own (:func:`register_format`) from a package above.
 """
 
@@ -80,7 +80,7 @@ def detect_format(paths: Sequence[str | Path], format: str = AUTO) -> str:
         return DOCUMENTS
     others = [file for file in files if content_ending(file) not in _RECORD_ENDINGS]
     if unknown := [file for file in others if not is_table(content_ending(file))]:
-        record_formats = ", ".join(name for name in sorted(FORMATS) if name != DOCUMENTS)
+        record_formats = ", ".join(sorted(FORMATS))
         raise ConfigError(
             f"the ending of '{unknown[0]}' does not tell what it is: "
             f"{advise(content_ending(unknown[0]))}. Documents end in {', '.join(ENDINGS)}; for a file of "
@@ -105,7 +105,6 @@ FORMATS: dict[str, CorpusReader] = {
     JSONL: read_passages,
     TABLE: _read_table,
     DPR: read_dpr,
-    DOCUMENTS: lambda paths, _: DocumentCorpus(paths).passages(CorpusReport()),
 }
 
 _MARKS: dict[str, frozenset[str]] = {}
@@ -154,5 +153,6 @@ def refuse_other_records(paths: Sequence[str | Path], reading: Reading) -> None:
 
 def check_format(name: str) -> None:
     """Raise :class:`ConfigError` if no layout has this name, and it is not "auto"."""
-    if name not in FORMATS and name != AUTO:
-        raise ConfigError(f"unknown corpus format '{name}': {nearest(name, [AUTO, *FORMATS])}")
+    names = [AUTO, DOCUMENTS, *FORMATS]
+    if name not in names:
+        raise ConfigError(f"unknown corpus format '{name}': {nearest(name, names)}")
