@@ -627,14 +627,8 @@ def test_runs_of_a_service_stand_side_by_side(tmp_path, capsys):
     assert main(["table", *map(str, plain)]) == 2, "of a question file that is a mistake"
 
 
-@pytest.mark.parametrize("option", ["--recall_at", "--min_hops", "--disagreements"])
-def test_numbers_below_zero_are_refused(tmp_path, capsys, option):
-    run = run_of(tmp_path / "run", range(3))
-    assert main(["table", str(run), option, "-1"]) == 2
-    assert (
-        f"option '{option[2:]}' is '-1', but it should be greater than or equal to 0"
-        in capsys.readouterr().err
-    )
-    assert main(["table", str(run), "--recall_at", "-1"]) == 2
+def test_numbers_below_zero_are_refused(tmp_path, capsys):
+    assert main(["table", str(run_of(tmp_path / "run", range(3))), "--min_hops", "-1"]) == 2
+    assert "option 'min_hops' is '-1', but it should be greater than or equal" in capsys.readouterr().err
     with raises_message(ConfigError):
         TableView(recall_at=-1)

@@ -39,6 +39,7 @@ from corag import (
 )  # fmt: skip
 from corag.cli.commands import COMMANDS
 from corag.cli.main import main
+from eval.api import judge
 from eval.datasets import DATASETS
 from eval.experiment.registry import METHODS
 from eval.exporting import FORMATS as EXPORTS
@@ -47,7 +48,7 @@ from eval.tables.records import records_csv
 from retrieval.corpora.formats import read_corpus
 from retrieval.corpora.sifting import CorpusReport
 from tests.fakes import ScriptedGenerator, WordRetriever
-from tests.record.world import PASSAGES, questions, scripted_model, write_reply
+from tests.record.world import MODEL, PASSAGES, questions, scripted_model, write_reply
 from tests.record.writing import REPOSITORY, prompt_lines, write
 from tests.retrieval.document_files import docx_bytes, pdf_bytes
 from training.row_tasks import ROW_TASKS
@@ -267,7 +268,7 @@ def record_tables(out: Path) -> None:
 
 
 def record_opening(out: Path, runs: Sequence[str]) -> None:
-    """Record the commands that open a model and an index: run, ask and judge."""
+    """Record what opens a model and an index: run, ask and judge."""
     Path("own.py").write_text("from tests.record.world import INDEX, MODEL\n")
     model, index = ["--model", "own.py:MODEL"], ["--index", "own.py:INDEX"]
     options = ["--questions", "compared/questions.jsonl", "--out", "again", "--answers_to", "answers.csv"]
@@ -279,7 +280,8 @@ def record_opening(out: Path, runs: Sequence[str]) -> None:
     write(out / "answers.csv", Path("answers.csv").read_text(encoding="utf-8"))
     asked = questions(1)[0]["question"]
     record_command(out / "ask.txt", "ask", asked, "--method", "corag", *model, *index)
-    record_command(out / "judge.txt", "judge", *runs, *model)
+    verdicts = judge(runs, MODEL)
+    write(out / "judge.json", {name: each.to_json() for name, each in verdicts.items()})
 
 
 def set_times(folder: Path) -> None:
