@@ -23,9 +23,6 @@ from ircot.method import IRCoTConfig
 from training.sampling import SampledChain
 from training.thoughts import GoldThought
 
-# Upper ends of the bins of log-likelihoods, finer where answers are likely: -0.05 is where a chain may end.
-_EDGES = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class ChainRow:
@@ -151,7 +148,6 @@ class Description:
         answer_matched: share of those one of whose sub-answers is the gold answer.
         refused_hops: share of the kept chains' hops whose passages did not answer.
         mean_score: mean log-likelihood per token of the gold answer after the kept chains.
-        score_histogram: kept chains by that log-likelihood.
         lengths: kept chains by hops.
         stopped: kept chains by what ended them.
         reasons: why questions failed, and how many.
@@ -168,7 +164,6 @@ class Description:
     answer_matched: float
     refused_hops: float
     mean_score: float
-    score_histogram: dict[str, int]
     lengths: dict[str, int]
     stopped: dict[str, int]
     reasons: dict[str, int] = field(default_factory=dict)
@@ -194,9 +189,6 @@ class Description:
         yield f"chains {self.chains}; of the kept: mean score {self.mean_score:.3f}, hops {self.lengths}"
         yield f"  a sub-answer holds the answer: {holding:.1%}; is the answer: {match_share:.1%}"
         yield f"  refused hops: {self.refused_hops:.1%}; ended by: {self.stopped}"
-        width = max(self.score_histogram.values(), default=1)
-        for bin_, count in self.score_histogram.items():
-            yield f"  {bin_:>14} {count:>6} {'#' * round(40 * count / max(width, 1))}"
 
 
 def describe(rows: Sequence[ChainRow]) -> Description:
@@ -204,12 +196,10 @@ def describe(rows: Sequence[ChainRow]) -> Description:
     kept_chains = [(row, row.chain) for row in rows if row.chain is not None]
     hops = [hop for _, chain in kept_chains for hop in chain.hops]
     scores = [chain.means[-1] for _, chain in kept_chains]
-    bins = [f"{low:g}..{high:g}" for low, high in zip((float("-inf"), *_EDGES[:-1]), _EDGES, strict=True)]
     ends = [chain.stopped for _, chain in kept_chains]
     # Gold reasoning ends in the answer, or where the paragraphs do not hold its next step.
     last = [row.thoughts[-1].sentence for row in rows if row.thoughts]
     ends += ["unsupported" if stated_answer(each) is None else "answer" for each in last]
-    bin_numbers = [sum(score > edge for edge in _EDGES[:-1]) for score in scores]
     return Description(
         questions=len(rows),
         failed=sum(bool(row.error) for row in rows),
@@ -226,7 +216,6 @@ def describe(rows: Sequence[ChainRow]) -> Description:
         ),
         refused_hops=_share(hop.refused for hop in hops),
         mean_score=sum(scores) / len(scores) if scores else 0.0,
-        score_histogram={name: bin_numbers.count(number) for number, name in enumerate(bins)},
         lengths={
             str(length): count
             for length, count in sorted(Counter(len(chain.hops) for _, chain in kept_chains).items())

@@ -128,14 +128,10 @@ def prompt_pairs(rows: Any, config: DistillConfig, folder: str) -> Any:
             f"a prompt and max_reply have {longest} tokens, but '{config.model}' was made to read {window} "
             "at once: make the rows again with a smaller 'rows.max_length'."
         )
-    pairs = zip(rows["input_ids"], rows["completion_mask"], rows["privileged_context"], strict=True)
-    records = [(ids[: len(ids) - sum(mask)], teachers) for ids, mask, teachers in pairs]
-    return datasets.Dataset.from_list(
-        [
-            {"prompt": prompt, "privileged_context": teachers if config.privileged else prompt}
-            for prompt, teachers in records
-        ]
-    )
+    pairs = zip(rows["input_ids"], rows["completion_mask"], strict=True)
+    prompts = [ids[: len(ids) - sum(mask)] for ids, mask in pairs]
+    teachers = list(rows["privileged_context"]) if config.privileged else prompts
+    return datasets.Dataset.from_dict({"prompt": prompts, "privileged_context": teachers})
 
 
 def teacher_digest(config: DistillConfig, folder: str) -> str:

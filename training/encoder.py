@@ -46,7 +46,7 @@ def main(config: EncoderTraining) -> dict[str, Any]:
             frozen = copy.deepcopy(model) if config.passages == "frozen" else None
             prompts = own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder)))
             trainer = make_trainer(config, model, rows, prompts, frozen)
-        result = retriever.train(trainer, config, rows, scorer(model, prompts, frozen))
+        result = retriever.train(trainer, config, rows)
         if trainer.is_world_process_zero():
             note = {"passages": config.passages, "passage_encoder": base}
             write_atomically(out / HOP_ENCODER, json.dumps(note, indent=1) + "\n")
@@ -113,20 +113,6 @@ def columns_of(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
             for positive in row["positives"]
         ]
     )
-
-
-def scorer(model: Any, prompts: Prompts, frozen: Any = None) -> retriever.Score:
-    """Return how an encoder ranks passages: by cosine. ``frozen``: what encodes these, if not itself."""
-    of_passages = model if frozen is None else frozen
-
-    def score(query: str, passages: Sequence[str]) -> Sequence[float]:
-        one = model.encode([query], prompt=prompts.query, normalize_embeddings=True, show_progress_bar=False)
-        many = of_passages.encode(
-            list(passages), prompt=prompts.document, normalize_embeddings=True, show_progress_bar=False
-        )
-        return [float(each) for each in many @ one[0]]
-
-    return score
 
 
 def summarise(config: EncoderTraining, manifest: dict[str, Any]) -> str:

@@ -37,7 +37,7 @@ def main(config: RerankerTraining) -> dict[str, Any]:
             torch.manual_seed(config.seed)  # of an output that an encoder does not have
             model = CrossEncoder(folder, num_labels=1)
             trainer = make_trainer(config, model, rows)
-        return finish(trainer, out, manifest, retriever.train(trainer, config, rows, scorer(model)))
+        return finish(trainer, out, manifest, retriever.train(trainer, config, rows))
 
 
 def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[dict[str, Any]]]) -> Any:
@@ -71,16 +71,6 @@ def judged_lists(rows: Sequence[Mapping[str, Any]], negatives: int) -> Any:
             for row in rows
         ]
     )
-
-
-def scorer(model: Any) -> retriever.Score:
-    """Return how a cross-encoder ranks passages."""
-
-    def score(query: str, passages: Sequence[str]) -> Sequence[float]:
-        pairs = [(query, passage) for passage in passages]
-        return [float(each) for each in model.predict(pairs, show_progress_bar=False)]
-
-    return score
 
 
 def summarise(config: RerankerTraining, manifest: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ The trainers and losses are sentence-transformers' own; ``encoder.py`` and ``rer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,6 @@ from training.program import (
 )
 from training.retriever_config import RetrieverTraining
 from training.retriever_pairs import RetrieverPairsReport, read_retriever_pairs_report
-
-_MAX_QUERIES = 50  # queries set aside whose passages are ranked before and after: seconds on a CPU
-Score = Callable[[str, Sequence[str]], Sequence[float]]
-"""How right each of some passages is for a query; higher is better."""
 
 
 def base_folder(config: RetrieverTraining) -> str:
@@ -87,46 +83,21 @@ def loading_model(config: RetrieverTraining, rows: Mapping[str, Sequence[Any]]) 
 
 
 def train(
-    trainer: Any, config: RetrieverTraining, rows: Mapping[str, Sequence[Mapping[str, Any]]], score: Score
+    trainer: Any, config: RetrieverTraining, rows: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest.
-
-    ``score``: how the model ranks passages. ``first_right`` is a share of the queries set aside.
-    """
-    model, validation = trainer.model, rows["validation"]
-    before, window = first_right(score, validation), model.max_seq_length
+    """Train from the last checkpoint on, evaluate, save, and return figures for the manifest."""
+    model = trainer.model
+    window = model.max_seq_length
     model.max_seq_length = min(config.max_length, window or config.max_length)
     summary = train_or_resume(trainer, Path(config.out))
-    evaluation = {"loss": trainer.evaluate()["eval_loss"]} if validation else {}
+    evaluation = {"loss": trainer.evaluate()["eval_loss"]} if rows["validation"] else {}
     model.max_seq_length = window  # trained on shorter texts, it still reads as long ones as before
     trainer.save_model(config.out)
-    shares = {"before": before, "after": first_right(score, validation)}
-    return summary | {"evaluation": evaluation, "first_right": shares, "queries": len(rows["train"])}
-
-
-def first_right(score: Score, rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the share of queries whose best passage, of those that a row lists, is right; None of no rows.
-
-    Of many rows some are judged, spread evenly.
-    """
-    if not rows:
-        return None
-    right = 0
-    rows = rows[:: -(-len(rows) // _MAX_QUERIES)]
-    for row in rows:
-        scores = list(score(row["query"], [*row["positives"], *row["negatives"]]))
-        right += scores.index(max(scores)) < len(row["positives"])
-    return right / len(rows)
+    return summary | {"evaluation": evaluation, "queries": len(rows["train"])}
 
 
 def summarise(config: RetrieverTraining, manifest: Mapping[str, Any], use: str) -> str:
     """Return lines on what a training made, and how to use it."""
     result = manifest["result"]
-    shares = result["first_right"]
-    first = (
-        ""
-        if shares["after"] is None
-        else f"; of {shares['before']:.1%} of the queries set aside the best passage was right, of "
-        f"{shares['after']:.1%} it is"
-    )
-    return f"{summary_line(config.out, result, first)}\nUse it: {use}"
+    losses = "".join(f", {value:.3f} on queries set aside" for value in result["evaluation"].values())
+    return f"{summary_line(config.out, result, losses)}\nUse it: {use}"

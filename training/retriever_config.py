@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt
 
@@ -47,13 +47,9 @@ class RetrieverTraining(LoopOptions):
     """any other argument of sentence-transformers' trainer (and so of transformers' TrainingArguments), as a
     mapping, such as '{max_grad_norm: 0.5}'."""
 
-    COMMAND: ClassVar[str] = ""
-
     def __post_init__(self) -> None:
         if not self.pairs or not self.out:
-            raise ConfigError(
-                f"name the pairs and where the result goes: {self.COMMAND} pairs=PAIRS out=FOLDER."
-            )
+            raise ConfigError("name the pairs with 'pairs' and where the result goes with 'out'.")
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,6 @@ class EncoderTraining(RetrieverTraining):
     mini_batch: Annotated[int, Ge(0)] = 0
     """with passages "trained", queries whose activations are held at a time, for batches that do not fit
     (GradCache, Gao et al. 2021); 0 for the whole batch. The result is the same."""
-
-    COMMAND: ClassVar[str] = "corag train encoder"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,5 +83,3 @@ class RerankerTraining(RetrieverTraining):
     loss: Literal["listnet", "lambda"] = "listnet"
     """"listnet" (Cao et al. 2007) and "lambda" (LambdaLoss, Wang et al. 2018) compare the passages of a query
     with each other."""
-
-    COMMAND: ClassVar[str] = "corag train reranker"

@@ -53,7 +53,6 @@ _FILES: Mapping[Kind, Sequence[str]] = {
         *_TOKENIZER_FILES, "vocab.*", "merges.txt", "added_tokens.json", "*processor_config.json",
     ),
 }  # fmt: skip
-_WITHOUT_PLACES = ("config.json", "generation_config.json", "tokenizer_config.json", "processor_config.json")
 
 
 @dataclass(frozen=True)
@@ -161,10 +160,10 @@ def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path
             f"the {kind} '{config.folder}' has no weights (no .safetensors file): copy them there, or give "
             "the command that made it again."
         )
+    for name in (each for each in files if each.endswith("config.json")):
+        files[name] = _json(shared_settings(folder / name))
     if kind == "adapter":
         files[CONFIG] = _json(shared_settings(folder / CONFIG) | {"base_model_name_or_path": base})
-    for name in files.keys() & set(_WITHOUT_PLACES):
-        files[name] = _json(shared_settings(folder / name))
     shared_record = None if training is None else shared_training(training, base)
     if shared_record is not None:
         files[record] = _json(shared_record)
