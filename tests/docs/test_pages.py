@@ -27,6 +27,7 @@ from typing import get_type_hints
 import pytest
 import yaml
 
+import corag
 from corag.cli.commands import COMMANDS, load_command, split_command
 from corag.core.command_line import parse
 from corag.core.errors import ConfigError
@@ -147,6 +148,12 @@ def test_links_lead_somewhere(page: Path):
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_reference_in_the_repository_names_every_command_and_name():
+    commands, names = ((ROOT / f"docs/reference/{each}.md").read_text() for each in ("commands", "python"))
+    assert [name for name in COMMANDS if f"| `corag {name}` |" not in commands] == []
+    assert [name for name in corag.__all__ if f"`{name}`" not in names and "Config" not in name] == []
 
 
 # --- what a page says to type
