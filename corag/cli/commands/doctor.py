@@ -102,15 +102,10 @@ def show(findings: Iterator[Finding], bad: str) -> int:
 
 def check_index(folder: Path) -> Finding:
     """Whether all files of an index are as they were built."""
-    if not folder.is_dir():
-        return False, f"{folder}: there is no such folder. Check the path."
     try:
         manifest = read_manifest(folder)
         if manifest is None:
-            return (
-                False,
-                f"{folder}: no complete index of ours: {INDEX_FILE}, which is written last, is missing.",
-            )
+            return False, f"{folder}: no complete index of ours: {INDEX_FILE}, written last, is missing."
         changed_names = changed_files(folder, manifest)
     except IndexMismatchError as error:
         return False, str(error)

@@ -19,6 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
@@ -60,15 +63,13 @@ class QuickstartOptions(Options):
     out: LocalPath = "quickstart"
     """the folder for all that it makes."""
 
-    limit: int = 20
+    limit: Annotated[int, Ge(1), Le(TEST)] = 20
     """how many of the world's 30 test questions each method answers."""
 
     model: ModelConfig = field(default_factory=lambda: ModelConfig(backend="auto"))
     """the engine of the small model: its backend, memory and the like."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.limit <= TEST:
-            raise ConfigError(f"limit must be from 1 to {TEST}, but it is {self.limit}.")
         if self.model.name != "default" or self.model.adapter or self.model.urls:
             raise ConfigError(
                 "the quickstart asks the small model and the adapters that come with the package: leave out "
