@@ -25,7 +25,6 @@ from training.program import resolve_precision
 from training.sft import build_sft_arguments, load_rows, main
 
 Options = Callable[..., SftConfig]
-NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 
 @pytest.fixture(autouse=True)

@@ -29,9 +29,7 @@ from training.retriever_pairs import PairCounts, RetrieverPair, RetrieverPairsRe
 from training.tables import save
 
 COLOURS = tuple("red green blue white black brown grey pink gold silver orange purple".split())
-PROGRAMS = {
-    "encoder": (encoder, EncoderTraining), "reranker": (reranker, RerankerTraining),
-}  # fmt: skip
+PROGRAMS = {"encoder": (encoder, EncoderTraining), "reranker": (reranker, RerankerTraining)}
 Options = Callable[..., Any]
 
 
