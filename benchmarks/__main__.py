@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from corag.core.errors import CoragError
-from corag.core.machine import limit_threads
+from corag.core.system.machine import limit_threads
 from eval.experiment.opening import quiet
 
 BENCHES = ("decode", "scale", "scoring", "search", "service", "sweep")

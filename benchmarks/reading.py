@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.chains.chain import Hop
+from corag.core.language.text import mentions
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.text import mentions
 from corag.core.types import Question
 from eval.datasets.corpora import index_aliases
 from eval.scoring.gold import find_gold

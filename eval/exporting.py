@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.files import file_digest, read_jsonl, write_atomically
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
+from corag.core.system.files import file_digest, read_jsonl, write_atomically
 from corag.data.fields import Record, gold_answer, require_id
 from eval.datasets import DATASETS, read_question_records
 from eval.datasets.corpora import index_aliases

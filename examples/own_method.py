@@ -14,7 +14,7 @@ from corag import (
     Answer, OneStepConfig, Question, Tools, build_index, one_step, open_index, open_model, run, write_world,
 )  # fmt: skip
 from corag.core.prompting.render import load_layout, render_passages
-from corag.core.text import extract_answer
+from corag.core.language.text import extract_answer
 
 FOLDER = Path("runs/examples/own_method")
 IMAGINE = load_layout("Write two sentences of an encyclopedia that answer this.\nQuestion: {query}")

@@ -21,16 +21,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge
 
 from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.passage_pool import BudgetPolicy, PassagePool
 from corag.core.prompting.demonstrations import BESIDE, Demonstration, add_prefix, fit_demonstrations
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template
 from corag.core.reader import ANSWER, READER_FOR_DOCUMENTS, REASON, ReaderConfig, read
-from corag.core.sentences import first_sentence
-from corag.core.text import extract_answer, question_words_note, stated_answer, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Passage, Question, ReadAnswer
 

@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import LocalPath, Mark, NameOrPath
-from corag.core.options import Options
-from corag.core.servers import check_addresses, is_address
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath, Mark, NameOrPath
+from corag.core.web.servers import check_addresses, is_address
 from corag.data.fields import parse_columns
 from retrieval.corpora.formats import AUTO, check_columns, check_format
 from retrieval.corpora.passages import PASSAGE_FIELDS, Reading

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from corag.core.files import write_atomically
 from corag.core.pace import clock
+from corag.core.system.files import write_atomically
 from training.checkpoints import METRICS, lines_until, peak_memory, seconds_until
 
 _FEWEST_LINES = 10  # of a training, if it has so many steps

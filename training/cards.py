@@ -11,11 +11,11 @@ from typing import Any, Literal
 import yaml
 
 from corag.chains.taught import Teaching
-from corag.core.hub_files import PREFIX
+from corag.core.options.shared_values import NOT_SHARED, shared_error
 from corag.core.pace import clock
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import NOT_SHARED, shared_error
+from corag.core.web.hub_files import PREFIX
 from corag.generation.adapters import MERGED_TRAINING, TRAINING
 from eval.tables.conditions import describe_conditions
 from eval.tables.formats import to_markdown

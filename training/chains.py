@@ -12,12 +12,12 @@ from typing import Any
 from corag.chains.chain import Hop
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError, nearest
+from corag.core.language.text import exact_match, mentions, stated_answer
 from corag.core.runs.failures import Failures
 from corag.core.runs.folder import read_attempts
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow, log_likelihood
-from corag.core.text import exact_match, mentions, stated_answer
 from corag.core.types import Question
 from ircot.method import IRCoTConfig
 from training.sampling import SampledChain

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import DataError
-from corag.core.files import FULL
+from corag.core.system.files import FULL
 
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import Mark, NameOrPath
 from training.row_tasks import Task
 
 WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")

@@ -15,12 +15,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import continuation
 from corag.core.errors import ConfigError, DataError, RequestRefusedError
-from corag.core.options import Options
+from corag.core.language.text import mentions, normalize_answer
+from corag.core.options.classes import Options
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import cut_best_passage, text_left, texts_left
 from corag.core.protocols import ScoreRequest
 from corag.core.seeds import derive_seed
-from corag.core.text import mentions, normalize_answer
 from corag.core.types import Passage
 from corag.generation.rendering import Renderer
 from ircot.method import IRCoTConfig

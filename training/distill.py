@@ -19,8 +19,8 @@ from typing import Annotated, Any
 from annotated_types import Gt
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.installation import require
-from corag.core.option_names import Mark, NameOrPath
+from corag.core.options.names import Mark, NameOrPath
+from corag.core.system.installation import require
 from corag.generation.models import context_window, folder_digest, model_folder
 from corag.generation.rendering import Renderer
 from training.columns import lengths

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from corag.core.files import write_atomically
+from corag.core.system.files import write_atomically
 from retrieval.dense.encoder import HOP_ENCODER
 from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.dense.prompts import Prompts, own_prompts, stated_names

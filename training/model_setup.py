@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.files import atomic_replace, write_atomically
-from corag.core.hugging_face import reading_weights
+from corag.core.system.files import atomic_replace, write_atomically
 from corag.core.tokenizer import load_tokenizer
+from corag.core.web.hugging_face import reading_weights
 from corag.generation.adapter_weights import CONFIG, WEIGHTS, check_weights
 from corag.generation.adapters import adapter_folder, check_adapter
 from corag.generation.models import folder_digest, model_folder, name_ends

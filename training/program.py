@@ -20,16 +20,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, DataError
-from corag.core.files import share_files, write_atomically
-from corag.core.folder_lock import lock_folder
-from corag.core.installation import cpu_build_note
 from corag.core.json_types import to_json_types
-from corag.core.option_names import Mark, marked_options
-from corag.core.process import end_with_owner, kill_with_parent
+from corag.core.options.command_line import parse
+from corag.core.options.names import Mark, marked_options
 from corag.core.runs.environment import environment
 from corag.core.runs.provenance import Provenance
+from corag.core.system.files import share_files, write_atomically
+from corag.core.system.folder_lock import lock_folder
+from corag.core.system.installation import cpu_build_note
+from corag.core.system.process import end_with_owner, kill_with_parent
 from corag.generation.adapters import TRAINING, read_manifest
 from corag.generation.models import folder_digest, native_dtype
 from eval.experiment.opening import ENGINE_LOG, log_to, quiet

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import BackendError
-from corag.core.installation import require
+from corag.core.system.installation import require
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, or_default, question_file, with_keywords
 from eval.api.background import waits

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError, reason
-from corag.core.hugging_face import download
-from corag.core.installation import require
+from corag.core.system.installation import require
+from corag.core.web.hugging_face import download
 from retrieval.dense.encoder import encoder_folder
 from training.program import (
     loading,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark, NameOrPath
+from corag.core.options.names import Mark, NameOrPath
 from training.config import LoopOptions
 
 

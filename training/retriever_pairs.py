@@ -21,13 +21,13 @@ from annotated_types import Ge, Lt
 
 from corag.chains.search_text import SearchText, search_text
 from corag.core.errors import ConfigError, DataError
-from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
+from corag.core.language.text import mentions
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
 from corag.core.protocols import Retriever
 from corag.core.runs.provenance import settings_of
-from corag.core.text import mentions
+from corag.core.system.installation import require
 from corag.core.types import GoldHop, Passage, Question
 from eval.datasets.reasoning import as_question, resolve
 from eval.experiment.backends import open_index_or_client, require_index

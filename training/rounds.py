@@ -16,11 +16,11 @@ from annotated_types import Ge, Gt
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
-from corag.core.files import write_atomically
-from corag.core.folder_lock import lock_folder
-from corag.core.installation import require
-from corag.core.option_names import LocalPath, NameOrPath
+from corag.core.options.names import LocalPath, NameOrPath
 from corag.core.runs.provenance import Provenance
+from corag.core.system.files import write_atomically
+from corag.core.system.folder_lock import lock_folder
+from corag.core.system.installation import require
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from corag.generation.engines import engine_of

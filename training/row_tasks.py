@@ -25,10 +25,10 @@ from corag.chains.prompting import (
     sub_query_prompt,
 )
 from corag.core.errors import DataError
+from corag.core.language.text import mentions
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import Template
 from corag.core.reader import ReaderConfig, reader_prompt
-from corag.core.text import mentions
 from corag.core.types import Hit, Passage
 from ircot.method import IRCoTConfig, thought_prompt
 from training.chains import ChainRow

@@ -14,14 +14,14 @@ from typing import Any, ClassVar, Literal
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.hub_files import local_folder
-from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.option_names import LocalPath, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath, NameOrPath
 from corag.core.protocols import Retriever
 from corag.core.runs.provenance import settings_of
+from corag.core.system.installation import require
 from corag.core.types import Passage
+from corag.core.web.hub_files import local_folder
 from corag.generation.encoder_decoder import refuse_encoder_decoder
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer

@@ -14,9 +14,8 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge
 
 from corag.chains.config import CoRAGConfig
-from corag.core.files import file_digest
-from corag.core.folder_lock import refuse_if_locked
-from corag.core.option_names import LocalPath
+from corag.core.options.names import LocalPath
+from corag.core.options.shared_values import names_on_hub
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runner import BoundMethod
 from corag.core.runs.environment import environment
@@ -25,7 +24,8 @@ from corag.core.runs.manifest import CHAINS
 from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import Shard
-from corag.core.shared_values import names_on_hub
+from corag.core.system.files import file_digest
+from corag.core.system.folder_lock import refuse_if_locked
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.backends import OPENED_ALIASES, Setup, check_setup, require_abilities

@@ -17,9 +17,9 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.decode import decode_chain, search_hop
 from corag.chains.final_answer import retrieve_context
 from corag.chains.rank import AnswerScore, answer_log_likelihood
-from corag.core.options import Options
+from corag.core.language.text import exact_match, mentions
+from corag.core.options.classes import Options
 from corag.core.seeds import derive_seed
-from corag.core.text import exact_match, mentions
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 from eval.datasets.reasoning import as_question, resolve

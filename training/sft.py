@@ -25,7 +25,7 @@ import numpy as np
 
 from corag.chains.taught import Teaching, option_arguments
 from corag.core.errors import ConfigError, DataError
-from corag.core.installation import require
+from corag.core.system.installation import require
 from corag.generation.models import context_window, model_folder
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions

@@ -12,15 +12,15 @@ from typing import Any
 import orjson
 
 from corag.core.errors import ConfigError
-from corag.core.folder_lock import refuse_if_locked
-from corag.core.hub_files import is_repository_name
-from corag.core.option_names import Mark, marked_options
+from corag.core.options.names import Mark, marked_options
+from corag.core.options.shared_values import shared_error, shared_options, shared_value
+from corag.core.options.yaml_files import plain
 from corag.core.runs.folder import read_lines
 from corag.core.runs.manifest import Manifest, Start
 from corag.core.runs.shards import SHARD
 from corag.core.seeds import stable_hash
-from corag.core.shared_values import shared_error, shared_options, shared_value
-from corag.core.yaml_files import plain
+from corag.core.system.folder_lock import refuse_if_locked
+from corag.core.web.hub_files import is_repository_name
 from corag.generation.adapter_weights import CONFIG
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, read_manifest
 from corag.generation.config import ModelConfig

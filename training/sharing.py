@@ -16,12 +16,12 @@ from typing import Any, Literal
 import yaml
 
 from corag.core.errors import ConfigError, reason
-from corag.core.hub_files import file_size, is_repository_name
-from corag.core.installation import require
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
+from corag.core.system.installation import require
+from corag.core.web.hub_files import file_size, is_repository_name
 from corag.generation.adapter_weights import CONFIG, PICKLE, WEIGHTS
 from corag.generation.adapters import MERGED_TRAINING, TRAINING, adapter_folder, read_manifest
 from eval.tables.runs import Runs

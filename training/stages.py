@@ -21,12 +21,12 @@ from typing import Any, TypeAlias
 import yaml
 
 from corag.core.errors import BackendError
-from corag.core.files import file_digest, write_atomically
-from corag.core.installation import require
 from corag.core.json_types import to_json_types
-from corag.core.options import Options
-from corag.core.process import kill_with_parent, mark_processes
+from corag.core.options.classes import Options
 from corag.core.runs.provenance import PROVENANCE, Input, Provenance, settings_of
+from corag.core.system.files import file_digest, write_atomically
+from corag.core.system.installation import require
+from corag.core.system.process import kill_with_parent, mark_processes
 from eval.experiment.backends import identify_indexes, identify_weights
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options

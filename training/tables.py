@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corag.core.errors import ConfigError
-from corag.core.files import file_digest, write_atomically
 from corag.core.runs.folder import TRACES
 from corag.core.runs.provenance import Provenance
+from corag.core.system.files import file_digest, write_atomically
 from corag.generation.models import context_window
 from training.chains import read_chain_manifest
 

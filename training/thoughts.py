@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import mentions
 from corag.core.prompting.render import passage_items
-from corag.core.sentences import first_sentence
-from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import Question
 from eval.datasets.reasoning import gold_sentences

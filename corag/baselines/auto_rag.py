@@ -26,12 +26,12 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS, force_answer
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.text import extract_answer, is_nothing
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.prompting.render import passage_items
 from corag.core.prompting.template import Template, load_prompt
-from corag.core.text import extract_answer, is_nothing
 from corag.core.tools import Tools
 from corag.core.types import Answer, Passage, Question
 

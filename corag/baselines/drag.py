@@ -22,8 +22,9 @@ from annotated_types import Ge
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError
 from corag.core.gather import gather
+from corag.core.language.text import extract_answer
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import (
     DEFAULT,
     Demonstration,
@@ -37,7 +38,6 @@ from corag.core.prompting.render import passage_items, render_demonstrations
 from corag.core.prompting.shorten import texts_left
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.reader import generate_answer
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 

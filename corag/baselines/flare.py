@@ -32,15 +32,15 @@ from annotated_types import Ge, Le
 from corag.baselines.shared import PROMPTS, answer_of_chain, chain_text, check_few_shot, cued_text
 from corag.core.errors import BudgetExhaustedError
 from corag.core.fusion import interleave
+from corag.core.language.sentences import sentence_end
+from corag.core.language.text import stated_answer
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import DemonstrationConfig
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import load_layout, render_demonstrations, render_passages
 from corag.core.prompting.template import Template, load_template
 from corag.core.protocols import Ability
-from corag.core.sentences import sentence_end
-from corag.core.text import stated_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 

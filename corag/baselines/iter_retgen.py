@@ -20,9 +20,9 @@ from annotated_types import Ge
 
 from corag.baselines.shared import check_few_shot
 from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.language.text import extract_answer
 from corag.core.method import Method
 from corag.core.reader import ReaderConfig, generate_answer, reader_prompt
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 

@@ -28,12 +28,12 @@ from corag.baselines.shared import force_answer
 from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, INTERMEDIATE
 from corag.core.errors import BudgetExhaustedError, DataError
 from corag.core.fusion import interleave
+from corag.core.language.text import extract_answer
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import Demonstration
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Ability
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 

@@ -22,13 +22,13 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError, ConfigError
+from corag.core.language.text import extract_answer
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.shorten import texts_left
 from corag.core.prompting.template import Template, load_template
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 from corag.core.units import Unit, load_units

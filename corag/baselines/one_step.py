@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge
 
+from corag.core.language.text import question_words_note, strip_question_words
 from corag.core.method import Method
 from corag.core.passage_pool import PassagePool
 from corag.core.reader import READER_FOR_DOCUMENTS, ReaderConfig, read_once
-from corag.core.text import question_words_note, strip_question_words
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 

@@ -29,10 +29,10 @@ from annotated_types import Ge
 from corag.baselines.shared import answer_from_newest
 from corag.baselines.transcripts import TranscriptConfig
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.sentences import sentence_end
+from corag.core.language.text import extract_answer, stated_answer
 from corag.core.method import Method
 from corag.core.prompting.prompt import Prompt
-from corag.core.sentences import sentence_end
-from corag.core.text import extract_answer, stated_answer
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Answer, Hit, Passage, Question
 

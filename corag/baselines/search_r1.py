@@ -35,13 +35,13 @@ from annotated_types import Ge
 from corag.baselines.search_o1 import last_box
 from corag.baselines.shared import PROMPTS, answer_from_newest, list_found_ids
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.text import extract_answer
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Completion
-from corag.core.text import extract_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 

@@ -25,11 +25,11 @@ from annotated_types import Ge
 from corag.baselines.shared import PROMPTS, answer_from_newest, list_found_ids
 from corag.baselines.transcripts import FINAL, FOLLOW_UP, INTERMEDIATE, TranscriptConfig
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.text import extract_answer, normalize_answer
 from corag.core.method import Method
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_template
-from corag.core.text import extract_answer, normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 

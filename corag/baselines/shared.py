@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, RequestRefusedError
+from corag.core.language.text import extract_answer
 from corag.core.prompting.prompt import Prompt
 from corag.core.reader import generate_answer
-from corag.core.text import extract_answer
 from corag.core.tools import SearchStep, Tools
 
 PROMPTS = Path(__file__).parent / "prompts"

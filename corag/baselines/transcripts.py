@@ -16,12 +16,12 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS, check_few_shot
 from corag.core.errors import DataError
-from corag.core.files import read_text
 from corag.core.method import MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import demonstration_file
 from corag.core.prompting.prompt import Segment
 from corag.core.prompting.template import Template, load_prompt
+from corag.core.system.files import read_text
 
 EXAMPLES = Path(__file__).parent / "shipped/demonstrations"
 

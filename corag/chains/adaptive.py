@@ -16,7 +16,7 @@ from corag.chains.costs import affordable_chains, release_final_answer, reserve_
 from corag.chains.final_answer import Context
 from corag.chains.rank import Candidate, Outcome, combine_scores, rank, score_all
 from corag.chains.strategies import sample_candidates
-from corag.core.text import normalize_answer
+from corag.core.language.text import normalize_answer
 from corag.core.tools import Tools
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corag.chains.chain import Chain
 from corag.chains.comparison import compare
 from corag.chains.prompting import ChainOptions, final_answer_prompt
-from corag.core.text import extract_answer
+from corag.core.language.text import extract_answer
 from corag.core.tools import Tools
 
 

@@ -16,11 +16,11 @@ from corag.chains.search_text import SearchText
 from corag.chains.signals import SIGNALS
 from corag.chains.stopping import STOP_RULES
 from corag.core.errors import ConfigError, nearest
+from corag.core.language.text import normalize_answer
 from corag.core.method import MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Ability
-from corag.core.text import normalize_answer
 
 PROMPTS = Path(__file__).parent / "prompts"
 

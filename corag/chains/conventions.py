@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from corag.core.language.text import clean_sub_answer, extract_answer, normalize_answer
+from corag.core.language.words import is_unspaced, word_spans
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.shorten import longest_beginning
-from corag.core.text import clean_sub_answer, extract_answer, normalize_answer
 from corag.core.types import Passage
-from corag.core.words import is_unspaced, word_spans
 
 # What models write before a sub-query although the prompt does not ask for it.
 _LABEL = re.compile(r"^(next |intermediate |follow-?up |sub-?)?(query|question)\s*\d*\s*:\s*", re.IGNORECASE)

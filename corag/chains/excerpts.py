@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corag.core.sentences import sentence_spans
+from corag.core.language.sentences import sentence_spans
+from corag.core.language.words import is_unspaced, line_joint, word_spans
 from corag.core.types import Passage
-from corag.core.words import is_unspaced, line_joint, word_spans
 
 _WORD = re.compile(r"\w+")
 _LETTERS = (

@@ -12,9 +12,9 @@ from corag.chains.costs import NO_COSTS, Costs, expected_costs
 from corag.chains.prompting import clip, final_answer_prompt
 from corag.core.errors import BudgetExhaustedError, DataError
 from corag.core.fusion import fuse, interleave
+from corag.core.language.text import mentions
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.shorten import count_to_drop, token_bound
-from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import Hit, Passage
 

@@ -17,7 +17,7 @@ from corag.chains.final_answer import Context, FinalAnswer, final_answer
 from corag.chains.prompting import continuation, final_answer_prompt
 from corag.chains.signals import SIGNALS
 from corag.core.errors import BudgetExhaustedError
-from corag.core.text import normalize_answer
+from corag.core.language.text import normalize_answer
 from corag.core.tools import Tools
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from corag.chains.conventions import OVERSAMPLE, Conventions, Count
+from corag.core.language.text import clean_sub_answer
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.prompting.shorten import longest_beginning
-from corag.core.text import clean_sub_answer
 from corag.core.types import Passage
 
 

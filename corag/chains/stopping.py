@@ -17,8 +17,8 @@ from corag.chains.prompting import (
     final_answer_prompt,
     stop_check_prompt,
 )
+from corag.core.language.text import exact_match, normalize_answer
 from corag.core.protocols import Ability
-from corag.core.text import exact_match, normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Hit
 

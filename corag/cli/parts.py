@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.errors import BackendError
-from corag.core.package_files import PackageFiles
+from corag.core.system.package_files import PackageFiles
 from corag.generation import models
 from retrieval.dense import encoder
 from retrieval.lucene import jar

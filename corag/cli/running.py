@@ -10,11 +10,11 @@ from typing import get_type_hints
 
 from corag.cli.commands import COMMANDS, load_command
 from corag.cli.result import CommandResult
-from corag.core.command_line import parse
 from corag.core.errors import BackendError, ConfigError, CoragError, nearest
-from corag.core.files import FULL
-from corag.core.machine import limit_threads
-from corag.core.text import printable
+from corag.core.language.text import printable
+from corag.core.options.command_line import parse
+from corag.core.system.files import FULL
+from corag.core.system.machine import limit_threads
 from eval.experiment.opening import last_words
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from corag.core.sentences import split_sentences
+from corag.core.language.sentences import split_sentences
 from corag.core.types import Passage
 
 REFUSAL = "The documents do not answer this."

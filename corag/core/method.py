@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from corag.core.options import Options
+from corag.core.options.classes import Options
 from corag.core.prompting.template import Template
 from corag.core.protocols import Ability
 from corag.core.runs.rows import SavedRow

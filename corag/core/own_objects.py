@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, CoragError, nearest, reason
-from corag.core.files import file_digest
 from corag.core.seeds import stable_hash
+from corag.core.system.files import file_digest
 
 _ROOT = Path(__file__).parents[2]
 _OBJECT_NAME = re.compile(r"(?!https?:)[^:]*[^:\s]:[A-Za-z_]\w*(?:\.\w+)*(?:#\d+)?")

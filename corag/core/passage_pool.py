@@ -7,8 +7,8 @@ from typing import Literal
 
 from rapidfuzz import fuzz
 
+from corag.core.language.words import count_words, is_unspaced
 from corag.core.types import Hit, Passage
-from corag.core.words import count_words, is_unspaced
 
 BudgetPolicy = Literal["keep_first", "keep_last"]
 NEAR_DUPLICATE = 90.0  # percent of title and of text, by rapidfuzz: as in IRCoT's released code
@@ -19,9 +19,9 @@ class PassagePool:
 
     IRCoT's released code has a ``budget`` of 15 and ``max_words`` 600. A hit is skipped when it has more than
     ``max_words`` words (those between spaces, or in scripts without spaces those of
-    :mod:`corag.core.words`), or repeats a kept passage: its title and its text have each been seen, or both
-    are at least ``near_duplicate`` percent similar to those of one kept passage. A skipped hit has used its
-    place among the k of its search. Passages are never re-ranked.
+    :mod:`corag.core.language.words`), or repeats a kept passage: its title and its text have each been seen,
+    or both are at least ``near_duplicate`` percent similar to those of one kept passage. A skipped hit has
+    used its place among the k of its search. Passages are never re-ranked.
     ``keep_first`` refuses passages beyond the budget, as the paper's code does; ``keep_last`` lets the oldest
     go instead.
     """

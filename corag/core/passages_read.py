@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import shared_length
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.prompting.shorten import text_left
-from corag.core.sentences import first_sentence
 from corag.core.support import Statement, order_by_support
-from corag.core.text import shared_length
 from corag.core.types import Answer, Branch, Passage
 
 _BEGINNING = 80  # characters by which a passage is looked for: of one that was cut there is no more

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from annotated_types import Ge
 
 from corag.core.errors import BudgetExhaustedError, ConfigError
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import (
     BESIDE,
     Demonstration,

@@ -13,8 +13,8 @@ from corag.core.citations import check_citations
 from corag.core.errors import BackendError, ConfigError, CoragError
 from corag.core.gather import first_leaf
 from corag.core.own_objects import error_location, user_code_location
-from corag.core.process import unix_time
 from corag.core.runs.rows import Row
+from corag.core.system.process import unix_time
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from corag.core.text import is_other_script, normalize_as_mlqa, normalize_as_squad
+from corag.core.language.text import is_other_script, normalize_as_mlqa, normalize_as_squad
 from corag.core.types import Passage
 
 _LONG_ANSWER = 4  # words from which on no passage need have an answer as it is written

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, reason
-from corag.core.files import build_once, cache_folder
 from corag.core.lazy import importing
 from corag.core.seeds import stable_hash
+from corag.core.system.files import build_once, cache_folder
 
 # Blanks at either end and in a row, line breaks, a tab, digits, letters beyond ASCII: what pre-tokenizers
 # treat apart. No tokenizer lacks the words of the first.

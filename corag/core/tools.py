@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, DataError
 from corag.core.gather import gather
+from corag.core.language.text import strip_question_words
 from corag.core.passages_read import PassagesRead
 from corag.core.prompting.prompt import Prompt, Shortening, as_prompt
 from corag.core.prompting.shorten import shorten, token_bound
@@ -27,7 +28,6 @@ from corag.core.protocols import (
     search_note,
 )
 from corag.core.seeds import derive_seed
-from corag.core.text import strip_question_words
 from corag.core.types import MEASURING, NOTHING_SPENT, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
 
 Item = TypeVar("Item")

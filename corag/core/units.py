@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.core.files import read_jsonl, write_atomically
+from corag.core.system.files import read_jsonl, write_atomically
 
 
 @dataclass(frozen=True, slots=True)

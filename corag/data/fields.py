@@ -18,7 +18,7 @@ from typing import Any
 from unicodedata import category
 
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.files import parse_json
+from corag.core.system.files import parse_json
 
 NAMES: Mapping[str, Sequence[str]] = {
     "id": ("id", "_id", "docid", "pid", "qid", "query_id"),  # ours; BEIR; MS MARCO; CoRAG

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from corag.core.errors import DataError
-from corag.core.files import check_file
-from corag.core.installation import require
+from corag.core.system.files import check_file
+from corag.core.system.installation import require
 
 ENDINGS = (".gz", ".zst")
 """Of names of compressed files; below them stands what the content is, as in ``corpus.jsonl.gz``."""

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import parse_json
-from corag.core.installation import require
+from corag.core.system.files import parse_json
+from corag.core.system.installation import require
 from corag.data.packed import DAMAGE, check_records_file, content_ending, damage, open_bytes
 from corag.data.text import read_lines
 

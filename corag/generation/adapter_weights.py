@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.hugging_face import reading_weights
-from corag.core.installation import require
+from corag.core.system.installation import require
+from corag.core.web.hugging_face import reading_weights
 
 CONFIG = "adapter_config.json"
 WEIGHTS, PICKLE = "adapter_model.safetensors", "adapter_model.bin"

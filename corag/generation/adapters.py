@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError, reason
-from corag.core.files import build_once, cache_folder, parse_json, read_text
-from corag.core.hub_files import fetch_folder, is_hub_name
-from corag.core.hugging_face import reading_weights
-from corag.core.installation import require
+from corag.core.system.files import build_once, cache_folder, parse_json, read_text
+from corag.core.system.installation import require
 from corag.core.tokenizer import load_tokenizer
+from corag.core.web.hub_files import fetch_folder, is_hub_name
+from corag.core.web.hugging_face import reading_weights
 from corag.generation.adapter_weights import CONFIG, check_weights
 from corag.generation.models import folder_digest, name_ends, quantisation
 from corag.generation.rendering import Renderer

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, Gt, Le
 
 from corag.core.errors import ConfigError
-from corag.core.installation import missing
-from corag.core.option_names import Mark, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import Mark, NameOrPath
 from corag.core.own_objects import is_user_object
-from corag.core.servers import check_addresses
+from corag.core.system.installation import missing
+from corag.core.web.servers import check_addresses
 from corag.generation.engine_arguments import refuse_reserved
 from corag.generation.thinking import ThinkingOptions
 

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from corag.core.errors import BackendError, ConfigError
-from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.own_objects import find_user_object, identify
 from corag.core.protocols import Generator
 from corag.core.runs.provenance import settings_of
+from corag.core.system.installation import require
 from corag.generation.config import ModelConfig
 from corag.generation.function_model import own_model
 from corag.generation.gpu_memory import count_gpus

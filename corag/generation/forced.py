@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from corag.core.process import end_with_owner
+from corag.core.system.process import end_with_owner
 
 PLUGIN = "corag.generation.forced:ForcedDecoding"
 # The key of ``SamplingParams.extra_args`` (over HTTP: ``vllm_xargs``) that holds the token ids to generate.

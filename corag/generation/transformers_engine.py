@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 from corag.core.batching import MicroBatcher
-from corag.core.devices import choose_device
 from corag.core.errors import BackendError
-from corag.core.hugging_face import reading_weights
-from corag.core.installation import require
 from corag.core.lazy import importing
 from corag.core.protocols import Completion, GenerateRequest, Generation, Score, ScoreRequest
 from corag.core.runs.manifest import DETERMINISTIC
+from corag.core.system.devices import choose_device
+from corag.core.system.installation import require
 from corag.core.types import TokenUsage
+from corag.core.web.hugging_face import reading_weights
 from corag.generation.adapter_weights import check_weights
 from corag.generation.adapters import adapter_folder, check_adapter, with_adapter
 from corag.generation.config import ModelConfig

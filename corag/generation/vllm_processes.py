@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.process import end_with_owner
+from corag.core.system.process import end_with_owner
 
 BATCH_INVARIANT = "batch invariant"
 _BLOCK = 16  # rows; a row costs as much in a product of 16 as in one of 500, and a lone one as much as 4

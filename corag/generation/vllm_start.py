@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError
-from corag.core.installation import how_to_install
 from corag.core.lazy import importing
-from corag.core.machine import count_cores
-from corag.core.process import keep_fault_handlers, mark_processes
+from corag.core.system.installation import how_to_install
+from corag.core.system.machine import count_cores
+from corag.core.system.process import keep_fault_handlers, mark_processes
 from corag.core.tokenizer import tokenizer_folder
 from corag.generation.adapter_weights import check_for_vllm, merge_instead
 from corag.generation.config import ModelConfig

@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 
 from corag.core.errors import BackendError, ConfigError, CoragError
-from corag.core.process import unix_time
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import GenerateRequest, Generator, Retriever, Sampling
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row
 from corag.core.seeds import stable_hash
+from corag.core.system.process import unix_time
 from corag.core.tools import Step, Tools
 from corag.core.types import Answer, Hit, Passage, Question
 from corag.service.admission import Admission, Ticket

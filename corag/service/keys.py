@@ -7,7 +7,7 @@ import hmac
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.files import read_text
+from corag.core.system.files import read_text
 from corag.service.log import log_line
 
 SHORTEST = 16

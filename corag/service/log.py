@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from corag.core.process import unix_time
+from corag.core.system.process import unix_time
 
 Log = Callable[..., None]
 

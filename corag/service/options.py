@@ -8,8 +8,8 @@ from typing import Annotated, Any, cast
 from annotated_types import Ge, Gt, Le
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath, Mark, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath, Mark, NameOrPath
 from corag.core.runs.manifest import SERVICE_SOURCE
 from eval.experiment.prompts import AskSetup
 from eval.experiment.registry import with_method

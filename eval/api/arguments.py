@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.files import write_atomically
 from corag.core.json_types import to_json_types
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
+from corag.core.system.files import write_atomically
 from corag.core.types import Question
 from corag.data.fields import parse_columns
 from eval.datasets import DATASETS, Dataset

@@ -14,12 +14,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from corag.core.errors import ConfigError, nearest
+from corag.core.language.text import printable
 from corag.core.method import Method, MethodConfig
 from corag.core.protocols import Retriever
 from corag.core.runner import BoundMethod, answer_question
 from corag.core.runs.rows import Row, SavedAnswer, SavedRow
 from corag.core.support import drop_same_location
-from corag.core.text import printable
 from corag.core.tools import SearchStep, Step, Tools
 from corag.core.types import Answer, Passage, Question
 from corag.generation.config import ModelConfig

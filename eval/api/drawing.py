@@ -14,7 +14,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from corag.core.text import clean_sub_answer, printable
+from corag.core.language.text import clean_sub_answer, printable
 from corag.core.tools import GenerateStep, ScoreStep, SearchStep, Step
 
 CHOSEN_MARK = "← chosen"

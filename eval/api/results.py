@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from corag.core.errors import ConfigError
-from corag.core.installation import require
 from corag.core.method import Method, MethodConfig
+from corag.core.system.installation import require
 from corag.generation.config import ModelConfig
 from eval.api.arguments import Questions, question_file, with_keywords
 from eval.api.ask import AnyMethod, entry_of, options_of

@@ -8,9 +8,9 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.hub_files import local_folder
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Question
+from corag.core.web.hub_files import local_folder
 from eval.api.ask import COLUMNS, stored_answer
 from eval.tables.printing import wide_console
 from eval.tables.runs import Run, Runs, read_run

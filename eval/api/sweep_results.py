@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.installation import require
 from corag.core.json_types import to_json_types
+from corag.core.system.installation import require
 from eval.api.arguments import Questions, question_file, with_keywords
 from eval.api.ask import NO_INDEX, entry_of, options_of
 from eval.api.background import waits

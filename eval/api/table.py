@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from corag.core.installation import require
+from corag.core.system.installation import require
 from eval.tables.formats import to_latex, to_markdown
 from eval.tables.printing import print_results, render_text
 from eval.tables.records import table_records, to_csv

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import cache_folder, write_atomically
 from corag.core.seeds import stable_hash
+from corag.core.system.files import cache_folder, write_atomically
 from eval.experiment.opening import quiet
 from retrieval.config import IndexConfig
 from retrieval.http.wire import passage_to_record

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError
-from corag.core.files import write_atomically
 from corag.core.runs.rows import SavedRow
+from corag.core.system.files import write_atomically
 from corag.core.types import Passage
 
 FIELDS = ("id", "question", "answer", "sources", "tokens", "stopped", "error")

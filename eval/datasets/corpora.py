@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from corag.core.errors import CoragError
-from corag.core.hub_files import HubFiles, is_hub_name
 from corag.core.own_objects import is_user_object
+from corag.core.web.hub_files import HubFiles, is_hub_name
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
 from retrieval.corpora.formats import register_format

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import ConfigError, DataError, reason
-from corag.core.installation import require
 from corag.core.seeds import stable_hash
+from corag.core.system.installation import require
 from corag.core.types import Question
 from corag.data.fields import (
     ColumnCheck,

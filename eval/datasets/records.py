@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from corag.core.errors import DataError
-from corag.core.installation import require
+from corag.core.system.installation import require
 from corag.data.fields import Record as Fields
 from corag.data.packed import content_ending, open_bytes
 from corag.data.records import FileReader, OddRecordError, Record, read_records

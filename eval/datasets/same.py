@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from corag.core.text import normalize_answer
+from corag.core.language.text import normalize_answer
 from corag.core.types import Question
 
 

@@ -12,12 +12,12 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 
 from corag.core.errors import ConfigError
-from corag.core.files import file_digest
 from corag.core.method import MethodConfig
-from corag.core.option_names import Mark, NameOrPath
+from corag.core.options.names import Mark, NameOrPath
 from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.provenance import Input
+from corag.core.system.files import file_digest
 from corag.generation.adapters import adapter_folder
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest

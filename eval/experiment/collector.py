@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from corag.core.installation import require
 from corag.core.runs.environment import installed_version
 from corag.core.runs.rows import Row
-from corag.core.servers import check_addresses
+from corag.core.system.installation import require
+from corag.core.web.servers import check_addresses
 from corag.generation.config import ModelConfig
 from eval.experiment.spans import RowSpans
 from retrieval.config import RetrieverConfig

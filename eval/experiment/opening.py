@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TextIO
 
 from corag.core.errors import BackendError, CoragError
-from corag.core.files import cache_folder
-from corag.core.installation import cpu_build_note
 from corag.core.own_objects import is_user_object
 from corag.core.protocols import Generator
 from corag.core.runs.folder import writable_folder
+from corag.core.system.files import cache_folder
+from corag.core.system.installation import cpu_build_note
 from corag.generation.cached import REPLIES_KEPT
 from corag.generation.config import ModelConfig
 from corag.generation.open import open_generator

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Self
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
-from corag.core.files import file_digest
-from corag.core.option_names import LocalPath, Mark, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath, Mark, NameOrPath
 from corag.core.runs.shards import Shard
 from corag.core.seeds import stable_hash
+from corag.core.system.files import file_digest
 from corag.core.types import Question
 from eval.datasets import DATASETS, load_questions
 from eval.experiment.progress import print_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from corag.core.errors import ConfigError, nearest
 from corag.core.method import Method, MethodConfig
-from corag.core.options import Options
+from corag.core.options.classes import Options
 from corag.core.runner import BoundMethod
 from corag.core.runs.manifest import CHAINS, VERDICTS
 from eval.experiment import extensions  # noqa: F401 - a method's own ways to search are known where it is

@@ -11,16 +11,16 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from corag.core.files import file_digest
-from corag.core.folder_lock import refuse_if_locked
-from corag.core.option_names import LocalPath, Mark
+from corag.core.options.names import LocalPath, Mark
+from corag.core.options.shared_values import names_on_hub
 from corag.core.own_objects import identify
 from corag.core.runner import RunTurn
 from corag.core.runs.environment import environment
 from corag.core.runs.folder import ANOTHER_OUT, GO_ON_OR_OVERWRITE, RunFolder
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.runs.shards import Shard
-from corag.core.shared_values import names_on_hub
+from corag.core.system.files import file_digest
+from corag.core.system.folder_lock import refuse_if_locked
 from corag.core.types import Question
 from corag.generation.trained_for import trained_for
 from eval.datasets.answers import check_answers_file

@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
-from corag.core.files import write_atomically
 from corag.core.protocols import Retriever
+from corag.core.system.files import write_atomically
 from corag.core.types import Question
 from eval.datasets.corpora import index_aliases
 from eval.report.markup import Markup, joined

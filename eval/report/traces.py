@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from corag.core.language.text import clean_sub_answer
 from corag.core.runs.rows import SavedRow
-from corag.core.text import clean_sub_answer
 from corag.core.tools import ScoreStep, SearchStep, Step
 from corag.core.types import Question, TokenUsage
 from eval.datasets.gold_names import bare_name, is_name

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from corag.core.method import MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from corag.core.errors import ConfigError
-from corag.core.installation import require
 from corag.core.runs.rows import SavedRow
+from corag.core.system.installation import require
 from eval.datasets.pages import page_ids
 from eval.scoring.gold import find_gold, passage_identities
 from eval.scoring.rows import MEASURES, measure_title

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from corag.core.text import mentions, normalize_answer
+from corag.core.language.text import mentions, normalize_answer
 
 PROVENANCE_TITLES = {
     "r_precision": "R-precision",

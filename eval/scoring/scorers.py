@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from corag.core.errors import ConfigError, DataError, nearest
-from corag.core.text import is_other_script, normalize_as_mlqa, normalize_as_squad
+from corag.core.language.text import is_other_script, normalize_as_mlqa, normalize_as_squad
+from corag.core.language.words import is_unspaced
 from corag.core.types import Question
-from corag.core.words import is_unspaced
 from eval.datasets.registry import DATASETS
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})  # as hotpot_evaluate_v1.py lists them

@@ -12,12 +12,12 @@ import yaml
 
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
-from corag.core.option_names import sections_of
-from corag.core.options import change_options, flatten, full_names
+from corag.core.options.classes import change_options, flatten, full_names
+from corag.core.options.names import sections_of
+from corag.core.options.yaml_files import load_yaml, parse_yaml, yaml_mistake
 from corag.core.runs.provenance import Provenance, settings_of
 from corag.core.seeds import stable_hash
 from corag.core.types import Question
-from corag.core.yaml_files import load_yaml, parse_yaml, yaml_mistake
 from eval.experiment.own_methods import short_name
 from eval.experiment.questions import QuestionFile
 from eval.experiment.registry import methods_of

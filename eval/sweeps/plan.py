@@ -10,8 +10,8 @@ from typing import Annotated
 
 from annotated_types import Ge
 
-from corag.core.option_names import Mark
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import Mark
 from corag.core.runs.folder import read_lines
 from corag.core.types import Question
 from eval.experiment.estimate import MIN_QUESTIONS, RunEstimate, estimate

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corag.core.errors import ConfigError
-from corag.core.files import atomic_replace
-from corag.core.installation import require
+from corag.core.system.files import atomic_replace
+from corag.core.system.installation import require
 from eval.scoring.rows import measure_title
 from eval.statistics.intervals import Interval
 from eval.statistics.scaling import pareto_set

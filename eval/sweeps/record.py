@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.core.files import write_atomically
+from corag.core.system.files import write_atomically
 from eval.scoring.rows import MEASURES
 from eval.sweeps.cells import Cell
 from eval.sweeps.findings import (

@@ -16,7 +16,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath, NameOrPath
+from corag.core.options.names import LocalPath, NameOrPath
 from corag.core.protocols import Generator, Retriever
 from corag.core.runner import RunTurn
 from corag.core.runs.folder import TRACES, read_lines

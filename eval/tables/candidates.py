@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.core.errors import ConfigError
+from corag.core.language.text import normalize_answer
 from corag.core.method import Candidates
 from corag.core.runs.manifest import Manifest
 from corag.core.runs.rows import SavedRow
-from corag.core.text import normalize_answer
 from corag.core.types import CandidateAnswer, Question
 from eval.experiment.registry import METHODS
 from eval.scoring.scorers import Scorer

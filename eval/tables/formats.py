@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from corag.core.text import printable
+from corag.core.language.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import LEVEL, Against
 from eval.statistics.intervals import Interval, Spread

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from corag.core.text import printable
+from corag.core.language.text import printable
 from eval.scoring.rows import MEASURES, measure_title
 from eval.statistics.comparisons import Against
 from eval.statistics.intervals import INTERVALS

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from annotated_types import Ge
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import NameOrPath
 from corag.core.runs.failures import Failures
 from corag.core.types import Question
 from eval.scoring.rankings import EXAMPLES, find_ranking_measures

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corag.core.errors import ConfigError, CoragError, DataError, reason
-from corag.core.hub_files import PREFIX, local_folder
-from corag.core.option_names import NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import NameOrPath
 from corag.core.own_objects import is_user_object
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import CHAINS, MANIFEST, VERDICTS, Manifest
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
 from corag.core.types import Passage, Question
+from corag.core.web.hub_files import PREFIX, local_folder
 from eval.datasets.answers import write_answers
 from eval.datasets.corpora import index_aliases
 from eval.scoring.rankings import find_ranking_measures, score_rankings

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.hub_files import HubFiles, is_hub_name
-from corag.core.installation import require
+from corag.core.system.installation import require
+from corag.core.web.hub_files import HubFiles, is_hub_name
 from corag.data.packed import content_ending, content_name
 from corag.data.records import ARROW_TABLES
 from retrieval.documents.files import RECORDS, is_document

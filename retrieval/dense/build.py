@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.core.files import atomic_replace
 from corag.core.pace import pace
+from corag.core.system.files import atomic_replace
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import TextEncoder
 from retrieval.index.store import PassageStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corag.core.installation import cpu_build_note
-from corag.core.machine import count_threads, gpu_memory, visible_gpus
+from corag.core.system.installation import cpu_build_note
+from corag.core.system.machine import count_threads, gpu_memory, visible_gpus
 
 AUTO = "auto"
 _SHARE = 0.25  # of each card's memory: the rest is an engine's

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import cache_folder
-from corag.core.hugging_face import download
-from corag.core.installation import require
 from corag.core.lazy import importing
-from corag.core.package_files import PackageFiles
+from corag.core.system.files import cache_folder
+from corag.core.system.installation import require
+from corag.core.system.package_files import PackageFiles
 from corag.core.tokenizer import require_words
+from corag.core.web.hugging_face import download
 from retrieval.dense.placement import ANYWHERE, Placement
 from retrieval.dense.prompts import AUTO, Prompts, own_prompts, prompts_by_card, stated_names
 

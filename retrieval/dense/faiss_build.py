@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.machine import count_threads
 from corag.core.pace import pace
+from corag.core.system.machine import count_threads
 from retrieval.config import GRAPHS, IndexConfig
 from retrieval.dense.build import INDEX
 from retrieval.dense.compressed import RANGE_ROWS, REFINE, write_codes

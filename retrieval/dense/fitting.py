@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from corag.core.language.words import count_words
 from corag.core.types import Passage
-from corag.core.words import count_words
 from retrieval.corpora.passages import CorpusItem
 from retrieval.dense.encoder import UNLIMITED, TextEncoder
 from retrieval.documents.document import Block, Document

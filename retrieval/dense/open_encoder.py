@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from weakref import WeakValueDictionary
 
-from corag.core.servers import is_address
+from corag.core.web.servers import is_address
 from retrieval.dense.encoder import Encoder, TextEncoder
 from retrieval.dense.placement import ANYWHERE, Placement
 from retrieval.http.models import ServedEncoder

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from corag.core.devices import choose_device
 from corag.core.errors import ConfigError, reason
-from corag.core.hugging_face import reading_weights
 from corag.core.lazy import importing
+from corag.core.system.devices import choose_device
+from corag.core.web.hugging_face import reading_weights
 from retrieval.dense.fingerprint import model_fingerprint
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]

@@ -19,7 +19,7 @@ from corag.core.errors import (
     RequestRefusedError,
     SearchFailedError,
 )
-from corag.core.machine import count_threads
+from corag.core.system.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.dense.compressed import REFINE
 from retrieval.dense.encoder import TextEncoder

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.core.devices import choose_device
 from corag.core.lazy import importing
-from corag.core.machine import available_memory
+from corag.core.system.devices import choose_device
+from corag.core.system.machine import available_memory
 
 _BLOCK_ROWS = 1 << 16  # vectors that are multiplied at once
 _SCORE_BYTES = 256 << 20  # most that the scores of a block take

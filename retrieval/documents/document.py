@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 from pathlib import PurePath
 
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 
 SEPARATOR = " > "
 _MOST_NAMES = 5  # parts of a file that its notes name

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from corag.core.errors import DataError, reason
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 from retrieval.documents.archive import DAMAGE, Archive
 from retrieval.documents.document import Document, describe_unread, join_documents, stated_title
 from retrieval.documents.left_out import CONTENTS, PICTURES

@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree
 
-from corag.core.words import count_words, squeeze_spaces
+from corag.core.language.words import count_words, squeeze_spaces
 from retrieval.documents.document import Writer
 from retrieval.documents.formulas import mathml_text
 from retrieval.documents.left_out import ELSEWHERE, FORMS, PICTURES

@@ -8,7 +8,7 @@ from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
 from email.policy import default
 
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 from corag.data.text import decode
 from retrieval.documents.document import Block, Document, join_documents, stated_title
 from retrieval.documents.left_out import ATTACHMENTS

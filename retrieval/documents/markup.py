@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree, html
 
 from corag.core.errors import DataError
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 from corag.data.text import DecodedText, decode
 from retrieval.documents.document import Document, Writer, clean, stated_title
 from retrieval.documents.html_tree import inner_text, write_tree

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 from retrieval.documents.left_out import (
     CONTENTS,
     COOKIES,

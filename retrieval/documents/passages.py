@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from corag.core.errors import ConfigError
-from corag.core.sentences import sentence_spans
+from corag.core.language.sentences import sentence_spans
+from corag.core.language.words import count_words, is_unspaced, word_spans
 from corag.core.types import Passage, passage_id
-from corag.core.words import count_words, is_unspaced, word_spans
 from retrieval.documents.document import SEPARATOR, Block, Document
 
 _NEAR = 6  # a paragraph's end attracts a passage's within this part of its length

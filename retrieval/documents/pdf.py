@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from corag.core.errors import DataError
-from corag.core.sentences import sentence_end
+from corag.core.language.sentences import sentence_end
 from retrieval.documents.contents import NUMBERING, find_contents, fold, is_contents_heading
 from retrieval.documents.document import Document, Writer, describe_unread, stated_title
 from retrieval.documents.left_out import CONTENTS, EDGES, LOST_HEADINGS

@@ -13,7 +13,7 @@ from typing import Any
 import pypdfium2
 from pypdfium2 import raw as pdfium
 
-from corag.core.words import count_words
+from corag.core.language.words import count_words
 from retrieval.documents.document import clean
 from retrieval.documents.left_out import BLANK_FIELDS, COMMENTS, HIDDEN_PARTS, MARKS, PICTURES
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise, zip_longest
 
-from corag.core.words import line_joint
+from corag.core.language.words import line_joint
 from corag.data.text import decode
 from retrieval.documents.contents import find_contents
 from retrieval.documents.document import Document, Writer, clean

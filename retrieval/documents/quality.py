@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import regex
 
-from corag.core.words import UNSPACED_LETTERS
+from corag.core.language.words import UNSPACED_LETTERS
 
 _ASCII_WORD = re.compile(r"[A-Za-z]+")
 # With the vowel signs of Indic scripts, the points of Hebrew and Arabic, and the joiners within words.

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 
 from corag.core.errors import DataError, reason
-from corag.core.files import read_jsonl, write_atomically
-from corag.core.installation import require
+from corag.core.system.files import read_jsonl, write_atomically
+from corag.core.system.installation import require
 from corag.core.types import Passage
 from corag.data.file_types import (
     EPUB,

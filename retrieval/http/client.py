@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import httpx
 
 from corag.core.errors import BackendError, IndexMismatchError, SearchFailedError
-from corag.core.json_client import JsonClient, NoReplyError, RefusedError
-from corag.core.replies import MalformedReplyError, list_at, value_at
 from corag.core.types import Hit, Passage
+from corag.core.web.json_client import JsonClient, NoReplyError, RefusedError
+from corag.core.web.replies import MalformedReplyError, list_at, value_at
 from retrieval.config import RetrieverConfig
 from retrieval.http.wire import hit_from_wire, passage_from_wire
 from retrieval.index.manifest import IndexPart, require_all_parts

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError, SearchFailedError
-from corag.core.json_client import DENIED, JsonClient, NoReplyError, RefusedError
-from corag.core.replies import MalformedReplyError, value_at
 from corag.core.seeds import stable_hash
-from corag.core.servers import base_address, check_addresses
+from corag.core.web.json_client import DENIED, JsonClient, NoReplyError, RefusedError
+from corag.core.web.replies import MalformedReplyError, value_at
+from corag.core.web.servers import base_address, check_addresses
 from retrieval.dense.encoder import Kind, TextEncoder, require_finite
 from retrieval.dense.placement import Placement
 from retrieval.dense.prompts import Prompts, prompts_by_card

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corag.core.replies import MalformedReplyError, value_at
 from corag.core.types import Hit, Passage
+from corag.core.web.replies import MalformedReplyError, value_at
 
 
 def passage_to_record(passage: Passage) -> dict[str, str | int]:

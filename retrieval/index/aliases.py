@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from corag.core.errors import IndexMismatchError
-from corag.core.files import write_atomically
+from corag.core.system.files import write_atomically
 from retrieval.corpora.sifting import NUMBER_SIGN
 
 ALIASES = "passages.aliases.json"

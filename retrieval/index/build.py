@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 
 from corag.core.errors import ConfigError
-from corag.core.files import build_folder
-from corag.core.folder_lock import lock_folder, refuse_if_locked
-from corag.core.installation import require
-from corag.core.machine import count_threads
 from corag.core.runs.folder import ANOTHER_OUT
+from corag.core.system.files import build_folder
+from corag.core.system.folder_lock import lock_folder, refuse_if_locked
+from corag.core.system.installation import require
+from corag.core.system.machine import count_threads
 from corag.core.types import Passage
 from retrieval.config import GRAPHS, MAIN, IndexConfig
 from retrieval.corpora.files import expand_corpus

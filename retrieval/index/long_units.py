@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corag.core.errors import DataError
+from corag.core.language.words import count_words
 from corag.core.types import Passage
 from corag.core.units import Unit, write_units
-from corag.core.words import count_words
 from retrieval.config import IndexConfig
 from retrieval.corpora.files import expand_corpus
 from retrieval.corpora.formats import DOCUMENTS, has_links

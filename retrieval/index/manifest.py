@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from corag.core.errors import IndexMismatchError
-from corag.core.files import file_digest, write_atomically
-from corag.core.hub_files import hub_name
 from corag.core.runs.environment import installed_version
 from corag.core.runs.provenance import Input, Provenance
 from corag.core.runs.shards import read_share
 from corag.core.seeds import new_digest, stable_hash
+from corag.core.system.files import file_digest, write_atomically
+from corag.core.web.hub_files import hub_name
 from corag.data.packed import check_records_file
 
 IndexKind = Literal["bm25", "dense"]

@@ -18,8 +18,8 @@ from typing import Any
 import orjson
 
 from corag.core.errors import BackendError, DataError, IndexMismatchError, SearchFailedError, reason
-from corag.core.machine import count_threads
 from corag.core.pace import pace
+from corag.core.system.machine import count_threads
 from corag.core.types import Hit, Passage
 from retrieval.config import Bm25
 from retrieval.corpora.passages import passage_from_record

@@ -8,8 +8,8 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from corag.core.errors import BackendError
-from corag.core.files import build_once, cache_folder
-from corag.core.package_files import PackageFiles
+from corag.core.system.files import build_once, cache_folder
+from corag.core.system.package_files import PackageFiles
 
 JAR = PackageFiles("pyserini==1.6.0", "pyserini", "resources/jars/anserini-*-fatjar.jar", size_mb=150)
 """Pyserini itself, its Python, asks for torch and much else that nothing here needs."""
@@ -27,7 +27,7 @@ def fetch_jar() -> None:
     """Download the jar into the cache, without libraries that nothing here loads: 107 of its 170 MB.
 
     Those are ONNX's and tokenizers' for every system, and what debugs them; Anserini's encoders use them.
-    Raises as :meth:`corag.core.package_files.PackageFiles.fetch`.
+    Raises as :meth:`corag.core.system.package_files.PackageFiles.fetch`.
     """
     with (
         JAR.fetch() as file,

@@ -22,7 +22,7 @@ from signal import Signals
 from typing import Any
 
 from corag.core.errors import BackendError, DataError, reason
-from corag.core.process import fault_handlers, set_fault_handlers
+from corag.core.system.process import fault_handlers, set_fault_handlers
 from retrieval.lucene.jar import find_jar
 
 MINIMUM_VERSION = 21  # the class files of Anserini 1.7, which Pyserini 1.6 brings
@@ -78,7 +78,7 @@ def java_class(name: str) -> Any:
 def restore_fault_handlers() -> None:
     """Let Java handle its faults, whichever library has taken that over since it started.
 
-    Before whatever runs in Java for long, since :func:`corag.core.process.keep_fault_handlers` stands around
+    Before whatever runs in Java for long: :func:`corag.core.system.process.keep_fault_handlers` stands around
     the libraries that we load, not around those that TRL loads, or the program that this is a part of.
     """
     set_fault_handlers(_start()[1])

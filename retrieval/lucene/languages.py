@@ -6,7 +6,7 @@ import unicodedata
 from typing import Any
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.words import word_spans
+from corag.core.language.words import word_spans
 from retrieval.lucene.java import java_class, java_error
 
 ENGLISH = "en"

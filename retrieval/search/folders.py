@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from corag.core.errors import IndexMismatchError
-from corag.core.installation import require
-from corag.core.machine import count_threads
 from corag.core.seeds import stable_hash
-from corag.core.servers import is_address
+from corag.core.system.installation import require
+from corag.core.system.machine import count_threads
+from corag.core.web.servers import is_address
 from retrieval.config import Bm25, RetrieverConfig
 from retrieval.corpora.formats import AUTO
 from retrieval.dense.build import DOCID, INDEX

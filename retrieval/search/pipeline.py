@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 
 from corag.core.errors import ConfigError
-from corag.core.installation import require
 from corag.core.own_objects import find_user_object, identify, is_user_object
+from corag.core.system.installation import require
 from retrieval.config import RetrieverConfig
 from retrieval.dense.open_encoder import packages_of
 from retrieval.http.client import connect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from corag.core.errors import IndexMismatchError, nearest
-from corag.core.installation import require
 from corag.core.own_objects import is_user_object
+from corag.core.system.installation import require
 from retrieval.config import BM25_PRESETS
 from retrieval.index.place import building_folder, is_ours
 from retrieval.index.store import PassageStore, has_store

@@ -9,8 +9,8 @@ from corag.core.batching import MicroBatcher
 from corag.core.errors import SearchFailedError
 from corag.core.protocols import search_note
 from corag.core.seeds import stable_hash
-from corag.core.servers import is_address
 from corag.core.types import Hit
+from corag.core.web.servers import is_address
 from retrieval.dense.placement import ANYWHERE, Placement
 from retrieval.http.models import ServedReranker
 from retrieval.search.rerankers import CrossEncoderReranker, Reranker, ScoresOrError

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from corag.core.errors import ConfigError, SearchFailedError
-from corag.core.hugging_face import download
 from corag.core.lazy import importing
 from corag.core.tokenizer import require_words
+from corag.core.web.hugging_face import download
 from retrieval.dense.placement import Placement
 
 Pairs = tuple[str, Sequence[str]]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corag.core.errors import DataError
-from corag.core.files import atomic_replace
+from corag.core.system.files import atomic_replace
 from corag.core.types import Passage
 from retrieval.index.store import PassageStore, hash_text
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import get_type_hints
 
 from corag.cli.commands import COMMANDS, load_command
-from corag.core.help import Section, sections_to_show
+from corag.core.options.help import Section, sections_to_show
 from eval.experiment.registry import METHODS
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from corag.baselines.flare import FLAREConfig, flare, masked_query, unsure_spans
 from corag.core.fusion import interleave
-from corag.core.options import change_options
-from corag.core.sentences import sentence_end
+from corag.core.language.sentences import sentence_end
+from corag.core.options.classes import change_options
 from corag.core.tools import SearchStep
 from corag.core.types import Hit
 from tests.baselines import replaying

@@ -3,7 +3,7 @@ found, no tokens left.
 """
 
 from corag.baselines.iter_retgen import IterRetGenConfig, iter_retgen
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
 from corag.core.tools import SearchStep
 from tests.baselines import replaying
 from tests.fakes import WindowedGenerator, words

@@ -17,7 +17,7 @@ from corag.baselines.self_rag.method import (
     self_rag,
 )
 from corag.core.errors import ConfigError
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
 from corag.core.tools import SearchStep, Tools
 from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WordRetriever

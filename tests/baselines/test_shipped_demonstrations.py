@@ -15,8 +15,8 @@ from corag.baselines.react import Library, ReActConfig, parse_move, react, write
 from corag.baselines.self_ask import SelfAskConfig, parse_turn, self_ask
 from corag.baselines.transcripts import EXAMPLES, FINAL, FOLLOW_UP, worked_examples
 from corag.core.errors import ConfigError, DataError
+from corag.core.language.text import extract_answer
 from corag.core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
-from corag.core.text import extract_answer
 from corag.core.types import Hit, Passage
 from eval.experiment.run import RunConfig, method_settings
 from ircot.method import IRCoTConfig

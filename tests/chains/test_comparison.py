@@ -6,7 +6,7 @@ import pytest
 
 from corag.chains.chain import Hop
 from corag.chains.comparison import compare, next_sub_query
-from corag.core.text import exact_match
+from corag.core.language.text import exact_match
 from corag.core.types import Question
 from eval.datasets import load_questions
 from tests.chains.chains import run

@@ -17,7 +17,7 @@ from corag.chains.conventions import OURS, clean_sub_query
 from corag.chains.final_answer import Context, final_answer
 from corag.chains.released_code import RELEASED_CODE
 from corag.core.errors import ConfigError, DataError
-from corag.core.text import clean_sub_answer
+from corag.core.language.text import clean_sub_answer
 from corag.core.tools import GenerateStep, Tools
 from corag.core.types import Hit
 from tests.chains.chains import GIVEN, TOKENS, chain_of, queue, run, searches, seeded

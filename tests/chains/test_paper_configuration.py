@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from corag.chains.config import CoRAGConfig
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from corag.core.prompting.demonstrations import CHAIN_OF_THOUGHT, read_demonstrations
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Passage, Question

@@ -10,7 +10,7 @@ import pytest
 
 from corag.chains.config import CoRAGConfig
 from corag.chains.taught import Teaching, training_difference
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from corag.core.prompting.template import load_template
 from corag.generation.trained_for import read_trainings
 from eval.experiment.run import RunConfig

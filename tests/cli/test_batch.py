@@ -12,11 +12,11 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
-from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.rows import Row
 from corag.core.runs.shards import SHARD, Shard, join, write_questions
+from corag.core.system.folder_lock import lock_folder
 from corag.core.types import Answer, Question, TokenUsage
 from tests.messages import raises_message
 

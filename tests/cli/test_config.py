@@ -9,9 +9,9 @@ import pytest
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands import COMMANDS
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark, marked_options
+from corag.core.options.command_line import parse
+from corag.core.options.names import Mark, marked_options
 from corag.core.runs.provenance import settings_of
 from eval.experiment.run import RunConfig
 from retrieval.config import RetrieverConfig

@@ -12,9 +12,9 @@ import pytest
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands import COMMANDS
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.option_names import options_of, sections_of
+from corag.core.options.command_line import parse
+from corag.core.options.names import options_of, sections_of
 from eval.experiment.registry import METHODS
 from eval.experiment.run import RunConfig
 from tests.eval.test_own_methods import method_of_the_page

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from corag.cli.main import main
-from corag.core.help import descriptions
+from corag.core.options.help import descriptions
 from eval.experiment.registry import METHODS, MethodOptions, check_names, methods_of
 
 

@@ -14,11 +14,11 @@ import yaml
 from corag.baselines.one_step import OneStepConfig
 from corag.chains.config import CoRAGConfig
 from corag.cli.commands.ask import AskOptions
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
-from corag.core.option_names import kinds_of
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
+from corag.core.options.command_line import parse
+from corag.core.options.names import kinds_of
 from corag.generation.config import ModelConfig
 from corag.service.options import AnswersOptions
 from eval.experiment.registry import METHODS

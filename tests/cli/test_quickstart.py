@@ -6,8 +6,8 @@ import pytest
 
 from corag.cli.commands.quickstart import QuickstartOptions, open_small_model
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
 from tests.messages import raises_message
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from corag.cli.commands import COMMANDS, load_command, split_command
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from eval.sweeps.cells import read_cells
 from tests.cli.test_install import write_program
 

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHES
 from corag.cli.commands import load_command
-from corag.core.option_names import options_of, resolve_alias
+from corag.core.options.names import options_of, resolve_alias
 from tests.cli.test_install import write_program
 
 ROOT = Path(__file__).parents[2]

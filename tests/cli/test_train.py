@@ -15,7 +15,7 @@ import yaml
 
 import training.stages
 from corag.cli.main import main
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from training.config import SftConfig
 
 

@@ -6,7 +6,7 @@ import gzip
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import build_folder, build_once, read_jsonl, read_text
+from corag.core.system.files import build_folder, build_once, read_jsonl, read_text
 from tests.messages import raises_message
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.folder_lock import lock_folder, refuse_if_locked
+from corag.core.system.folder_lock import lock_folder, refuse_if_locked
 from tests.messages import raises_message
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from corag.core.folder_lock import lock_folder
+from corag.core.system.folder_lock import lock_folder
 lock = lock_folder(Path(sys.argv[1]), work="corag train", beside=sys.argv[2] == "beside")
 if sys.argv[2] != "fork" or not os.fork():
     print(os.getpid(), flush=True)

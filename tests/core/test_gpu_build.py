@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from corag.core import installation
 from corag.core.errors import ConfigError
-from corag.core.installation import cpu_build_note, how_to_install
+from corag.core.system import installation
+from corag.core.system.installation import cpu_build_note, how_to_install
 from corag.generation.config import ModelConfig
 from eval.experiment.opening import open_model_quietly
 from tests.cli.test_install import write_program

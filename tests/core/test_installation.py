@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from corag.core.errors import BackendError
-from corag.core.installation import EXTRAS
-from corag.core.package_files import PackageFiles
+from corag.core.system.installation import EXTRAS
+from corag.core.system.package_files import PackageFiles
 from tests.messages import raises_message
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +185,7 @@ def without(
 
 def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:
     """vLLM imports setuptools, which fails once pip was looked up by find_spec in the same process."""
-    code = "from corag.core.package_files import _installer; _installer(); import setuptools, distutils.core"
+    code = "import corag.core.system.package_files as p; p._installer(); import setuptools, distutils.core"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(distutils.core.__file__)"],
         capture_output=True,

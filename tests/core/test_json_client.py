@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from corag.core import json_client
 from corag.core.errors import BackendError, RequestRefusedError
-from corag.core.json_client import JsonClient, NoReplyError, StallNotifier
-from corag.core.replies import value_at
+from corag.core.web import json_client
+from corag.core.web.json_client import JsonClient, NoReplyError, StallNotifier
+from corag.core.web.replies import value_at
 from tests.generation.standing_in import Served
 from tests.messages import raises_message
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.machine import cgroup_cores, count_cores, count_threads, free_gpu_memory, visible_gpus
+from corag.core.system.machine import cgroup_cores, count_cores, count_threads, free_gpu_memory, visible_gpus
 
 WHOLE = """GPU 0: NVIDIA H100 (UUID: GPU-aa11)
 GPU 1: NVIDIA H100 (UUID: GPU-bb22)
@@ -74,7 +74,7 @@ def test_the_fullest_gpu_tells_how_much_memory_is_left(
 def test_cores_are_those_that_a_scheduler_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from corag.core.machine import count_cores; print(count_cores(), os.cpu_count())"
+        "from corag.core.system.machine import count_cores; print(count_cores(), os.cpu_count())"
     )
     counted, _ = subprocess.check_output([sys.executable, "-c", program], text=True).split()
     assert counted == "1"

@@ -8,6 +8,7 @@ from corag.chains.chain import Chain
 from corag.chains.config import CoRAGConfig
 from corag.chains.prompting import final_answer_prompt
 from corag.core.errors import ConfigError, DataError
+from corag.core.language.text import stated_answer
 from corag.core.prompting.demonstrations import (
     bare_answers,
     parse_demonstrations,
@@ -19,7 +20,6 @@ from corag.core.prompting.render import load_layout, render_demonstrations, rend
 from corag.core.prompting.shorten import count_to_drop, shorten
 from corag.core.prompting.template import load_prompt, load_template, parse_template
 from corag.core.reader import ReaderConfig, reader_prompt
-from corag.core.text import stated_answer
 from corag.core.types import Passage, Question
 from tests.data import data_folder
 from tests.fakes import passage

@@ -4,8 +4,8 @@ import httpx
 import pytest
 
 from corag.core.errors import ConfigError
-from corag.core.json_client import open_client, proxy_variable
-from corag.core.servers import is_loopback
+from corag.core.web.json_client import open_client, proxy_variable
+from corag.core.web.servers import is_loopback
 from tests.messages import raises_message
 
 PROXY = "http://bob:secret@proxy.example:3128"

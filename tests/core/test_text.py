@@ -2,10 +2,10 @@
 
 import pytest
 
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import extract_answer, stated_answer
 from corag.core.passage_pool import PassagePool
 from corag.core.prompting.render import load_layout, render_passages
-from corag.core.sentences import first_sentence
-from corag.core.text import extract_answer, stated_answer
 from corag.core.types import Hit, Passage
 from tests.story import AUTHOR, BOOK, TOWN
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from corag.core.batching import MicroBatcher
 from corag.core.errors import ConfigError, DataError
+from corag.core.language.text import extract_answer, is_other_script, normalize_answer
 from corag.core.protocols import Sampling
 from corag.core.seeds import derive_seed
-from corag.core.text import extract_answer, is_other_script, normalize_answer
 from corag.core.types import Question, TokenUsage, passage_id
 from tests.fakes import words
 from tests.messages import raises_message

@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.chains.conventions import clip_text
-from corag.core.passage_pool import PassagePool
-from corag.core.prompting.render import clip_words
-from corag.core.sentences import first_sentence, sentence_end, split_sentences
-from corag.core.types import Hit, Passage
-from corag.core.words import (
+from corag.core.language.sentences import first_sentence, sentence_end, split_sentences
+from corag.core.language.words import (
     count_words,
     first_words,
     is_unspaced,
@@ -19,6 +16,9 @@ from corag.core.words import (
     squeeze_spaces,
     word_spans,
 )
+from corag.core.passage_pool import PassagePool
+from corag.core.prompting.render import clip_words
+from corag.core.types import Hit, Passage
 
 CHINESE = "杭州是浙江省的省会。它位于钱塘江边！"
 THAI = "เชียงใหม่เป็นเมืองที่ใหญ่ที่สุดในภาคเหนือ"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corag.cli.commands import COMMANDS, split_command
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from corag.service.options import AnswersOptions, read_presets
 from retrieval.config import IndexConfig
 from tests.docs.test_pages import ROOT, blocks

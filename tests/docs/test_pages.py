@@ -29,9 +29,9 @@ import yaml
 
 import corag
 from corag.cli.commands import COMMANDS, load_command, split_command
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.option_names import options_of, sections_of
+from corag.core.options.command_line import parse
+from corag.core.options.names import options_of, sections_of
 from tests.serving import OPTIONS, SERVER
 from training.config import SftConfig
 from training.distill import DistillConfig

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from corag.core.command_line import parse
 from corag.core.errors import CoragError
+from corag.core.options.command_line import parse
 from corag.core.prompting.demonstrations import parse_demonstrations, read_demonstrations, rebuild
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.template import load_template

@@ -19,8 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import corag.cli.commands.ask
 from corag.baselines.self_rag.method import REFLECTION_TOKENS, SelfRAGConfig
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
+from corag.core.options.yaml_files import load_yaml
 from corag.core.prompting.prompt import NOTHING_LEFT_OUT, Message, Prompt, Segment
 from corag.core.prompting.template import parse_template
 from corag.core.runs.failures import Failures
@@ -28,7 +29,6 @@ from corag.core.runs.folder import read_rows
 from corag.core.runs.rows import Row
 from corag.core.tools import GenerateStep, SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, TokenUsage
-from corag.core.yaml_files import load_yaml
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer
@@ -236,12 +236,12 @@ _FORBIDDEN_CALLS = {
     "yaml.full_load", "yaml.load", "exec_module", "import_module",
 }  # fmt: skip
 _KNOWN = {
-    ("corag/core/hugging_face.py", "pickle"): "the error that torch raises, nothing more",
+    ("corag/core/web/hugging_face.py", "pickle"): "the error that torch raises, nothing more",
     ("corag/generation/adapter_weights.py", "torch.load"): "with weights_only, which makes tensors only",
     ("retrieval/dense/ready_vectors.py", "torch.load"): "with weights_only, which makes tensors only",
     ("retrieval/dense/ready_vectors.py", "pickle"): "the error that torch raises, nothing more",
     ("corag/core/lazy.py", "import_module"): "a table of our own names",
-    ("corag/core/yaml_files.py", "yaml.load"): "with TextLoader, which makes texts, lists and mappings only",
+    ("corag/core/options/yaml_files.py", "yaml.load"): "with TextLoader, which makes no objects",
     ("corag/core/own_objects.py", "exec"): "the file that 'method', 'model.name' or 'retriever.index' names",
     ("corag/core/own_objects.py", "compile"): "the same file",
     ("corag/core/own_objects.py", "import_module"): "the module that these name",

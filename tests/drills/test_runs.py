@@ -193,7 +193,7 @@ def test_a_clock_that_is_set_back_makes_no_time_negative(
 ) -> None:
     now = 2_000_000_000.0
     for begun in (now, now - 86_400):  # the second start comes a day before the first
-        monkeypatch.setattr("corag.core.process._OFFSET", begun - time.perf_counter())
+        monkeypatch.setattr("corag.core.system.process._OFFSET", begun - time.perf_counter())
         half = QUESTIONS[:4] if begun == now else QUESTIONS[4:8]
         make_run(tmp_path / "run", [row(question, "Town 1") for question in half])
     rows = read_rows(tmp_path / "run")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from corag.cli.main import main
-from corag.core.files import file_digest
 from corag.core.runs.folder import read_rows
+from corag.core.system.files import file_digest
 from corag.core.types import Answer, Question, passage_id
 from eval.datasets.exports import (
     hotpotqa_prediction,

@@ -7,8 +7,8 @@ import pytest
 
 from corag.chains.config import CoRAGConfig
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import DataError
+from corag.core.options.command_line import parse
 from corag.core.runs.provenance import settings_of
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.types import Answer, Question

@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
+from corag.core.options.command_line import parse
 from corag.core.runner import answer_question
 from corag.core.runs.folder import TRACES, read_rows
 from corag.core.runs.manifest import Manifest

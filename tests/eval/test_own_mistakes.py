@@ -16,8 +16,8 @@ import pytest
 from corag import Question, Tools, ask, closed_book, one_step, open_index, report, run
 from corag.cli.commands.search import SearchOptions
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
 from corag.generation.config import ModelConfig
 from eval.api import Results
 from retrieval.config import RetrieverConfig

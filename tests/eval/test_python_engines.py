@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.process import OWNER
+from corag.core.system.process import OWNER
 
 SCRIPT = """
 import os, signal, sys, threading

@@ -12,7 +12,7 @@ import pytest
 from corag import CoRAGConfig, ask, closed_book, report, run, sweep, table
 from corag.core.errors import BackendError, ConfigError
 from corag.core.method import MethodConfig
-from corag.core.options import change_options
+from corag.core.options.classes import change_options
 from corag.core.own_objects import source_digest
 from corag.core.protocols import GenerateRequest, Sampling, ScoreRequest
 from corag.core.runs.manifest import Manifest

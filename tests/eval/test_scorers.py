@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.text import (
+from corag.core.language.text import (
     clean_sub_answer,
     exact_match,
     extract_answer,

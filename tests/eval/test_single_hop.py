@@ -5,7 +5,7 @@ import json
 import pytest
 
 from corag.core.errors import DataError
-from corag.core.files import file_digest
+from corag.core.system.files import file_digest
 from corag.core.types import Question
 from eval.datasets import load_questions
 from eval.experiment.questions import QuestionFile

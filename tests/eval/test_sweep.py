@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from corag.cli.main import main
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError, RequestRefusedError
+from corag.core.options.command_line import parse
 from corag.core.protocols import GenerateRequest, Generator, Retriever
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import Manifest

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
 from eval.experiment.run import RunConfig
 from eval.sweeps.cells import SHARED_OPTIONS, Cell, read_cells, varying
 from eval.sweeps.plots import name_groups, name_point

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corag.cli.main import main
-from corag.core.command_line import parse
+from corag.core.options.command_line import parse
 from corag.core.runs.folder import TRACES
 from corag.core.runs.manifest import Manifest
 from eval.sweeps.cells import Cell, read_cells

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from corag.core.errors import DataError
-from corag.core.files import read_jsonl
+from corag.core.system.files import read_jsonl
 from corag.core.types import passage_id
 from eval.datasets.world import WorldManifest, write_world
 from tests.messages import raises_message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corag.core import json_client
+from corag.core.web import json_client
 from corag.generation.http import engine
 
 

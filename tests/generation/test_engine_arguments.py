@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
 from corag.core.protocols import GenerateRequest, Sampling
 from corag.generation import engine_arguments
 from corag.generation.config import ModelConfig

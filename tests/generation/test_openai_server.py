@@ -19,12 +19,12 @@ from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.search_o1 import SearchO1Config
 from corag.baselines.self_rag.method import SelfRAGConfig
 from corag.chains.config import CoRAGConfig
-from corag.core import json_client
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.method import MethodConfig
 from corag.core.prompting.prompt import Message, Prompt, Segment
 from corag.core.protocols import Ability, GenerateRequest, Sampling, ScoreRequest
 from corag.core.types import Question, TokenUsage
+from corag.core.web import json_client
 from corag.generation.cached import CachedGenerator
 from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens

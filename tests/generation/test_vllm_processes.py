@@ -10,12 +10,12 @@ import pytest
 import vllm.utils.cpu_resource_utils as resources
 from vllm import envs
 
-from corag.core.process import OWNER
+from corag.core.system.process import OWNER
 from corag.generation.vllm_start import CPU_KV_CACHE_GB, _set_environment, cpu_kv_cache_gb
 
 WORKER = """
 import time
-from corag.core.process import end_with_owner
+from corag.core.system.process import end_with_owner
 end_with_owner()
 print("up", flush=True)
 time.sleep(60)
@@ -42,7 +42,7 @@ def test_a_worker_ends_with_the_process_that_opened_its_engine(while_starting: b
 
 STARTING = """
 import multiprocessing, os, signal, time
-from corag.core.process import mark_processes
+from corag.core.system.process import mark_processes
 from corag.generation.vllm_processes import OwnerWatch
 
 def engine(vllm_config):
@@ -74,7 +74,7 @@ def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path)
 
 ADOPTED = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, time
-from corag.core.process import end_with_owner, mark_processes
+from corag.core.system.process import end_with_owner, mark_processes
 
 def engine(up):
     "An engine that is its own worker, as vLLM's is with one GPU."
@@ -132,7 +132,7 @@ RAY_ENDS = f"{RAY_STARTS}; ray.shutdown()"
 @pytest.mark.parametrize("taking", ["import xgrammar  # what vLLM loads", RAY_STARTS, RAY_ENDS])
 def test_the_handler_that_java_installed_is_kept(taking: str) -> None:
     script = f"""
-from corag.core.process import fault_handlers, keep_fault_handlers
+from corag.core.system.process import fault_handlers, keep_fault_handlers
 def handler():
     return fault_handlers()[11][:8]
 from retrieval.lucene.java import java_class

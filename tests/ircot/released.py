@@ -8,8 +8,8 @@ for Codex or, with an instruction in each question, for Flan-T5.
 
 from __future__ import annotations
 
+from corag.core.language.sentences import first_sentence
 from corag.core.seeds import stable_hash
-from corag.core.sentences import first_sentence
 
 PREFIXES = {
     "cot": "Answer the following question by reasoning step-by-step.\n",

@@ -7,7 +7,7 @@ import pytest
 from corag.baselines.closed_book import ClosedBookConfig
 from corag.baselines.one_step import OneStepConfig
 from corag.core.errors import ConfigError
-from corag.core.text import strip_question_words
+from corag.core.language.text import strip_question_words
 from corag.core.tools import SearchStep, Tools
 from ircot.method import IRCoTConfig, ircot, is_inference, next_query
 from tests.fakes import ScriptedGenerator, WordRetriever

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from corag.core.command_line import parse
-from corag.core.files import file_digest
+from corag.core.options.command_line import parse
 from corag.core.runs.manifest import Manifest
+from corag.core.system.files import file_digest
 from corag.core.tools import Tools
 from corag.core.types import Question
 from eval.experiment.run import method_settings

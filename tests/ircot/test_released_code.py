@@ -7,8 +7,8 @@ import pytest
 
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
+from corag.core.language.text import extract_answer
 from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
-from corag.core.text import extract_answer
 from corag.core.tools import SearchStep, Tools
 from corag.core.types import Hit, Passage, Question, TokenUsage
 from ircot.method import IRCoTConfig, ircot

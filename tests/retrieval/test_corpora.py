@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.help import descriptions
+from corag.core.options.help import descriptions
 from corag.core.runs.rows import SavedAnswer, SavedRow
 from corag.core.types import Passage, Question, passage_id
 from eval.experiment import extensions  # noqa: F401 - the formats of datasets

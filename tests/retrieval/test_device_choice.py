@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.core.installation import cpu_build_note
+from corag.core.system.installation import cpu_build_note
 from eval.experiment.workers.actors import search_threads
 from retrieval.config import RetrieverConfig
 from retrieval.dense.device_choice import choose_vector_devices, decide

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.language.words import count_words
 from corag.core.runs.provenance import PROVENANCE
 from corag.core.runs.rows import Row, SavedRow
 from corag.core.tools import SearchStep
 from corag.core.types import Answer, Hit, Passage, Question, passage_id
-from corag.core.words import count_words
 from eval.experiment import extensions  # noqa: F401 - formats that messages list
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.corpora.formats import detect_format, read_corpus

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from corag.core.language.words import count_words
 from corag.core.types import Passage
-from corag.core.words import count_words
 from retrieval.config import IndexConfig
 from retrieval.dense.encoder import Encoder
 from retrieval.dense.fitting import fitting_words, split_to_fit

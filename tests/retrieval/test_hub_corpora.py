@@ -10,8 +10,8 @@ import pytest
 
 import eval.datasets.corpora  # noqa: F401 - the format "kilt"
 from corag.core.errors import ConfigError, DataError
-from corag.core.hub_files import HubFiles
 from corag.core.types import Passage
+from corag.core.web.hub_files import HubFiles
 from retrieval.corpora.files import expand_corpus
 from retrieval.corpora.formats import read_corpus
 from retrieval.corpora.sifting import CorpusReport

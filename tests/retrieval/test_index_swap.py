@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from corag.core.errors import ConfigError, IndexMismatchError
-from corag.core.folder_lock import lock_folder
 from corag.core.protocols import Retriever
+from corag.core.system.folder_lock import lock_folder
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.documents.files import find_documents
 from retrieval.documents.left_out import HIDDEN_FILES

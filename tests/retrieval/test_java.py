@@ -71,7 +71,7 @@ def test_lucene_outlives_a_library_that_takes_its_handler_of_faults(tmp_path: Pa
     script = f"""
 from pathlib import Path
 from corag.cli.main import main
-from corag.core.process import fault_handlers
+from corag.core.system.process import fault_handlers
 from retrieval.lucene.java import java_class
 def addresses():
     return [action[:8] for action in fault_handlers().values()]

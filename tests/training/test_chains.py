@@ -10,10 +10,10 @@ import pytest
 from corag.chains.chain import Hop
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import file_digest
 from corag.core.prompting.template import load_template
 from corag.core.runs.folder import TRACES, RunFolder
 from corag.core.seeds import new_digest
+from corag.core.system.files import file_digest
 from corag.core.types import Question
 from tests.fakes import PROMPTS
 from tests.messages import raises_message

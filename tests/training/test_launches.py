@@ -18,7 +18,7 @@ import pytest
 
 from corag.cli.main import main
 from corag.core.errors import ConfigError
-from corag.core.folder_lock import lock_folder, refuse_if_locked
+from corag.core.system.folder_lock import lock_folder, refuse_if_locked
 from retrieval.config import IndexConfig
 from retrieval.index.build import build_index
 from tests.training.conftest import PASSAGES, make_rows

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
+from corag.core.options.command_line import parse
 from tests.messages import raises_message
 from training.config import LoraOptions, SftConfig
 from training.sft import build_sft_arguments

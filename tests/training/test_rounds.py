@@ -19,9 +19,9 @@ import yaml
 from corag.chains.config import CoRAGConfig
 from corag.cli.running import run_command
 from corag.core.errors import ConfigError
-from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import read_rows
 from corag.core.runs.manifest import Manifest
+from corag.core.system.folder_lock import lock_folder
 from corag.generation import adapters
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest

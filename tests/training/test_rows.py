@@ -12,8 +12,8 @@ import pytest
 from datasets import load_from_disk
 
 from corag.core.errors import ConfigError, DataError
+from corag.core.language.text import mentions
 from corag.core.runs.folder import TRACES
-from corag.core.text import mentions
 from corag.generation.rendering import Renderer
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message

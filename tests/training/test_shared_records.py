@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from corag.core.command_line import parse
 from corag.core.errors import ConfigError
-from corag.core.help import descriptions
-from corag.core.option_names import Mark, kinds_of, marks_of
+from corag.core.options.command_line import parse
+from corag.core.options.help import descriptions
+from corag.core.options.names import Mark, kinds_of, marks_of
+from corag.core.options.shared_values import FREE, NOT_SHARED, names_on_hub, shared_options, shared_value
 from corag.core.runs.manifest import Manifest
-from corag.core.shared_values import FREE, NOT_SHARED, names_on_hub, shared_options, shared_value
 from corag.core.types import Question
 from corag.generation.adapters import SHIPPED_ADAPTERS
 from corag.generation.config import ModelConfig

@@ -12,7 +12,7 @@ import yaml
 
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import ConfigError
-from corag.core.shared_values import NOT_SHARED
+from corag.core.options.shared_values import NOT_SHARED
 from corag.core.types import Question
 from corag.generation.adapters import adapter_folder
 from tests.eval.runs import make_run, row

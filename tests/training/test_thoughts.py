@@ -11,13 +11,13 @@ from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.prompting import continuation
 from corag.core.errors import DataError
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import mentions
 from corag.core.protocols import ScoreRequest
 from corag.core.reader import ReaderConfig
 from corag.core.runner import answer_question
 from corag.core.runs.environment import environment
 from corag.core.runs.folder import RunFolder
-from corag.core.sentences import first_sentence
-from corag.core.text import mentions
 from corag.core.tools import Tools
 from corag.core.types import GoldHop, Question
 from corag.generation.trained_for import join_prompts

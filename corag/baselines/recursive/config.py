@@ -9,7 +9,7 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import ConfigError
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.reader import ReaderConfig
 

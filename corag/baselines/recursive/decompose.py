@@ -10,10 +10,10 @@ from corag.baselines.recursive.rounds import follow_references
 from corag.baselines.recursive.trail import AnsweredSubQuestion, Trail, Why
 from corag.core.errors import BudgetExhaustedError
 from corag.core.gather import gather
+from corag.core.language.text import extract_answer, is_nothing
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.reader import reader_prompt
-from corag.core.text import extract_answer, is_nothing
 from corag.core.tools import Tools
 from corag.core.types import Passage, Question
 

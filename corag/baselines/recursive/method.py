@@ -32,11 +32,11 @@ from corag.baselines.recursive.decompose import answer_sub_questions, combine_pr
 from corag.baselines.recursive.rounds import follow_references, search_in_rounds
 from corag.baselines.recursive.trail import AnsweredSubQuestion, PathSearch, Reference, Trail
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.words import count_words
 from corag.core.method import Method
 from corag.core.reader import generate_answer, reader_prompt
 from corag.core.tools import Tools
 from corag.core.types import Answer, Question
-from corag.core.words import count_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from corag.core.sentences import first_sentence
-from corag.core.text import is_nothing, normalize_answer
+from corag.core.language.sentences import first_sentence
+from corag.core.language.text import is_nothing, normalize_answer
 
 MARKS = r"[\s>*_`#•·–-]*"  # bullets, quotations, bold type and headings before a label, or around its colon
 

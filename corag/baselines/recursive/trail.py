@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from corag.core.gather import gather
+from corag.core.language.text import normalize_answer
 from corag.core.passage_pool import PassagePool
-from corag.core.text import normalize_answer
 from corag.core.tools import Tools
 from corag.core.types import Hit, Passage
 

@@ -34,7 +34,7 @@ from annotated_types import Ge, Le
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import BudgetExhaustedError, ConfigError
 from corag.core.method import Method, MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import clip_words
 from corag.core.prompting.template import Template, load_prompt

@@ -36,14 +36,14 @@ from corag.baselines.self_rag.method import (
 )
 from corag.baselines.shared import PROMPTS, answer_of_chain, chain_text, cued_text
 from corag.core.errors import BudgetExhaustedError
+from corag.core.language.sentences import sentence_end
+from corag.core.language.text import stated_answer
 from corag.core.method import Method
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Ability
-from corag.core.sentences import sentence_end
-from corag.core.text import stated_answer
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 

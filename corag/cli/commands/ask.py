@@ -24,11 +24,11 @@ from rich.text import Text
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.installation import missing
-from corag.core.machine import visible_gpus
+from corag.core.language.text import printable
 from corag.core.pace import clock, reporting
 from corag.core.protocols import Generator, Retriever
-from corag.core.text import printable
+from corag.core.system.installation import missing
+from corag.core.system.machine import visible_gpus
 from corag.core.tools import Tools
 from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig

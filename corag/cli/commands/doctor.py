@@ -24,7 +24,11 @@ from pathlib import Path
 from corag.cli.commands import COMMANDS
 from corag.cli.parts import parts
 from corag.core.errors import CoragError, IndexMismatchError
-from corag.core.installation import (
+from corag.core.language.text import printable
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
+from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
+from corag.core.system.installation import (
     EXTRAS,
     advise,
     clone_folder,
@@ -32,11 +36,7 @@ from corag.core.installation import (
     how_to_install,
     missing,
 )
-from corag.core.machine import count_cores
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
-from corag.core.runs.environment import gpu_driver, gpu_names, installed_version
-from corag.core.text import printable
+from corag.core.system.machine import count_cores
 from corag.generation.engines import ENGINES
 from eval.experiment.opening import quiet
 from retrieval.index.manifest import INDEX_FILE, REBUILD, changed_files, read_manifest

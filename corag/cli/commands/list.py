@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from corag.core.options import Options
+from corag.core.options.classes import Options
 from eval.datasets import DATASETS
 from eval.experiment.own_methods import PAGE
 from eval.experiment.registry import METHODS

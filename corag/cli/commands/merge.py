@@ -12,9 +12,9 @@ from typing import Literal
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.files import share_files
-from corag.core.option_names import LocalPath, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath, NameOrPath
+from corag.core.system.files import share_files
 from corag.generation.adapters import (
     MERGED_TRAINING,
     TRAINING,

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from corag.cli.result import CommandResult
-from corag.core.hub_files import file_size
+from corag.core.web.hub_files import file_size
 from training.sharing import PushConfig, prepare_upload, push
 
 

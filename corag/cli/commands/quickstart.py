@@ -29,10 +29,10 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.method import corag
 from corag.cli.result import CommandResult
 from corag.core.errors import BackendError, ConfigError
-from corag.core.installation import missing, require
 from corag.core.method import MethodConfig
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
+from corag.core.system.installation import missing, require
 from corag.generation.config import ModelConfig
 from corag.generation.engines import ENGINES
 from eval.api.ask import COLUMNS, AnyMethod, ask

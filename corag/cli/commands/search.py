@@ -18,8 +18,8 @@ from annotated_types import Ge
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.option_names import NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import NameOrPath
 from corag.core.protocols import search_note
 from corag.core.types import Hit
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from corag.core.errors import ConfigError
-from corag.core.option_names import Mark, NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import Mark, NameOrPath
 from eval.experiment import extensions  # noqa: F401 - methods' BM25 presets
 from eval.experiment.opening import open_index_quietly
 from retrieval.config import RetrieverConfig

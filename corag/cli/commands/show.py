@@ -14,10 +14,10 @@ from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.hub_files import local_folder
-from corag.core.option_names import NameOrPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import NameOrPath
 from corag.core.runs.manifest import CHAINS, MANIFEST, Manifest
+from corag.core.web.hub_files import local_folder
 from eval.api.ask import COLUMNS, stored_answer
 from eval.scoring.rows import measure_title
 from eval.scoring.scorers import choose_scorer

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from corag.cli.plans import print_plan
 from corag.cli.result import CommandResult
-from corag.core.folder_lock import refuse_if_locked
-from corag.core.installation import how_to_install, missing
 from corag.core.runs.failures import Failures
 from corag.core.runs.folder import ANOTHER_OUT
+from corag.core.system.folder_lock import refuse_if_locked
+from corag.core.system.installation import how_to_install, missing
 from eval.experiment.opening import prepare_output
 from eval.sweeps.plan import PilotOptions, plan_sweep
 from eval.sweeps.printing import print_findings

@@ -33,7 +33,7 @@ from corag.cli.ceilings import print_ceilings
 from corag.cli.ledgers import print_ledgers
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath
+from corag.core.options.names import LocalPath
 from corag.core.runs.failures import Failures
 from corag.core.runs.manifest import CHAINS, Manifest
 from corag.core.runs.shards import join

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from corag.cli.result import CommandResult
 from corag.core.errors import ConfigError
-from corag.core.option_names import LocalPath
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import LocalPath
 from eval.datasets.world.write import write_world
 
 

@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from corag.core.errors import DataError, nearest
-from corag.core.files import read_text
+from corag.core.language.text import extract_answer, stated_answer
 from corag.core.method import MethodConfig
-from corag.core.option_names import NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.prompting.shorten import count_to_drop
-from corag.core.text import extract_answer, stated_answer
+from corag.core.system.files import read_text
 
 _METADATA = re.compile(r"^# METADATA: (.*)$")
 SEPARATOR = "\n\n\n"

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from corag.core.language.words import first_words, is_unspaced
 from corag.core.prompting.demonstrations import Demonstration
 from corag.core.prompting.prompt import Segment
 from corag.core.prompting.template import INLINE, Piece, Template, load_template
 from corag.core.types import Passage
-from corag.core.words import first_words, is_unspaced
 
 PROMPTS = Path(__file__).parent / "prompts"
 NUMBERED: tuple[Piece, str] = ("passage", "[{number}] {title}\n{text}\n")
@@ -82,7 +82,7 @@ def render_demonstrations(demonstrations: Iterable[Demonstration], template: Tem
 def clip_words(text: str, max_words: int | None) -> str:
     """Keep the first ``max_words`` space-separated words, all without a limit.
 
-    Where a script sets no spaces, its words are counted (:mod:`corag.core.words`).
+    Where a script sets no spaces, its words are counted (:mod:`corag.core.language.words`).
 
     >>> clip_words("one two three", 2)
     'one two'

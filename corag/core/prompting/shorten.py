@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from corag.core.language.sentences import sentence_spans
 from corag.core.prompting.prompt import Item, Message, Prompt, Segment, Shortening
-from corag.core.sentences import sentence_spans
 
 # Allowed for a chat template's own words when a call is weighed against the budget: at first, and for each
 # further message; and for what a tokenizer puts around a plain text.

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.files import read_text
+from corag.core.language.text import extract_answer
 from corag.core.prompting.prompt import Item, Message, Prompt, Role, Segment, drop_rank, joined_wording
 from corag.core.seeds import stable_hash
-from corag.core.text import extract_answer
+from corag.core.system.files import read_text
 
 Section = Literal["system", "user", "assistant", "plain"]
 Piece = Literal["passage", "no_passages", "hop", "no_hops", "demonstration"]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from corag.core.machine import count_cores, run_nvidia_smi
+from corag.core.system.machine import count_cores, run_nvidia_smi
 
 # Those that a figure may depend on, by their names on PyPI.
 _PACKAGES = (

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from corag.core.text import printable
+from corag.core.language.text import printable
 
 COMMONEST = 3
 TRY_AGAIN = "The same command tries them again"

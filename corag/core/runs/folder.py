@@ -18,12 +18,12 @@ from typing import IO, Any
 import orjson
 
 from corag.core.errors import ConfigError, DataError
-from corag.core.files import atomic_replace
-from corag.core.folder_lock import lock_folder
-from corag.core.process import unix_time
 from corag.core.runs.manifest import MANIFEST, Manifest, Start
 from corag.core.runs.provenance import GO_ON, Provenance
 from corag.core.runs.rows import Row, SavedRow
+from corag.core.system.files import atomic_replace
+from corag.core.system.folder_lock import lock_folder
+from corag.core.system.process import unix_time
 
 TRACES = "traces.jsonl"
 ANOTHER_OUT = "choose another 'out'"

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from corag.core.errors import DataError, reason
-from corag.core.files import write_atomically
+from corag.core.system.files import write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = 1

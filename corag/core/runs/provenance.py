@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from corag.core.errors import ConfigError, CoragError
-from corag.core.files import write_atomically
-from corag.core.option_names import Mark, marked_options
+from corag.core.options.names import Mark, marked_options
 from corag.core.seeds import stable_hash
+from corag.core.system.files import write_atomically
 
 PROVENANCE = "provenance.json"
 _MOST_INPUTS = 5  # that a message names

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corag.core.errors import ConfigError, DataError, in_a_row
-from corag.core.files import write_atomically
-from corag.core.folder_lock import lock_folder
 from corag.core.runs.folder import ANOTHER_OUT, RowLine, read_lines, write_run
 from corag.core.runs.manifest import MANIFEST, Manifest
 from corag.core.runs.provenance import Provenance
+from corag.core.system.files import write_atomically
+from corag.core.system.folder_lock import lock_folder
 
 SHARD = "shard.json"
 _NAME = re.compile(r"(?P<run>.+)\.shard-(?P<number>[0-9]+)-of-(?P<count>[0-9]+)")

@@ -26,9 +26,6 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
-from corag.core.installation import require
-from corag.core.json_client import JsonClient
-from corag.core.machine import count_cores, raise_file_limit
 from corag.core.prompting.prompt import Prompt, Shortening
 from corag.core.protocols import (
     Ability,
@@ -39,8 +36,11 @@ from corag.core.protocols import (
     ScoreRequest,
 )
 from corag.core.seeds import stable_hash
-from corag.core.servers import base_address
+from corag.core.system.installation import require
+from corag.core.system.machine import count_cores, raise_file_limit
 from corag.core.types import TokenUsage
+from corag.core.web.json_client import JsonClient
+from corag.core.web.servers import base_address
 from corag.generation.config import ModelConfig
 from corag.generation.fitting import EstimatedTokens, TokenCounter, fit
 from corag.generation.http.opening import open_servers

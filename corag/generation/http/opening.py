@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from corag.core.errors import BackendError, ConfigError
-from corag.core.json_client import JsonClient, NoReplyError, RefusedError
-from corag.core.replies import list_at, value_at
+from corag.core.web.json_client import JsonClient, NoReplyError, RefusedError
+from corag.core.web.replies import list_at, value_at
 from corag.generation.config import ModelConfig
 from corag.generation.http.profiles import BY_OWNER, OPENAI, VLLM, Served, ServerProfile
 from corag.generation.http.thoughts import thought_settings

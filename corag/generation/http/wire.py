@@ -13,10 +13,10 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from corag.core.errors import RequestRefusedError
+from corag.core.language.text import shared_length
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import Completion, Sampling
-from corag.core.replies import MalformedReplyError, list_at, value_at
-from corag.core.text import shared_length
+from corag.core.web.replies import MalformedReplyError, list_at, value_at
 from corag.generation.forced import FORCED_TOKENS
 from corag.generation.prefixes import repeated_length
 from corag.generation.thinking import inner_text, thought_in

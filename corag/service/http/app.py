@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from corag.core.process import unix_time
 from corag.core.runs.environment import installed_version
+from corag.core.system.process import unix_time
 from corag.service.admission import Ticket
 from corag.service.answering import AnswerService
 from corag.service.conversation import AnswerRequest

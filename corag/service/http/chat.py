@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from corag.core.process import unix_time
 from corag.core.runs.rows import Row, step_record
+from corag.core.system.process import unix_time
 from corag.core.tools import GenerateStep, Step
 from corag.service.citations import end_of_answer, without_sources
 from corag.service.conversation import FINAL_ROLES, AnswerRequest, Turn, is_job

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.errors import DataError
-from corag.core.files import parse_json
-from corag.core.text import mentions
+from corag.core.language.text import mentions
+from corag.core.system.files import parse_json
 from corag.core.types import GoldHop, Question
 from corag.data.fields import (
     Record,

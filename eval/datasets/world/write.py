@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TextIO
 
 from corag.core.errors import DataError
-from corag.core.files import write_atomically
 from corag.core.prompting.demonstrations import Demonstration, rebuild
 from corag.core.seeds import derive_seed
+from corag.core.system.files import write_atomically
 from corag.core.types import Passage, Question
 from eval.datasets.sets.jsonl import question_record
 from eval.datasets.world.questions import WorldQuestion

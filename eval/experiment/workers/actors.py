@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corag.core.errors import BackendError, CoragError, reason
-from corag.core.machine import count_cores
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.rows import Row
+from corag.core.system.machine import count_cores
 from corag.core.tools import SearchStep
 from corag.core.types import Hit, Question
 from corag.generation import gpu_memory

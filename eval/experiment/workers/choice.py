@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from corag.core.installation import how_to_install, missing
-from corag.core.machine import gpu_memory, visible_gpus
 from corag.core.own_objects import is_object_name
+from corag.core.system.installation import how_to_install, missing
+from corag.core.system.machine import gpu_memory, visible_gpus
 from corag.generation.config import ModelConfig
 from corag.generation.engines import engine_of
 from eval.experiment.backends import print_once

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from corag.core.errors import BackendError, reason
-from corag.core.machine import count_cores, visible_gpus
-from corag.core.process import keep_fault_handlers
+from corag.core.system.machine import count_cores, visible_gpus
+from corag.core.system.process import keep_fault_handlers
 from eval.experiment.workers.config import WorkersConfig
 
 # Ray's store for large objects, which ours are not: its default is a third of RAM.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.installation import require
-from corag.core.option_names import Mark
-from corag.core.options import Options
+from corag.core.options.classes import Options
+from corag.core.options.names import Mark
+from corag.core.system.installation import require
 
 WORKERS_ALIASES = {"workers": "workers.kind"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from corag.core.errors import ConfigError, reason
-from corag.core.files import read_text
+from corag.core.system.files import read_text
 
 
 class TextLoader(yaml.BaseLoader):

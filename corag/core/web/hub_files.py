@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from corag.core.errors import ConfigError, nearest, reason
-from corag.core.installation import require
+from corag.core.system.installation import require
 
 PREFIX = "hub:"
 _NAME = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:@(refs/(?:convert|pr)/[^/@]+|[^/@]+))?(?:/+(.+?))?/*")

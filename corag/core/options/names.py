@@ -1,6 +1,6 @@
 """What options are called: their full names, other spellings, and what a misspelt one probably means.
 
-Apart from :mod:`corag.core.options`, since the help of a command is written from the same names.
+Apart from :mod:`corag.core.options.classes`, since the help of a command is written from the same names.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from corag.core.errors import ConfigError
-from corag.core.hub_files import fetch_folder, is_hub_name
-from corag.core.option_names import is_list, options_of, resolve_alias, split_list
-from corag.core.options import Options, full_names
-from corag.core.yaml_files import as_yaml, load_yaml, plain
+from corag.core.options.classes import Options, full_names
+from corag.core.options.names import is_list, options_of, resolve_alias, split_list
+from corag.core.options.yaml_files import as_yaml, load_yaml, plain
+from corag.core.web.hub_files import fetch_folder, is_hub_name
 
 Config = TypeVar("Config")
 _PRINT = ("print_config", "print-config")
@@ -44,7 +44,7 @@ def parse(config: type[Config], argv: Sequence[str], prog: str, summary: str, po
     stated = {name: value for data in files.values() for name, value in data.items()} | dict(arguments)
     options = cast("type[Options]", config).extend(stated)
     if topics := [value or "" for name, value in arguments if name in ("help", "-h")]:
-        from corag.core.help import help_text  # which the other starts of a command do without
+        from corag.core.options.help import help_text  # which the other starts of a command do without
 
         text = help_text(options, prog, summary, positional, topics[-1])
         print(text, flush=True)  # noqa: T201 - flushed while a full disk can still be reported

@@ -1,6 +1,6 @@
 """What of recorded options others may read: numbers, plain texts and names that they know.
 
-An option's :class:`corag.core.option_names.Mark` decides. Any other text is shared only if it can be no
+An option's :class:`corag.core.options.names.Mark` decides. Any other text is shared only if it can be no
 path and no address; what is not shared stands as :data:`NOT_SHARED`, which no option takes.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from corag.core.hub_files import is_repository_name
-from corag.core.option_names import Mark, kinds_of, marked_options, marks_of
+from corag.core.options.names import Mark, kinds_of, marked_options, marks_of
+from corag.core.web.hub_files import is_repository_name
 
 NOT_SHARED = "(not shared)"
 # No slash, behind a colon a digest at most: no path, no address, no FILE.py:NAME.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import regex
 
-from corag.core.words import UNSPACED_LETTERS
+from corag.core.language.words import UNSPACED_LETTERS
 
 # A closing mark, perhaps a quote or bracket after it, then white space and what can open a sentence.
 # Nothing is tried twice (++), so a line of dots or a megabyte without a space takes no longer than any other.

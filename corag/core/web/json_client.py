@@ -24,9 +24,9 @@ import httpx
 import orjson
 
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError, reason
-from corag.core.replies import MalformedReplyError
-from corag.core.servers import is_loopback
-from corag.core.text import reply_excerpt
+from corag.core.language.text import reply_excerpt
+from corag.core.web.replies import MalformedReplyError
+from corag.core.web.servers import is_loopback
 
 _BUSY = frozenset({429, 503})  # overloaded, restarting, or behind such a proxy
 _FAILED = frozenset({408, 500, 502, 504})

@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Iterable
 
-from corag.core.words import UNSPACED_LETTERS
+from corag.core.language.words import UNSPACED_LETTERS
 
 # What commands a terminal (but line breaks and tabs), halves of characters, and marks that turn the direction
 # of all that follows on the line.

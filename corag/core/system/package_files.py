@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.core.errors import BackendError, ConfigError
-from corag.core.files import build_once, cache_folder
+from corag.core.system.files import build_once, cache_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from textwrap import dedent, fill, shorten, wrap
 from typing import Any, cast
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import Mark, choices_of, kinds_of, marked_options
+from corag.core.options.names import Mark, choices_of, kinds_of, marked_options
 
 COLUMNS = 110
 EVERYTHING = "all"

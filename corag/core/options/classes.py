@@ -5,7 +5,7 @@ end in the constructor of the same class (:class:`Options`), so they give the sa
 sentence: other names are honoured, the preset's values applied, types and bounds checked by pydantic. Text is
 read as the option's type, so ``"3"`` and ``3`` are one value.
 
-What is to be known of a single field stands at it: bounds and a :class:`corag.core.option_names.Mark` in its
+What is to be known of a single field stands at it: bounds and a :class:`corag.core.options.names.Mark` in its
 annotation, under it the sentence that help shows.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import yaml
 
 from corag.core.errors import ConfigError, nearest
-from corag.core.option_names import (
+from corag.core.options.names import (
     choices_of,
     is_list,
     kinds_of,
@@ -33,8 +33,8 @@ from corag.core.option_names import (
     sections_of,
     split_list,
 )
-from corag.core.shared_values import is_withheld
-from corag.core.yaml_files import parse_scalars, parse_yaml
+from corag.core.options.shared_values import is_withheld
+from corag.core.options.yaml_files import parse_scalars, parse_yaml
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -11,8 +11,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from corag.core.errors import ConfigError, in_a_row
-from corag.core.machine import has_gpu
 from corag.core.runs.environment import gpu_names, installed_version
+from corag.core.system.machine import has_gpu
 
 EXTRAS = {
     "plots": ("matplotlib",),
@@ -35,7 +35,7 @@ EXTRAS = {
 
 def clone_folder() -> Path | None:
     """Return the root of the clone that this is run from, None if a wheel was installed."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     return root if (root / "scripts/install.sh").is_file() else None
 
 

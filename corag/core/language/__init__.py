@@ -1,0 +1,1 @@
+"""Texts of any script: normalised answers, words, sentences."""

@@ -1,0 +1,1 @@
+"""Servers that speak JSON, and the Hugging Face hub."""
