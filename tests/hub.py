@@ -92,10 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "api/repos/create":
             asked = json.loads(body)
             name = f"{asked.get('organization') or 'me'}/{asked['name']}"
-            if name in self.server.repositories:
-                self._reply(409, b"{}", {"Content-Type": "application/json"})
-                return
-            self.server.repositories[name] = {}
+            self.server.repositories.setdefault(name, {})
             answer: dict[str, Any] = {"url": f"{self.server.url}/{name}"}
         elif path == "api/validate-yaml":  # of a card's head
             answer = {"errors": [], "warnings": []}

@@ -111,6 +111,14 @@ def shared_settings(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"), object_hook=without_places)
 
 
+def shared_adapter_settings(folder: Path) -> dict[str, Any]:
+    """Return adapter_config.json without the places that it was made at; patterns of modules are none."""
+    settings = shared_settings(folder / CONFIG)
+    patterns = [name for name in settings if name.endswith(("modules", "_pattern", "_parameters"))]
+    shared: dict[str, Any] = shared_value(settings)
+    return shared | {name: settings[name] for name in patterns}
+
+
 def record_name(folder: Path) -> str:
     """Return the name of the file that says how an adapter or a model was made."""
     return MERGED_TRAINING if (folder / MERGED_TRAINING).is_file() else TRAINING

@@ -31,6 +31,7 @@ from training.shared_records import (
     count_unanswered,
     record_name,
     run_options,
+    shared_adapter_settings,
     shared_lines,
     shared_manifest,
     shared_settings,
@@ -163,7 +164,7 @@ def _model_files(folder: Path, kind: Kind, config: PushConfig) -> dict[str, Path
     for name in (each for each in files if each.endswith("config.json")):
         files[name] = _json(shared_settings(folder / name))
     if kind == "adapter":
-        files[CONFIG] = _json(shared_settings(folder / CONFIG) | {"base_model_name_or_path": base})
+        files[CONFIG] = _json(shared_adapter_settings(folder) | {"base_model_name_or_path": base})
     shared_record = None if training is None else shared_training(training, base)
     if shared_record is not None:
         files[record] = _json(shared_record)
@@ -221,19 +222,22 @@ def push(config: PushConfig, upload: Upload, report: Callable[[str], None]) -> s
     ]
     api = HfApi()
     try:
-        # One that is there already may be public.
         api.create_repo(
-            config.name,
-            repo_type=upload.repository,
-            private=config.private or None,
-            exist_ok=not config.private,
+            config.name, repo_type=upload.repository, private=config.private or None, exist_ok=True
         )
+        if config.private and not api.repo_info(config.name, repo_type=upload.repository).private:
+            raise ConfigError(
+                f"'private' was given, but {config.name} is there already and is public: nothing was "
+                "uploaded. Make it private on the hub, or give another name."
+            )
         commit = api.create_commit(
             config.name,
             operations,
             repo_type=upload.repository,
             commit_message=f"{_NOUNS[upload.kind].capitalize()} from corag",
         )
+    except ConfigError:
+        raise
     except Exception as error:  # noqa: BLE001 - no network, no token, no right: whatever the client makes of it
         raise ConfigError(
             f"'{config.folder}' could not be uploaded to {config.name} ({reason(error)}): log in with "

@@ -184,7 +184,8 @@ def read_turn(turn: Completion, dialect: Dialect) -> tuple[str, str]:
     """Return "answer" or "query" with its text, as the tag says that was opened last; "" without either."""
     at, tag = max((turn.text.rfind(tag), tag) for tag in (dialect.query[0], ANSWER))
     if at < 0 or turn.finish_reason == "length":
-        return ("answer", dialect.read_answer(turn.text)) if dialect.chats else ("", "")
+        text = called("text", turn.text) or dialect.read_answer(turn.text)
+        return ("answer", text) if dialect.chats else ("", "")
     content = turn.text[at + len(tag) :]
     if tag == ANSWER:
         return "answer", dialect.read_answer(content)

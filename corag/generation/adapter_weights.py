@@ -93,6 +93,8 @@ def _compare(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[st
     from peft import PeftConfig, get_peft_model
     from peft.utils.save_and_load import get_peft_model_state_dict
 
+    # A weight of the model itself has its place, too: embeddings that were saved with the adapter.
+    places = {f"base_model.model.{name}": weight for name, weight in model.state_dict().items()}
     try:
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")  # of the base model's name
@@ -101,8 +103,9 @@ def _compare(model: Any, adapter: str, weights: dict[str, Any]) -> tuple[list[st
         raise ConfigError(
             f"0 of the {len(weights)} weights of the adapter '{adapter}' fit the model: {error}"
         ) from error
+    places |= expected
     foreign = [
-        name for name, each in weights.items() if name not in expected or expected[name].shape != each.shape
+        name for name, each in weights.items() if name not in places or places[name].shape != each.shape
     ]
     return foreign, [name for name in expected if name not in weights]
 

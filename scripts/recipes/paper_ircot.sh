@@ -46,7 +46,7 @@ first=$(sed -n '/&set1/,/]/p' "$sets" | grep -o '"[^"]*"' | tr -d '"' | paste -s
 dev+=(--ircot.demonstration_ids "$first" --one_step.demonstration_ids "$first")
 searches=(--ircot.reader none --one_step.reader none --metric recall)
 
-cost() { grep -A7 '^| stage' docs/guides/reproduce.md | grep -A3 '^| index: BM25'; }
+cost() { sed -n "/^## IRCoT/,/^## What/p" docs/guides/reproduce_costs.md; }
 index() {
     if [ "${SMOKE:-}" ]; then
         corag world "$out" --passages 500 --train 4 --dev 10 --test 1 >&2

@@ -115,6 +115,8 @@ async def test_tool_calls_are_turns_of_their_own():
     answered = '<tool_call>\n{"name": "answer", "arguments": {"text": " Issel "}}\n</tool_call>'
     answer, _, tools = await replay([call.format(WHO), answered], "tools")
     assert (answer.text, answer.stopped, answer.steps, queries(tools)) == ("Issel", "answer", 2, [WHO])
+    untagged = '{"name": "answer", "arguments": {"text": "Issel"}}'
+    assert (await replay([untagged], "tools"))[0].text == "Issel", "a call without its tag"
 
 
 async def test_turns_are_capped_and_the_last_is_read_for_its_answer_alone():

@@ -150,6 +150,8 @@ def test_mean_and_deviation_over_demonstrations(tmp_path, capsys):
         (["--baseline", "base", "--measures", "emm"], "no measure 'emm' of these runs: did you mean 'em'"),
         (["--over", "seed"], "it should be"),
         (["--answer_recall"], "indexes/none is neither the folder of an index"),
+        (["--index", "indexes/none"], "an index is for the passages of a report"),
+        (["--report", "."], "is a folder"),
     ],
 )
 def test_wrong_options_are_sentences(tmp_path, capsys, options, message):

@@ -201,6 +201,15 @@ def test_an_adapter_of_which_not_all_weights_fit_is_refused_everywhere(
         train(options(adapter=adapter, out=str(tmp_path / "further")))
 
 
+def test_an_adapter_may_hold_weights_of_the_model_itself(tiny_model: str, tmp_path: Path) -> None:
+    adapter = random_adapter(tmp_path / "adapter", tiny_model)
+    weights = load_file(Path(adapter) / "adapter_model.safetensors")
+    rows = load_file(Path(tiny_model) / "model.safetensors")["model.embed_tokens.weight"]
+    weights["base_model.model.model.embed_tokens.weight"] = rows  # as PEFT's save_embedding_layers writes it
+    save_file(weights, Path(adapter) / "adapter_model.safetensors")
+    transformers_with(tiny_model, adapter)
+
+
 def quantised(folder: Path, method: str) -> str:
     """Let a model folder say that its weights are quantised, as copies in 4 and 8 bits do."""
     settings = json.loads((folder / "config.json").read_text())

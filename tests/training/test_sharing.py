@@ -64,7 +64,7 @@ def test_a_run_is_shared_and_read_back_by_its_name(tmp_path):
         assert sizes == {name: len(content) for name, content in shared.items()}
         assert set(shared) == {"README.md", "config.yaml", "manifest.json", "traces.jsonl"}
         refused = corag("push", run, "me/towns", "--private", **here)
-        assert refused.returncode == 2 and "could not be uploaded to me/towns (" in refused.stderr
+        assert refused.returncode == 2 and "me/towns is there already and is public" in refused.stderr
         table = corag("table", "hub:me/towns", "--json", **here)
         assert table.returncode == 0, table.stderr
         again = corag("run", "--config", "hub:me/towns", "--questions", "q", "--print_config", **here)
@@ -113,7 +113,8 @@ def test_how_a_run_searched_is_shared_too_but_where_is_not(tmp_path):
 def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_path):
     folder = tmp_path / "adapter"
     folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen3-8B"}))
+    lora = {"base_model_name_or_path": "Qwen/Qwen3-8B", "init_lora_weights": "/home/me/init"}
+    (folder / "adapter_config.json").write_text(json.dumps(lora | {"target_modules": "layers/.*_proj"}))
     with raises_message(ConfigError):
         prepare_upload(PushConfig(str(folder), "me/x"))
     (folder / "adapter_model.bin").write_bytes(b"x")
@@ -136,6 +137,7 @@ def test_an_adapter_goes_with_its_weights_and_says_what_its_record_holds(tmp_pat
     upload = prepare_upload(PushConfig(str(folder), "me/x", results=[str(run)]))
     shared = [each.decode() for each in upload.files.values() if isinstance(each, bytes)]
     assert "adapter_model.bin" in upload.files and not any("/home/me" in each for each in shared)
+    assert any("layers/.*_proj" in each for each in shared), "a pattern of modules is no place"
     assert not any(str(tmp_path) in each or "10.0.0.7" in each for each in shared)
     assert "| trained further from | (not shared) |" in upload.card and "  max_hops: 3" in upload.card, (
         "how the results were made"

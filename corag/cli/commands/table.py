@@ -96,6 +96,10 @@ class TableOptions(Runs, TableView):
         super().__post_init__()
         if self.answers_to:
             check_answers_file(self.answers_to)
+        if self.report and Path(self.report).is_dir():
+            raise ConfigError(f"'{self.report}' is a folder: name an HTML file, such as report=report.html.")
+        if self.retriever != RetrieverConfig() and not self.report:
+            raise ConfigError("an index is for the passages of a report: name its file with report.")
         if not (self.ledger or self.ceiling):
             return
         takes = {"ledger", "join"} if self.ledger else {"ceiling", "join", "baseline", "measures", "scorer"}

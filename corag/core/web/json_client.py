@@ -318,7 +318,9 @@ def open_client(urls: Sequence[str], **options: Any) -> httpx.AsyncClient:
         is_secure = any(url.lower().startswith("https://") for url in urls)
         certificates = httpx.create_ssl_context() if is_secure else False
         direct = {url: None for url in urls if is_loopback(url)}
-        return httpx.AsyncClient(verify=certificates, mounts=direct, **options)
+        # Where all are of this machine, the environment is not read: its proxy need not be one.
+        is_outside = not urls or len(direct) < len(set(urls))
+        return httpx.AsyncClient(verify=certificates, mounts=direct, trust_env=is_outside, **options)
     except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:
         raise ConfigError(
             "a proxy or the certificates of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, "
