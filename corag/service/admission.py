@@ -94,9 +94,11 @@ class Ticket:
 
     async def wait(self) -> None:
         """Wait for the place."""
-        await self._admission._take_place()
-        self._start = time.perf_counter()
-        self.waited_s = self._start - self._entry
+        try:
+            await self._admission._take_place()
+            self._start = time.perf_counter()
+        finally:  # also without one in the end
+            self.waited_s = time.perf_counter() - self._entry
 
     def leave(self) -> None:
         """Release the claim; do nothing if it is released already."""

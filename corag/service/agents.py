@@ -41,9 +41,7 @@ class FoundPassage(BaseModel):
     id: str
     title: str
     file: str = Field("", description="The file that it was cut from, if it is known.")
-    page: int | str | None = Field(
-        None, description="The page on which it begins; null where there are no pages."
-    )
+    page: int | str | None = Field(None, description="The page on which it begins, where there are pages.")
     number: int | None = Field(None, description="Under which the answer cites it.")
     text: str = Field("", description="Its text.")
     score: float | None = Field(None, description="Comparable within one search only; higher is better.")
@@ -110,9 +108,7 @@ def agent_server(service: AnswerService, keys: Keys) -> MCPServer[Any]:
     async def ask(
         question: Annotated[str, Field(description="A whole question.")],
         ctx: Context[Any, Any],
-        preset: Annotated[
-            str, Field(description="How it is answered; the middle one if none is given.")
-        ] = "",
+        preset: Annotated[str, Field(description="How it is answered; by default the middle one.")] = "",
     ) -> AgentAnswer:
         request = service.fit(AnswerRequest(question, preset or presets[(len(presets) - 1) // 2]))
         if request.shortened:

@@ -187,8 +187,10 @@ class AnswerService:
             wishes=request,
         )
         try:
-            await ticket.wait()
-            tools.begun = time.perf_counter()  # what it waited for its place is no part of its seconds
+            try:
+                await ticket.wait()
+            finally:
+                tools.begun = time.perf_counter()  # what it waited for its place is no part of its seconds
             cites = preset.options.cites and not request.job
             row = await answer_question(question, self._method(preset, request), tools, cites=cites)
         except (asyncio.CancelledError, BackendError, ConfigError) as error:
@@ -315,9 +317,8 @@ class AnswerService:
         request = GenerateRequest(prompt, Sampling(1, temperature=1.0))
         while self._is_broken:
             await asyncio.sleep(_PROBE_EVERY_S)
-            with suppress(
-                Exception
-            ):  # whatever it is, a probe that ended would leave the service closed for ever
+            # Whatever it is, a probe that ended would leave the service closed for ever.
+            with suppress(Exception):
                 async with asyncio.timeout(_PROBE_MOST_S):
                     await self._generator.generate(request)
                     with self.index.in_use() as index:

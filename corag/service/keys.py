@@ -48,12 +48,9 @@ class Keys:
             self.reload()
         scheme, _, key = authorization.partition(" ")
         digest = _digest(key.strip()) if scheme.lower() == "bearer" else b""
-        caller = None
         # All are compared, each in constant time: the time tells neither which key it was nor how near.
-        for stored_digest, name in self._digests.items():
-            if hmac.compare_digest(stored_digest, digest):
-                caller = name
-        return caller
+        callers = [name for stored, name in self._digests.items() if hmac.compare_digest(stored, digest)]
+        return callers[0] if callers else None
 
 
 def _state(path: str) -> tuple[int, int] | None:

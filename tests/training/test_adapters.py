@@ -25,12 +25,7 @@ from corag.core.errors import ConfigError, DataError
 from corag.core.prompting.prompt import Prompt
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.generation.adapter_weights import check_weights
-from corag.generation.adapters import (
-    SHIPPED_ADAPTERS,
-    adapter_folder,
-    check_adapter,
-    read_manifest,
-)
+from corag.generation.adapters import SHIPPED_ADAPTERS, adapter_folder, check_adapter, read_manifest
 from corag.generation.config import ModelConfig
 from corag.generation.models import model_folder
 from corag.generation.trained_for import trained_for

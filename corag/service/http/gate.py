@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from corag.service.errors import DEFECT, CallError, error_from_exception
-from corag.service.http.stream import CallerGoneError
+from corag.service.http.stream import DONE, CallerGoneError, event
 from corag.service.keys import Keys
 from corag.service.log import Log, where
 from corag.service.metrics import Metrics
@@ -105,6 +106,10 @@ class Gate:
                 if isinstance(error, HTTPException):
                     response.headers.update(error.headers or {})  # such as which methods there are
                 await response(scope, receive, send_safely)
+            else:  # a stream that the service's end cuts off: the server would call it a defect if left open
+                last = event(refusal.body) + DONE if scope["path"].startswith("/v1/") else b""
+                with suppress(RuntimeError):  # complete already, or shorter than its header says
+                    await send({"type": "http.response.body", "body": last})
         finally:
             # As it stands in the table of routes: a path itself may hold anything, and is never logged.
             route = scope["route"].path_format if "route" in scope else "other"
