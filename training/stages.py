@@ -23,11 +23,13 @@ import yaml
 from corag.core.errors import BackendError
 from corag.core.json_types import to_json_types
 from corag.core.options.classes import Options
+from corag.core.runs.folder import TRACES, read_lines
 from corag.core.runs.provenance import PROVENANCE, Input, Provenance, settings_of
 from corag.core.system.files import file_digest, write_atomically
 from corag.core.system.installation import require
 from corag.core.system.process import kill_with_parent, mark_processes
 from eval.experiment.backends import identify_indexes, identify_weights
+from eval.experiment.progress import print_line
 from eval.experiment.run import RunConfig
 from training.chains import load_corag_options
 from training.checkpoints import last_checkpoint
@@ -66,23 +68,31 @@ def run_stage(stage: Stage, command: Sequence[str]) -> None:
     """Run a stage's command unless it has finished with these options on what is there now.
 
     Raises :class:`BackendError` if it fails, or more questions failed than may; what it had done is kept. A
-    run, which no later stage reads, may lack answers: the same command asks for them again.
+    run, which no later stage reads, may lack answers, but has a row of every question: the same command asks
+    for them again.
     """
     provenance = stage_provenance(stage)
     if stage.result.exists() and provenance.is_finished(stage.provenance_file):
         return
     provenance.write(stage.provenance_file)  # as unfinished, until the command has ended well
     file = stage.result.with_name(stage.result.name + ".yaml")
-    _print(f"{stage.result} ...")
+    print_line(f"corag: {stage.result} ...")
     status = run_with_options(command, asdict(stage.options), file)
     if not status:
         provenance.finish(stage.provenance_file)
-    elif status != 1 or not isinstance(stage.options, RunConfig):
+    elif status != 1 or not isinstance(stage.options, RunConfig) or not has_all_rows(stage.options):
         raise BackendError(
             f"the stage that makes '{stage.result}' ended with exit status {status}: its own message stands "
             "above. Once that is mended, or the folder removed if it was made with other options, the same "
             "command goes on from there."
         )
+
+
+def has_all_rows(options: RunConfig) -> bool:
+    """Whether a run has come to its end: each question has a row, if only that of a failure."""
+    folder = options.folder / options.method[0]
+    ids = read_lines(folder) if (folder / TRACES).is_file() else {}
+    return all(question.id in ids for question in options.load())
 
 
 def run_and_wait(command: Sequence[str]) -> int:
@@ -145,10 +155,8 @@ def stage_command(stage: Stage, launch: Sequence[str]) -> list[str]:
     """
     if isinstance(stage.options, SftConfig):
         return launch_command(SFT, launch, stage.options.tuning)
-    return [
-        *COMMAND,
-        {SampleRunConfig: "sample", MakeRowsConfig: "rows", RunConfig: "run"}[type(stage.options)],
-    ]
+    name = {SampleRunConfig: "sample", MakeRowsConfig: "rows", RunConfig: "run"}[type(stage.options)]
+    return [*COMMAND, name]
 
 
 @dataclass(frozen=True)
@@ -212,10 +220,9 @@ def interruption_note(out: Path) -> str:
 def stage_provenance(stage: Stage) -> Provenance:
     """Return what a stage's result depends on: its options, and what it reads, by content."""
     options = stage.options
-    names_left_out = (
-        WATCHING_OPTIONS if isinstance(options, SftConfig) else ("batch_size", "max_failed", "workers")
-    )
-    settings = {name: value for name, value in settings_of(options).items() if name not in names_left_out}
+    is_training = isinstance(options, SftConfig)
+    left_out = WATCHING_OPTIONS if is_training else ("batch_size", "max_failed", "workers")
+    settings = {name: value for name, value in settings_of(options).items() if name not in left_out}
     # Of the stages that it follows: what was made anew is another, whatever its options.
     inputs = {"after": [Input(str(path), file_digest(provenance_path(path))) for path in stage.after]}
     match options:
@@ -240,8 +247,3 @@ def stage_provenance(stage: Stage) -> Provenance:
 def provenance_path(result: Path) -> Path:
     """Return where the provenance of a stage's result lies."""
     return result.with_name(f"{result.name}.{PROVENANCE}")
-
-
-def _print(line: str) -> None:
-    sys.stderr.write(f"corag: {line}\n")
-    sys.stderr.flush()

@@ -2,6 +2,7 @@
 have failed.
 """
 
+import json
 import sys
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ import pytest
 from corag.core.errors import BackendError
 from corag.core.prompting.template import load_template
 from corag.generation.config import ModelConfig
+from eval.datasets.sets.jsonl import question_record
 from eval.experiment.run import RunConfig
 from retrieval.config import RetrieverConfig
 from tests.messages import raises_message
-from tests.training.toy import ALL, CORAG, SAMPLE, write_chains
+from tests.training.toy import ALL, CORAG, SAMPLE, many, write_chains
 from training.config import SftConfig
 from training.rows import MakeRowsConfig
 from training.sample import SampleRunConfig
@@ -57,16 +59,9 @@ def stage_of(kind, folder, stop):
             [str(folder / "chains")], out, model, rows=replace(ALL, tasks=tasks), retriever=INDEX
         )
         return Stage(folder / "out", options)
-    asked = {
-        "questions": str(folder / "questions"),
-        "aliases": str(folder / "aliases"),
-        "retriever": INDEX,
-        "out": out,
-    }
-    asked |= {
-        "corag": replace(corag, stop="check" if stop else "length"),
-        "model": ModelConfig(name=model, adapter=adapter),
-    }
+    asked = {name: str(folder / name) for name in ("questions", "aliases")} | {"retriever": INDEX, "out": out}
+    asked["corag"] = replace(corag, stop="check" if stop else "length")
+    asked["model"] = ModelConfig(name=model, adapter=adapter)
     return Stage(folder / "out", kind(**asked, **({"method": ["corag"]} if kind is RunConfig else {})))
 
 
@@ -114,15 +109,20 @@ def test_a_stage_is_performed_again_when_its_options_or_a_stage_before_have_chan
 
 
 def test_a_stage_of_which_questions_failed_is_performed_again(tmp_path):
-    """And stops the loop, but for answers that only its table wants."""
-    (tmp_path / "train.jsonl").write_text("one")
-    asked = {"questions": str(tmp_path / "train.jsonl"), "retriever": INDEX, "out": str(tmp_path / "out")}
+    """And stops the loop, but for failures, each with its row, of answers that only its table wants."""
+    file, out = tmp_path / "questions.jsonl", tmp_path / "answers"
+    file.write_text("".join(json.dumps(question_record(each)) + "\n" for each in many(2)))
+    asked = {"questions": str(file), "retriever": INDEX, "out": str(out)}
     lacking = [sys.executable, "-c", "import sys; sys.exit(1)"]
     chains = Stage(tmp_path / "chains", SampleRunConfig(**asked))
     with raises_message(BackendError):
         run_stage(chains, lacking)
-    answers = Stage(tmp_path / "answers", RunConfig(**asked, method=["corag"]))
+    answers = Stage(out, RunConfig(**asked, method=["corag"]))
+    for question in many(2):
+        with pytest.raises(BackendError, match="its own message stands above"):
+            run_stage(answers, lacking)  # the model was lost before the question
+        write_chains(out / "corag", SAMPLE, CORAG, questions=[question], failing="birthplace")
     run_stage(answers, lacking)
+    chains.result.mkdir()
     for stage in (chains, answers):
-        stage.result.mkdir()
         assert [performed(stage), performed(stage)] == [True, False]
