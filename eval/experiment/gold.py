@@ -27,7 +27,6 @@ from retrieval.index.aliases import Aliases, load_aliases
 from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.search.places import open_passages
-from retrieval.search.stage import PassageSource
 
 _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
@@ -69,7 +68,7 @@ async def match_gold(
             # Their ids are hashes, and no names of files.
             hashes = {id_ for each in by_title.values() for id_ in each.supporting}
             others = [id_ for id_ in ids if id_ not in known_ids | hashes]
-            names = look_up.names() if others else None
+            names = _names(folders, stack) if others else None
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
@@ -111,15 +110,11 @@ class OpenIndex:
             present |= {hit.passage.title for each in hits for hit in each}
         return present & set(titles)
 
-    def names(self) -> set[str] | None:
-        """Return None: names of files cannot be looked up here."""
-        return None
-
 
 class Sources:
     """Says what indexes have whose texts lie here."""
 
-    def __init__(self, sources: Sequence[PassageSource]) -> None:
+    def __init__(self, sources: Sequence[PassageStore | LuceneSearcher]) -> None:
         self._sources = sources
 
     async def passages(self, ids: Sequence[str]) -> Mapping[str, Passage]:
@@ -133,23 +128,16 @@ class Sources:
 
     async def titles(self, titles: Collection[str]) -> set[str]:
         """Return those titles that any passage has, exactly so: a store is read through, Lucene searched."""
-        present = set()
+        missing = set(titles)  # alone in memory, and only as long as any is: a store may have millions
         for source in self._sources:
             if isinstance(source, PassageStore):
-                present |= {passage.title for passage in source.rows(0, len(source))}
-            elif isinstance(source, LuceneSearcher):
-                found = [hits for batch in _batches(list(titles)) for hits in source.search(batch, _HITS)]
-                present |= {
-                    hit.passage.title for hits in found if not isinstance(hits, Exception) for hit in hits
-                }
-        return present & set(titles)
-
-    def names(self) -> set[str] | None:
-        """Return what passages may be called, such as "file:tr9.md"; None where that is not known."""
-        stores = [each for each in self._sources if isinstance(each, PassageStore)]
-        small = [store for store in stores if len(store) <= _MAX_PASSAGES]
-        names = {name for store in small for row in store.rows(0, len(store)) for name in passage_names(row)}
-        return names if stores else None
+                passages = source.rows(0, len(source))
+            else:
+                found = (hits for batch in _batches(list(missing)) for hits in source.search(batch, _HITS))
+                passages = (hit.passage for hits in found if not isinstance(hits, Exception) for hit in hits)
+            while missing and (passage := next(passages, None)):
+                missing.discard(passage.title)
+        return set(titles) - missing
 
 
 def _open_look_up(
@@ -159,13 +147,26 @@ def _open_look_up(
     # The stores first: workers' indexes are not open here, and a server would be sent thousands of ids.
     if not lies_here(folders) and not isinstance(index, RemoteHandle):
         return OpenIndex(index)
-    sources: list[PassageSource] = []
+    sources: list[PassageStore | LuceneSearcher] = []
     # Without a store an index may be on another machine; with one, what is wrong with it is an error.
     with nullcontext() if lies_here(folders) else suppress(CoragError):
         sources += [source for folder in folders if (source := open_passages(folder))]
     for source in sources:
         stack.callback(source.close)
     return Sources(sources) if sources and len(sources) == len(folders) else None
+
+
+def _names(folders: Sequence[str], stack: ExitStack) -> set[str] | None:
+    """Return what passages of the stores here may be called, such as "file:tr9.md"; None without a store.
+
+    The stores are closed with the stack.
+    """
+    stores = [PassageStore(Path(folder)) for folder in folders if lies_here([folder])]
+    for store in stores:
+        stack.callback(store.close)
+    small = [store for store in stores if len(store) <= _MAX_PASSAGES]
+    names = {name for store in small for row in store.rows(0, len(store)) for name in passage_names(row)}
+    return names if stores else None
 
 
 def _batches(texts: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -12,10 +12,9 @@ from retrieval.index.place import building_folder, is_ours
 from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher, is_lucene_index
 from retrieval.lucene.java import java_class
-from retrieval.search.stage import PassageSource
 
 
-def open_passages(index: str) -> PassageSource | None:
+def open_passages(index: str) -> PassageStore | LuceneSearcher | None:
     """Return the texts of an index by its name: from the store beside it, or out of a plain Lucene index.
 
     None where neither is there, as for a retriever of the user's own. One of Pyserini's prebuilt indexes is

@@ -1,6 +1,8 @@
 """Gold passages that an index lacks, questions that are passages, and failed questions in tests of runs."""
 
 import json
+import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from corag.core.protocols import CachedHits
 from corag.core.types import Hit, Passage, Question
 from eval.experiment.executor import AnswerTask, RemoteHandle, WithoutPassage
-from eval.experiment.gold import match_gold
+from eval.experiment.gold import Sources, match_gold
 from eval.experiment.run import RunConfig, method_settings
 from eval.scoring.scorers import default_scorer
 from eval.statistics.comparisons import against_baseline, against_each_other
@@ -17,7 +19,7 @@ from eval.tables.printing import print_results, render_text
 from eval.tables.results import TableView, table_of_runs
 from eval.tables.runs import read_run
 from retrieval.index.aliases import Aliases
-from retrieval.index.store import storing
+from retrieval.index.store import TEXTS, PassageStore, storing
 from tests.eval.runs import make_run, row
 from tests.eval.test_ceiling import Several, answered
 
@@ -72,6 +74,17 @@ async def test_gold_pages_and_indexes_that_cannot_be_asked_are_left_alone(store,
     assert await match_gold(QUESTIONS, None, []) == QUESTIONS
     assert await match_gold(QUESTIONS, RemoteHandle("elsewhere"), ["no/store"]) == QUESTIONS
     assert not capsys.readouterr().err
+
+
+async def test_titles_are_read_as_far_as_they_are_wanted_and_others_are_not_kept(tmp_path):
+    many = [Passage(str(n), f"Title {n}", "text") for n in range(20_000)]
+    assert len(list(storing(many, tmp_path))) == len(many)
+    tracemalloc.start()
+    assert await Sources([PassageStore(tmp_path)]).titles(["Title 19999", "lost"]) == {"Title 19999"}
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000, "all titles are four times as large"
+    tracemalloc.stop()
+    os.truncate(tmp_path / TEXTS, 1000)
+    assert await Sources([PassageStore(tmp_path)]).titles(["Title 9"]) == {"Title 9"}
 
 
 async def test_gold_passages_that_repeat_another_count_under_its_id(store, capsys, tmp_path):

@@ -52,6 +52,13 @@ async def test_files_pages_and_titles_are_gold_as_well_as_ids(index: str) -> Non
     assert await gold(index, "title:Pumps", "file:tr9.md") == ("title:Pumps", "file:manuals/tr9.md")
 
 
+async def test_files_of_a_store_are_gold_beside_an_index_without_one(index: str, tmp_path: Path) -> None:
+    (without := tmp_path / "without").mkdir()
+    asked = [Question("q", "Who?", ("X",), ("tr9.md",))]
+    (matched,) = await match_gold(asked, WordRetriever(PASSAGES), [index, str(without)])
+    assert matched.supporting == ("file:manuals/tr9.md",)
+
+
 async def test_what_is_nothing_in_the_index_leaves_no_recall_and_is_told(
     index: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,12 +128,8 @@ def test_a_report_finds_the_gold_passages_that_a_table_counts(
     rows = [row(each, "X", ids) for each, ids in zip(asked, (["p0", "p1"], ["p0"], ["p1"]), strict=True)]
     start = {"retriever": {"index": [index], "url": []}}
     run = make_run(tmp_path / "run", rows, **start)
-    without = make_run(
-        tmp_path / "without",
-        [row(each, "X") for each in asked],
-        {"method": "closed_book", "retriever": ""},
-        **start,
-    )
+    closed = {"method": "closed_book", "retriever": ""}
+    without = make_run(tmp_path / "without", [row(each, "X") for each in asked], closed, **start)
     assert main(["table", str(run), str(without), "--report", str(tmp_path / "report.html")]) == 0
     page = Page(tmp_path / "report.html")
     table = table_of_runs({"run": run, "without": without}).to_json()["runs"]
@@ -169,26 +172,12 @@ def test_recall_on_documents_of_ones_own(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["search", out]) == 2 and "no query was given" in capsys.readouterr().err
     # The same question file before and after the text has changed, and with it every id.
     questions = tmp_path / "questions.jsonl"
-    record = {
-        "id": "1",
-        "question": "Which valve takes the TR-9?",
-        "answers": ["12"],
-        "supporting": ["tr9.md", "vg.md"],
-    }
+    record = {"id": "1", "question": "Which valve takes the TR-9?", "answers": ["12"]}
+    record["supporting"] = ["tr9.md", "vg.md"]
     questions.write_text(json.dumps(record) + "\n")
     for run in ("before", "after"):
-        words = [
-            "run",
-            "--questions",
-            str(questions),
-            "--method",
-            "one_step",
-            "--one_step.k",
-            "1",
-            "--index",
-            out,
-        ]
-        words += ["--model.backend", "transformers", "--out", str(tmp_path / run), "--json"]
+        words = ["run", "--questions", str(questions), "--method", "one_step", "--one_step.k", "1"]
+        words += ["--index", out, "--model.backend", "transformers", "--out", str(tmp_path / run), "--json"]
         assert main(words) == 0
         table = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert next(iter(table["runs"].values()))["recall"] == 0.5, table
