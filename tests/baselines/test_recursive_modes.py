@@ -188,6 +188,8 @@ async def test_references_of_sub_questions_keep_to_depth_and_documents():
     assert all(found.sub_answer for found in answer.findings[:2]), "each has its own"
     answer, _, _ = await on_the_corpus(["no plan", "x"], **options)
     assert (answer.stopped, answer.depth) == ("malformed", 3), "so does a question without a plan"
+    answer, _, _ = await on_the_corpus(["x"], budget=60, **options)
+    assert (answer.stopped, answer.depth) == ("budget", 1), "no budget for a plan: one search"
 
 
 async def test_the_trace_is_in_what_ask_returns_and_in_a_row():

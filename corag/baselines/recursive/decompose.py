@@ -21,15 +21,16 @@ from corag.core.types import Passage, Question
 async def answer_sub_questions(question: Question, trail: Trail, config: RecursiveConfig) -> str:
     """Plan sub-questions, then search and answer them, wave by wave. Return why it ended.
 
-    A plan that cannot be followed is refused: the question is searched for as it stands.
+    A plan that cannot be followed is refused: the question is searched for as it stands. Where the budget
+    allows no plan, references are not followed either.
     """
-    tools = trail.tools
     # 1. Plan, keeping enough of the budget to read the question at least.
     try:
-        with tools.reserve(reader_prompt(question, (), config), config.max_answer_tokens):
-            plan = await make_plan(question, tools, config)
+        with trail.tools.reserve(reader_prompt(question, (), config), config.max_answer_tokens):
+            plan = await make_plan(question, trail.tools, config)
     except BudgetExhaustedError:
-        plan = Plan(problem="budget")
+        await trail.search([question.text], config.k, "question")
+        return "budget"
     trail.malformed += plan.ignored + (plan.problem == "malformed")
     if plan.problem:
         await search_for(question.text, trail, config.k, "question", config)
@@ -40,7 +41,7 @@ async def answer_sub_questions(question: Question, trail: Trail, config: Recursi
     lines = [AnsweredSubQuestion(each.number, each.text) for each in plan.sub_questions]
     most = config.max_answer_tokens + 2 * len(lines) * config.max_sub_answer_tokens
     answers: dict[int, str] = {}
-    with tools.reserve(combine_prompt(question, lines, (), config), most):
+    with trail.tools.reserve(combine_prompt(question, lines, (), config), most):
         for wave in plan.waves:
             trail.steps += 1
             findings, is_affordable = await answer_wave(wave, answers, trail, config)
