@@ -198,7 +198,7 @@ def run_recipe(
     recipe: str, folder: Path, environment: dict[str, str], timeout: float | None = None, words: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a recipe in a folder with the programs that run here, as if it had installed them."""
-    for name in ("training", "eval", "benchmarks"):
+    for name in ("training", "eval", "benchmarks", "docs"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     (folder / "scripts/install.sh").write_text("exit 0\n")
