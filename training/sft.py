@@ -312,6 +312,8 @@ def _of_thoughts(rows: Any) -> tuple[str, list[str]]:
         return method, []
     kind = METHODS[method].config
     record = records[-1] | {"k": records[-1].get("k_per_step")}  # one_step reads what IRCoT's first step does
+    if method != "ircot":
+        record.pop("preset", None)
     return method, option_arguments(method, kind, record, [each.name for each in fields(kind)])
 
 

@@ -111,12 +111,14 @@ def run_and_wait(command: Sequence[str]) -> int:
     try:
         with _passing_on(signal.SIGTERM, process) as passed_on:
             status = process.wait()
-    except BaseException:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+    except BaseException as error:
+        # After Ctrl-C a training ends its step, however long that is, and writes a checkpoint.
+        patience = None if isinstance(error, KeyboardInterrupt) else _END_S
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, _END_S)):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_END_S)
+            with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):  # Ctrl-C again ends it at once
+                process.wait(seconds)
         raise
     if passed_on:
         os.kill(os.getpid(), signal.SIGTERM)

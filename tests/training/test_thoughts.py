@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import pytest
 from datasets import load_from_disk
@@ -10,9 +10,11 @@ from datasets import load_from_disk
 from corag.baselines.closed_book import ClosedBookConfig, closed_book
 from corag.baselines.one_step import OneStepConfig, one_step
 from corag.chains.prompting import continuation
+from corag.cli.commands.ask import AskOptions
 from corag.core.errors import DataError
 from corag.core.language.sentences import first_sentence
 from corag.core.language.text import mentions
+from corag.core.options.command_line import parse
 from corag.core.protocols import ScoreRequest
 from corag.core.reader import ReaderConfig
 from corag.core.runner import answer_question
@@ -36,6 +38,7 @@ from training.row_tasks import trained_prompts
 from training.rows import read_report, write_rows
 from training.sample import SampleRunConfig, chain_settings
 from training.sampling import SampleConfig, collect_thoughts
+from training.sft import ask_command
 
 IRCOT = IRCoTConfig(k_per_step=2, max_steps=6)
 THOUGHT = RowsConfig(tasks=("thought",), ratio=1.0, validation=0.0)
@@ -230,6 +233,23 @@ def test_rows_of_readers_are_what_their_methods_ask(renderer, options):
         assert generator.requests[-1].prompt == example.prompt
         taught = trained_prompts((example.task,), CORAG, config)
         assert taught == {method.__name__: [its_config.qa_template().identity]}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "method", "k"),
+    [
+        ("one_step,closed_book", "closed_book", 6),
+        ("one_step", "one_step", 6),
+        ("reader,one_step", "ircot", 6),
+    ],
+)
+def test_a_training_of_readers_ends_with_a_command_that_can_be_given(tasks, method, k):
+    chains = [{"options": {"ircot": asdict(replace(IRCOT, k_per_step=k))}}]
+    rows = {"chains": chains, "rows": {"tasks": tasks.split(",")}}
+    command = ask_command({"rows": [rows]}, [], "INDEX")
+    asked = parse(AskOptions, command[2:], "corag ask", "")
+    assert list(asked.method) == [method]
+    assert method != "one_step" or asked.of(method).k == k
 
 
 def test_a_report_says_which_prompts_its_rows_teach(tmp_path, renderer):
