@@ -224,9 +224,9 @@ def test_model_text_is_never_markup_nor_a_command_to_the_terminal():
     )
     screen = Screen()
     written, _ = ask(reply, max_hops=2, terminal=screen, width=100)
-    assert "\x1b[2J" not in screen.getvalue()
+    assert "\x1b[2J" not in screen.getvalue()  # "[2J" alone commands nothing
     shown = "\n".join(drawn(written)[-6:])
-    assert "hop 1  is [red]glass[/red] red? → [red]x[/red]" in shown
+    assert "hop 1  is [red]glass[/red] [2Jred? → [red]x[/red]" in shown
     assert "hop 2  [/nothing] sand → :heart: [/] more" in shown and "final  [b]Issel" in shown
 
 

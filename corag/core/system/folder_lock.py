@@ -15,6 +15,7 @@ import os
 import re
 import socket
 import sys
+import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from typing import Self
 from corag.core.errors import ConfigError, DataError
 
 LOCK = ".lock"
+_TRIES, _PAUSE_S = 5, 0.1
 _COMMAND = re.compile(r"(?:.*/)?corag(?:/cli/__main__\.py)?")
 _open: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -129,10 +131,13 @@ def _lock_file(folder: Path, beside: bool) -> Path:
 
 def _take(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file and return whether that worked."""
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(_PAUSE_S)  # a process that was killed, or that takes a look, is gone in a moment
+        except OSError:  # a file system without locks
+            return True
+        else:
+            return True
+    return False
