@@ -324,7 +324,7 @@ class RetrieverConfig(Options, section="retriever"):
 
     reranker: NameOrPath = ""
     """Cross-encoder that re-orders the hits: a Hugging Face name, a local folder, or a server with /rerank
-    (vLLM, TEI, Jina, Cohere): http://host:8000, or with #MODEL, its key in CORAG_RERANKER_API_KEY; "" =
+    (vLLM, Jina, Cohere, llama.cpp): http://host:8000, or with #MODEL, its key in CORAG_RERANKER_API_KEY; "" =
     none."""
 
     rerank_depth: Annotated[int, Ge(1)] = 50

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,10 +54,14 @@ def within_window(tokens: int, model: str, folder: str, what: str) -> int:
 
 
 def read_report(file: Path, kind: type[Report], lengths: type[Any]) -> Report | None:
-    """Read a report, whose ``lengths`` are of a class of their own; None if there is none."""
+    """Read a report, whose ``lengths`` are of a class of their own; None if there is none.
+
+    What earlier versions noted besides is passed over.
+    """
     if not file.is_file():
         return None
-    record = json.loads(file.read_text(encoding="utf-8"))
+    noted = json.loads(file.read_text(encoding="utf-8"))
+    record = {name: noted[name] for name in signature(kind).parameters if name in noted}
     record["lengths"] = {name: lengths(**figures) for name, figures in record["lengths"].items()}
     return kind(**record)
 

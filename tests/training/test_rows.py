@@ -22,7 +22,7 @@ from tests.training.conftest import PASSAGES, TOWNS, make_rows
 from tests.training.toy import ALL, QUESTION, SAMPLE, WORLD, examples_of, many, write_chains
 from training.chains import read_chains
 from training.data import is_validation, tokenise
-from training.rows import read_report, write_rows
+from training.rows import REPORT, read_report, write_rows
 from training.sft import load_rows
 from training.tables import within_window
 
@@ -76,6 +76,9 @@ def test_rows_are_written_and_read_back(chains, tmp_path, renderer):
     assert (mine.rows, mine.longest) == (len(lengths), max(len(row["input_ids"]) for row in lengths))
     assert mine.completion_tokens == sum(sum(row["completion_mask"]) for row in lengths)
     assert report.shortened == {} and read_report(tmp_path / "rows") == report
+    noted = json.loads((tmp_path / "rows" / REPORT).read_text()) | {"files": ["noted by an earlier version"]}
+    (tmp_path / "rows" / REPORT).write_text(json.dumps(noted))
+    assert read_report(tmp_path / "rows") == report
     assert any(line.startswith("validation/final_answer") for line in report.lines())
 
 
