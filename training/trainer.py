@@ -185,18 +185,8 @@ def reduce_in_float32(plugin: Any) -> None:
         plugin.mixed_precision_policy = dataclasses.replace(policy, reduce_dtype=torch.float32)
 
 
-def learned_columns(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the token that follows each position, and the columns in which any row learns.
-
-    ``labels``: (rows, tokens), -100 where nothing is learned; position t predicts token t + 1.
-    """
-    following = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
-    # Columns of all rows: logits_to_keep takes one list of positions for a batch.
-    return following, (following != -100).any(dim=0).nonzero().squeeze(-1)
-
-
 def compute_learned_positions_only(model: Any) -> None:
-    """Patch the fused output layer that TRL gave a model to compute columns where something is learned.
+    """Patch the fused output layer that TRL gave a model to compute positions where something is learned.
 
     Completions have about ten tokens and prompts several hundred. Without kernels TRL multiplies every
     position with the vocabulary and masks the result, which for a small model takes more than half of a step.
@@ -210,45 +200,50 @@ def compute_learned_positions_only(model: Any) -> None:
     def forward(*args: Any, fused_lm_head: bool = False, labels: Any = None, **options: Any) -> Any:
         if not fused_lm_head:
             return trl_forward(*args, labels=labels, **options)
-        following, columns = learned_columns(labels)
+        # TRL has no column for the last position, which predicts nothing.
+        following = labels[:, 1:]
+        learned = following != -100
         # Causal attention never looks at padding that stands behind the text: without a mask the kernels skip
         # half of the work. A mixture of experts needs it, to balance the experts over real tokens alone.
         if not has_router:
             options.pop("attention_mask", None)
-        options |= {"use_cache": False, "logits_to_keep": columns}
-        outputs = trl_forward(*args, **options)
-        return score_columns(outputs, following, columns)
+        # logits_to_keep takes positions of all rows at once, several times as many as each row learns.
+        hook = model.get_output_embeddings().register_forward_pre_hook(
+            lambda _, inputs: (inputs[0][:, :-1][learned][None],)
+        )
+        try:
+            outputs = trl_forward(*args, **options | {"use_cache": False})
+        finally:
+            hook.remove()
+        return score_positions(outputs, following, learned)
 
     model.forward = forward
 
 
-def score_columns(outputs: Any, following: torch.Tensor, columns: torch.Tensor) -> Any:
-    """Return what TRL's fused output layer returns, from the logits of some columns.
+def score_positions(outputs: Any, following: torch.Tensor, learned: torch.Tensor) -> Any:
+    """Return what TRL's fused output layer returns, from the logits of learned positions.
 
     Args:
-        outputs: of the model, with logits of shape (rows, columns, vocabulary).
-        following: the token to predict at each position, (rows, tokens), -100 where nothing is learned.
-        columns: positions that the logits are of.
+        outputs: of the model, with logits of shape (1, learned positions, vocabulary).
+        following: the token to predict at each position but the last, (rows, tokens - 1).
+        learned: which of them are learned, of the same shape.
     """
-    logits = outputs.logits.float()
-    targets, is_learned = following[:, columns].clamp(min=0), following[:, columns] != -100
-    log_softmax = logits.log_softmax(-1)
+    logits = outputs.logits[0].float()
+    log_softmax, targets = logits.log_softmax(-1), following[learned]
 
     def spread(values: torch.Tensor) -> torch.Tensor:
-        # TRL has no column for the last position, which predicts nothing.
-        whole = values.new_zeros(following.shape[0], following.shape[1] - 1)
-        return whole.index_copy(1, columns, values.masked_fill(~is_learned, 0))
+        return values.new_zeros(following.shape).masked_scatter(learned, values)
 
-    log_probs = spread(log_softmax.gather(-1, targets[..., None])[..., 0])
+    log_probs = spread(log_softmax.gather(-1, targets[:, None])[:, 0])
     with torch.no_grad():  # figures that TRL logs
         entropy = spread(-(log_softmax.exp() * log_softmax).sum(-1))
         mean_logits, is_top1 = spread(logits.mean(-1)), spread(logits.argmax(-1) == targets)
     return FusedCausalLMOutput(
-        loss=-log_probs.sum() / is_learned.sum().clamp(min=1),
+        loss=-log_probs.sum() / learned.sum().clamp(min=1),
         log_probs=log_probs,
         entropy=entropy,
         mean_logits=mean_logits,
         is_top1=is_top1,
-        label_mask=following[:, :-1] != -100,
+        label_mask=learned,
         aux_loss=getattr(outputs, "aux_loss", None),  # of models that are mixtures of experts
     )
