@@ -29,22 +29,13 @@ def test_a_folder_takes_its_name_when_it_is_full(tmp_path):
 
 
 def test_what_cannot_be_made_leaves_nothing(tmp_path):
-    with (
-        raises_message(DataError),
-        build_once(tmp_path / "cache/model", "the model"),
-    ):
+    with raises_message(DataError), build_once(tmp_path / "cache/model", "the model"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with (
-        raises_message(ConfigError),
-        build_once(tmp_path / "cache/model", "the model"),
-    ):
+    with raises_message(ConfigError), build_once(tmp_path / "cache/model", "the model"):
         raise ConfigError("no such adapter.")
     assert list((tmp_path / "cache").iterdir()) == []
     (tmp_path / "file").touch()
-    with (
-        raises_message(DataError),
-        build_once(tmp_path / "file/model", "the model"),
-    ):
+    with raises_message(DataError), build_once(tmp_path / "file/model", "the model"):
         pass
 
 

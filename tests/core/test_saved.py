@@ -91,10 +91,7 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [line.parse()] == list(read_rows(tmp_path).values())
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"settings": {}, "start": {}}'],
-)
+@pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}, "start": {}}'])
 def test_what_is_no_manifest_of_a_run_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(DataError, match="is not a run"):

@@ -317,10 +317,7 @@ def html_lines(file: Path, page: str) -> list[str]:
             "<tr><td>Esby</td><td></td><td>5</td></tr></table>",
             ["Alby | 2023: 3 | 2024: 4", "Esby | 2024: 5"],
         ),
-        (
-            "<table><tr><td></td><td>One</td></tr><tr><td></td><td>Two</td></tr></table>",
-            ["One", "Two"],
-        ),
+        ("<table><tr><td></td><td>One</td></tr><tr><td></td><td>Two</td></tr></table>", ["One", "Two"]),
         ("<pre>line one<br>line two</pre>", ["line one", "line two"]),
         (
             "<p>If <math><mi>a</mi><mo>=</mo><mi>b</mi><annotation>a = b</annotation></math>, an <nobr>x-y"
@@ -502,10 +499,7 @@ def test_a_file_of_another_type_is_read_as_what_it_is(tmp_path: Path) -> None:
     page = b"\n<!-- saved -->\n<!DOCTYPE html><title>Alby</title><nav>Home</nav><p>It makes glass."
     contents = {
         "a PDF": (pdf_bytes([["It makes glass."]]), "pdf"),
-        "a Word document (.docx)": (
-            docx_bytes([("Normal", "It makes glass.")]),
-            "docx",
-        ),
+        "a Word document (.docx)": (docx_bytes([("Normal", "It makes glass.")]), "docx"),
         "a web page": (page, "html"),
     }
     for what, (content, own) in contents.items():

@@ -54,10 +54,8 @@ async def test_the_reranker_orders_by_the_cross_encoders_own_scores(
     plain, reranked = await open_retriever(RetrieverConfig(config.index)), await open_retriever(config)
     query = "bridge across the Corvane"
     candidates = [hit.passage for hit in await plain.search(query, 12)]
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(tiny_reranker),
-        AutoModelForSequenceClassification.from_pretrained(tiny_reranker),
-    )
+    tokenizer = AutoTokenizer.from_pretrained(tiny_reranker)
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_reranker)
     scores = {}
     for passage in candidates:
         with torch.no_grad():

@@ -267,11 +267,7 @@ def test_documents_are_mentioned_by_title_and_file() -> None:
         Passage("c", "Lease", "An agreement with Acme.", "lease-2024.pdf", 1),
     ]
     table = TitleTable.build(passages)
-    for text, row in (
-        ("as the Travel Policy has it", 0),
-        ("see travel_policy.md", 0),
-        ("in Lease-2024", 2),
-    ):
+    for text, row in (("as the Travel Policy has it", 0), ("see travel_policy.md", 0), ("in Lease-2024", 2)):
         (mention,) = table.find(text)
         assert mention.rows[0] == row, text
     assert table.find("Costs and Scope") == [], "headings of one word"
