@@ -84,12 +84,9 @@ def begin_build(
         _refuse_other_index(folder, earlier, settings, updates)
     provenance, begun = settings.provenance, building / BUILDING
     before = Provenance.read(begun) or Provenance({})
-    if overwrite or before.differences(provenance):
-        if (
-            not overwrite
-            and (building / SHARDS).is_dir()
-            and not (updates and _has_other_corpus(before, provenance))
-        ):
+    if before.differences(provenance):
+        may_replace = overwrite or (updates and _has_other_corpus(before, provenance))
+        if not may_replace and (building / SHARDS).is_dir():
             # Hours of encoding, of other settings.
             what = f"the unfinished index '{folder}'"
             provenance.refuse_other(what, before, advice=_OTHER, error=IndexMismatchError)
@@ -139,11 +136,11 @@ def rename_into_place(place: BuildPlace) -> None:
     """Let a complete index take its place. Raises :class:`OSError` if the folder cannot be renamed."""
     folder = place.folder.resolve()
     replaced = folder.with_name(f".{folder.name}.replaced")
-    (place.building / BUILDING).unlink()
     shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():
         folder.rename(replaced)
     place.building.rename(folder)
+    (folder / BUILDING).unlink()  # not before: without it the next build would begin anew
     # On NFS, files that somebody reads stay behind under other names: the next update removes them.
     shutil.rmtree(replaced, ignore_errors=True)
 

@@ -196,7 +196,8 @@ def test_encoding_goes_on_where_it_was_interrupted(
     corpus: Path, index_of: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("retrieval.dense.build._REPORT_EVERY_S", 0.0)
-    config = IndexConfig([str(corpus)], str(tmp_path / "dense"), kind="dense", shard_size=32)
+    out = str(tmp_path / "dense")
+    config = IndexConfig([str(corpus)], out, kind="dense", shard_size=32, overwrite=True)
     told: list[str] = []
 
     def interrupt(line: str) -> None:
@@ -210,7 +211,7 @@ def test_encoding_goes_on_where_it_was_interrupted(
     written = first.stat().st_mtime_ns
     assert written and told[0].startswith("32 of 72 passages encoded")
     with raises_message(IndexMismatchError):
-        build_index(replace(config, shard_size=16), ignore)
+        build_index(replace(config, shard_size=16, overwrite=False), ignore)
     told.clear()
     stamps: list[int] = []
 

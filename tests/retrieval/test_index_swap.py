@@ -3,11 +3,12 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from corag.core.errors import ConfigError, IndexMismatchError
+from corag.core.errors import ConfigError, DataError, IndexMismatchError
 from corag.core.protocols import Retriever
 from corag.core.system.folder_lock import lock_folder
 from retrieval.config import IndexConfig, RetrieverConfig
@@ -130,16 +131,18 @@ async def test_a_link_to_an_index_stays_a_link(config: IndexConfig, tmp_path: Pa
     assert link.is_symlink() and await search(link) == await search(Path(config.out)) == NEW
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
 async def test_a_complete_build_that_was_not_renamed_is_taken_as_it_is(
-    config: IndexConfig, monkeypatch: pytest.MonkeyPatch
+    config: IndexConfig, overwrite: bool
 ) -> None:
     write_documents(Path(config.corpus[0]), "Zambia")
-    with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("retrieval.index.build.rename_into_place", None)
+    (in_the_way := Path(config.out).with_name(".index.replaced")).touch()
+    with pytest.raises(DataError):
         build_index(config, ignore)
+    in_the_way.unlink()
     assert await search(Path(config.out)) == OLD
     told: list[str] = []
-    build_index(config, told.append)
+    build_index(replace(config, overwrite=overwrite), told.append)
     assert not told and await search(Path(config.out)) == NEW
 
 
