@@ -46,13 +46,13 @@ class RerankedRetriever(SearchStage):
         hits = await self.below[0].search(query, max(k, self._depth), hop)
         if not hits:
             return ()
-        scores = await self._batcher.submit((query, hits))
+        scores, note = await self._batcher.submit((query, hits))
         if isinstance(scores, SearchFailedError):
             raise scores
         scored_hits = (Hit(hit.passage, score) for hit, score in zip(hits, scores, strict=True))
         # What the cross-encoder has no number for comes last.
         sorted_hits = sorted(scored_hits, key=lambda hit: (math.isnan(hit.score), -hit.score))
-        return with_note(sorted_hits[:k], search_note(hits), self._reranker.note(query))
+        return with_note(sorted_hits[:k], search_note(hits), note)
 
     async def close(self) -> None:
         """Free the re-ranker and the stage below."""
@@ -60,7 +60,10 @@ class RerankedRetriever(SearchStage):
         self._reranker.close()
         await super().close()
 
-    def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> Sequence[ScoresOrError]:
-        return self._reranker.score(
-            [(query, [hit.passage.contents for hit in hits]) for query, hits in items]
-        )
+    def _score(self, items: Sequence[tuple[str, Sequence[Hit]]]) -> Sequence[tuple[ScoresOrError, str]]:
+        pairs = [(query, [hit.passage.contents for hit in hits]) for query, hits in items]
+        # Notes are made here too: a tokenizer is changed by each use, so it is one thread's.
+        return [
+            (scores, self._reranker.note(query))
+            for (query, _), scores in zip(items, self._reranker.score(pairs), strict=True)
+        ]

@@ -4,8 +4,10 @@ An index's analyser is that of its searches.
 """
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +16,7 @@ from corag.core.protocols import Retriever, search_note
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.build import build_index
 from retrieval.index.manifest import IndexManifest
-from retrieval.lucene.languages import (
-    LANGUAGES,
-    check_language,
-    open_analyzer,
-    prepare,
-)
+from retrieval.lucene.languages import LANGUAGES, check_language, open_analyzer, prepare
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 
@@ -99,7 +96,7 @@ async def test_a_query_of_many_terms_is_searched_whole(index_of: Callable[[str],
 
 @pytest.mark.slow
 async def test_a_query_longer_than_a_model_reads_is_said(
-    index_of: Callable[[str], str], tiny_reranker: str
+    index_of: Callable[[str], str], tiny_reranker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retriever = await open_retriever(RetrieverConfig([index_of("dense")]))
     assert search_note(await retriever.search("bridge " * 40, 2)) == ""
@@ -107,14 +104,24 @@ async def test_a_query_longer_than_a_model_reads_is_said(
         "the encoder read the first 256 of the query's 402 tokens"
     )
     await retriever.close()
-    reranked = await open_retriever(
-        RetrieverConfig([index_of("bm25")], reranker=tiny_reranker, rerank_depth=5)
-    )
+    from transformers import PreTrainedTokenizerFast as Tokenizer
+
+    threads, set_limits = set[int](), Tokenizer.set_truncation_and_padding
+
+    def watch(*arguments: Any, **options: Any) -> None:
+        threads.add(threading.get_ident())
+        set_limits(*arguments, **options)
+
+    monkeypatch.setattr(Tokenizer, "set_truncation_and_padding", watch)
+    config = RetrieverConfig([index_of("bm25")], reranker=tiny_reranker, rerank_depth=5)
+    reranked = await open_retriever(config)
+    threads.clear()
     assert search_note(await reranked.search("bridge " * 40, 2)) == ""
     assert search_note(await reranked.search("bridge " * 400, 2)) == (
         "the re-ranker reads 512 tokens of query and passage together; the query has 402"
     )
     await reranked.close()
+    assert len(threads) == 1, "two at once would change each other's limits"
     fused = await open_retriever(RetrieverConfig([index_of("bm25"), index_of("dense")]))
     query = " ".join(f"w{number}" for number in range(1_500))
     notes = {search_note(await fused.search(query, 2)) for _ in range(2)}
