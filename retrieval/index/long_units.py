@@ -7,7 +7,7 @@ unit is in the corpus's order (there, a set's), and a document longer than a uni
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,28 +26,26 @@ from retrieval.search.titles import TitleTable
 
 @dataclass
 class Documents:
-    """A corpus by document: the passages (id, words) of each title in the corpus's order.
+    """A corpus by document: the passages (id, words) of each file or title in the corpus's order.
 
     Texts are not kept.
     """
 
     passages: list[list[tuple[str, int]]] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
     by_title: dict[str, int] = field(default_factory=dict)
     by_passage_id: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, passages: Iterable[Passage]) -> Documents:
-        """Sort passages into documents; one without a title is a document by itself."""
+        """Sort passages into documents by source, else title; one with neither is a document by itself."""
         documents = cls()
         for passage in passages:
-            number = documents.by_title.get(passage.title) if passage.title else None
-            if number is None:
-                number = len(documents.titles)
-                documents.titles.append(passage.title)
+            title = passage.source or passage.title
+            number = documents.by_title.get(title, len(documents.passages))
+            if number == len(documents.passages):
                 documents.passages.append([])
-                if passage.title:
-                    documents.by_title[passage.title] = number
+                if title:
+                    documents.by_title[title] = number
             documents.passages[number].append((passage.id, count_words(passage.text)))
             documents.by_passage_id[passage.id] = number
         return documents
@@ -69,16 +67,16 @@ def build_units(config: IndexConfig, manifest: IndexManifest) -> str:
 
     def passages() -> Iterator[Passage]:
         for passage in store.rows(0, len(store)):
-            # The title of a passage that was cut out of a file is that of its section.
-            yield replace(passage, title=passage.source) if corpus_format == DOCUMENTS else passage
+            # A record is of its title's document, whatever its source.
+            yield passage if corpus_format == DOCUMENTS else replace(passage, source="")
 
     documents = Documents.read(passages())
     links: Iterable[tuple[int, int]] = ()
     if config.long_unit_links == "mentions":
-        links = _mentions(passages(), documents)
+        links = _mentions(passages, documents)
     elif config.long_unit_links != "title" and has_links(corpus_format):
         links = _field_links(config, documents)
-    neighbours = _both_ways(links, len(documents.titles))
+    neighbours = _both_ways(links, len(documents.passages))
     source = config.long_unit_links if any(neighbours) else "title"
     if config.long_unit_links == "field" and source == "title":
         raise DataError(
@@ -177,13 +175,13 @@ def _field_links(config: IndexConfig, documents: Documents) -> Iterator[tuple[in
                 yield source, target
 
 
-def _mentions(passages: Iterable[Passage], documents: Documents) -> Iterator[tuple[int, int]]:
-    """Yield a link from every passage's document to those whose titles its text names."""
-    titles = TitleTable.build(
-        Passage(str(number), title, "") for number, title in enumerate(documents.titles)
-    )
-    for passage in passages:
-        source = documents.by_passage_id[passage.id]
+def _mentions(passages: Callable[[], Iterable[Passage]], documents: Documents) -> Iterator[tuple[int, int]]:
+    """Yield a link from every passage's document to those that its text names by a title, heading or file."""
+    number_of = documents.by_passage_id
+    named = {(number_of[each.id], each.title): replace(each, text="") for each in passages()}
+    titles, numbers = TitleTable.build(named.values()), [number for number, _ in named]
+    for passage in passages():
         for mention in titles.find(passage.text):
-            if len(mention.rows) == 1:  # which of the documents of one title is meant, the text does not tell
-                yield source, mention.rows[0]
+            targets = {numbers[row] for row in mention.rows}
+            if len(targets) == 1:  # which of the documents of one title is meant, the text does not tell
+                yield number_of[passage.id], targets.pop()

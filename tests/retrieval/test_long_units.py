@@ -122,17 +122,10 @@ def test_without_links_a_unit_is_a_title(tmp_path: Path) -> None:
     ],
 )
 def test_what_counts_as_a_mention(tmp_path: Path, text: str, related: bool) -> None:
-    titles = {
-        "one": "Reading",
-        "two": "Middlemarch (novel)",
-        "three": "Annabel (film)",
-        "four": "Annabel (singer)",
-    }
-    records: list[dict[str, object]] = [
-        {"id": name, "title": title, "text": "text"} for name, title in titles.items()
-    ]
+    titles = ["Reading", "Middlemarch (novel)", "Annabel (film)", "Annabel (singer)"]
+    records: list[dict[str, object]] = [{"id": title, "title": title, "text": "text"} for title in titles]
     units, _ = grouped(tmp_path, [{**records[0], "text": text}, *records[1:]], links="mentions")
-    assert (["one", "two"] in units) == related and len(units) == (3 if related else 4)
+    assert (titles[:2] in units) == related and len(units) == (3 if related else 4)
 
 
 def test_a_long_document_is_split_between_passages(tmp_path: Path) -> None:
@@ -190,7 +183,10 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
 def test_of_own_documents_each_file_is_a_document(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "a.md").write_text("# A\n\nOne.\n\n## B\n\nTwo.\n")
-    (docs / "b.txt").write_text("Three.")
-    build_index(config_of(tmp_path, [str(docs)]), ignore)
-    assert [len(unit) for unit in units_in(tmp_path)] == [2, 1]
+    (docs / "a.md").write_text("# Tarn Hollow\n\nOne.\n\n## The Old Bridge\n\nTwo.\n")
+    texts = ["Three lie in Tarn Hollow.", "It is near the Old Bridge.", "see a.md", "No."]
+    for number, text in enumerate(texts):
+        (docs / f"{number}.txt").write_text(text)
+    for links, sizes in (("auto", [1, 1, 1, 1, 2]), ("mentions", [5, 1])):
+        build_index(config_of(tmp_path, [str(docs)], links=links), ignore)
+        assert [len(unit) for unit in units_in(tmp_path)] == sizes
