@@ -59,10 +59,11 @@ class IndexConfig(Options):
     text=body,title=name. Nested fields are written with a dot (text=page.body)."""
 
     encoding: Annotated[str, Mark.PUBLIC] = ""
-    """Encoding of text that is not UTF-8, such as cp1252; "" takes the likeliest and says which."""
+    """Encoding of files of passages that are not UTF-8, such as cp1252; "" takes the likeliest and says
+    which."""
 
     delimiter: Annotated[str, Mark.PUBLIC] = ""
-    """Between the cells of a table, such as ;; "" is a comma for .csv and a tab for .tsv."""
+    """Between the cells of a table of passages, such as ;; "" is a comma for .csv and a tab for .tsv."""
 
     strict: bool = False
     """Refuse a corpus at its first invalid record; otherwise such records are skipped and counted."""
@@ -278,7 +279,8 @@ class RetrieverConfig(Options, section="retriever"):
 
     hop_encoder: NameOrPath = ""
     """Folder or name of the query encoder for later hops (sub-queries, thoughts), with the same passage
-    vectors; the question is encoded by ``encoder``. "" = ``encoder`` for both."""
+    vectors; the question is encoded by ``encoder``. "" = ``encoder`` for both. An index that is served has it
+    from `corag serve`."""
 
     query_prefix: Annotated[str, Mark.PUBLIC] = OWN_PROMPT
     """For a FAISS folder without a manifest (ours remember theirs); "auto" = what the encoder brings, "" =

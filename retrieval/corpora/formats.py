@@ -116,11 +116,19 @@ def has_links(format: str) -> bool:
 
 
 def check_columns(format: str, reading: Reading) -> None:
-    """Raise :class:`ConfigError` if columns are named for a format whose fields have names of their own."""
+    """Raise :class:`ConfigError` if columns are named for a format whose fields have names of their own.
+
+    The same for the encoding or the delimiter of documents, each of which tells its own.
+    """
     if reading.columns and format not in (AUTO, *_OF_RECORDS):
         raise ConfigError(
             f"columns is for records whose fields may have any name ({', '.join(_OF_RECORDS)}), but the "
             f"corpus is read as '{format}': leave it out."
+        )
+    if format == DOCUMENTS and (reading.encoding or reading.delimiter):
+        raise ConfigError(
+            "encoding and delimiter are for files of passages, but the corpus is read as 'documents': leave "
+            "them out, or name the format of the files, such as format=table."
         )
 
 

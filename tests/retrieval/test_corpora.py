@@ -160,8 +160,9 @@ def test_columns_name_what_has_another_name(tmp_path: Path) -> None:
         mapped(table, columns=["text=Text"], delimiter=";")
     with raises_message(ConfigError):
         IndexConfig([], "", columns=["text=a", "body=b"])
-    with raises_message(ConfigError):
-        IndexConfig([], "", format="documents", columns=["text=a"])
+    for name, value in (("columns", ["text=a"]), ("encoding", "cp1252")):
+        with raises_message(ConfigError):
+            mapped(tmp_path, format="documents", **{name: value})
 
 
 def test_an_odd_record_is_left_out_with_its_reason_and_the_others_are_read(tmp_path: Path) -> None:
