@@ -42,13 +42,9 @@ async def connect(config: RetrieverConfig) -> SearchStage:
         await client.close()
     parts = {url: greeting.part for url, greeting in greetings.items()}
     if not any(parts.values()):
-        # With equal fingerprints all of them have an encoder for later searches, or none.
-        hops = all(each.hops for each in greetings.values())
-        return _replicas({url: each.fingerprint for url, each in greetings.items()}, config, hops)
+        return _replicas(greetings, config)
     holders = require_all_parts(parts)
-    retrievers = [
-        _replicas({url: greetings[url].fingerprint for url in holders[number]}, config) for number in holders
-    ]
+    retrievers = [_replicas({url: greetings[url] for url in urls}, config) for urls in holders.values()]
     return PartsRetriever(retrievers, next(part.whole for part in parts.values() if part is not None))
 
 
@@ -64,14 +60,17 @@ def _client(urls: Sequence[str], config: RetrieverConfig) -> JsonClient:
     )
 
 
-def _replicas(fingerprints: Mapping[str, str], config: RetrieverConfig, hops: bool = False) -> HttpRetriever:
-    """Return a retriever over servers of one index, by address with the fingerprint that each reports."""
+def _replicas(greetings: Mapping[str, _Greeting], config: RetrieverConfig) -> HttpRetriever:
+    """Return a retriever over servers of one index, by address with what each reports."""
+    fingerprints = {url: each.fingerprint for url, each in greetings.items()}
     if len(set(fingerprints.values())) > 1:
         listing = ", ".join(f"{url}: {fingerprint}" for url, fingerprint in fingerprints.items())
         raise IndexMismatchError(
             f"the search servers search different indexes ({listing}): start them on the same one."
         )
-    return HttpRetriever(_client(list(fingerprints), config), next(iter(fingerprints.values())), hops)
+    # With equal fingerprints all of them have an encoder for later searches, or none.
+    first = next(iter(greetings.values()))
+    return HttpRetriever(_client(list(greetings), config), first.fingerprint, first.hops)
 
 
 class HttpRetriever(SearchStage):

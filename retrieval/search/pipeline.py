@@ -89,7 +89,7 @@ def _join(sources: Sequence[SearchStage], config: RetrieverConfig, part_alone: b
 
 def _refuse_to_hide_part(part: IndexPart, config: RetrieverConfig) -> None:
     """Raise :class:`ConfigError` for what is not of one part, which a client merges with others by scores."""
-    options = {"reranker": "", "links": "none", "hop_encoder": ""}
+    options = {"reranker": "", "links": "none"}
     if names := [name for name, unset in options.items() if vars(config)[name] != unset]:
         raise ConfigError(
             f"'{config.index[0]}' is part {part} of an index and is to be served alone, but "

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from corag.core.errors import BackendError, ConfigError, IndexMismatchError
-from corag.core.protocols import Retriever
+from corag.core.protocols import Retriever, search_note
 from corag.core.types import Passage
 from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.index.aliases import Aliases
 from retrieval.index.build import build_index
 from retrieval.index.manifest import IndexPart, read_manifest, require_all_parts
+from retrieval.search.batched import BY_HOP_ENCODER
 from retrieval.search.pipeline import open_retriever
 from tests.messages import raises_message
 from tests.retrieval.conftest import ignore, static_encoder, write_jsonl
@@ -55,11 +56,11 @@ def built(corpus: Path, encoder: str, out: Path, **more: object) -> str:
 
 
 @asynccontextmanager
-async def served_parts(folders: Sequence[str]) -> AsyncIterator[list[str]]:
+async def served_parts(folders: Sequence[str], hop_encoder: str = "") -> AsyncIterator[list[str]]:
     async with AsyncExitStack() as stack:
         urls = []
         for folder in folders:
-            part = await open_retriever(RetrieverConfig([folder]), part_alone=True)
+            part = await open_retriever(RetrieverConfig([folder], hop_encoder=hop_encoder), part_alone=True)
             stack.push_async_callback(part.close)
             urls.append(await stack.enter_async_context(served(part)))
         yield urls
@@ -91,10 +92,7 @@ async def test_four_served_flat_parts_rank_as_one_flat_index(
         for k in (10, 150):
             expected = await rankings(whole, k)
             assert await rankings(asked, k) == expected
-            ties = [
-                (one, two) for hits in expected for one, two in pairwise(hits)
-                if one[1] == two[1]
-            ]  # fmt: skip
+            ties = [pair for hits in expected for pair in pairwise(hits) if pair[0][1] == pair[1][1]]
             assert len(ties) > 10, "equal scores are among them"
             far = [pair for pair in ties if _part_of(pair[0]) != _part_of(pair[1])]
             assert far, "also of passages in different parts"
@@ -121,13 +119,20 @@ def _part_of(hit: tuple[str, float]) -> int:
 
 
 @pytest.mark.slow
-async def test_a_part_served_alone_is_not_re_ranked(encoder: str, tmp_path: Path) -> None:
-    few = write_jsonl(
-        tmp_path / "few.jsonl", [Passage(f"p{number}", "", WORDS[number]) for number in range(8)]
-    )
-    part = RetrieverConfig([built(few, encoder, tmp_path / "part", part="1/2")], reranker=str(tmp_path))
+async def test_a_part_served_alone_has_its_hop_encoder_and_is_not_re_ranked(
+    encoder: str, tmp_path: Path
+) -> None:
+    few = write_jsonl(tmp_path / "few.jsonl", [Passage(word, "", word) for word in WORDS])
+    parts = [built(few, encoder, tmp_path / number, part=f"{number}/2") for number in "12"]
     with raises_message(ConfigError):
-        await open_retriever(part, part_alone=True)
+        await open_retriever(RetrieverConfig(parts[:1], reranker=str(tmp_path)), part_alone=True)
+    here = await open_retriever(RetrieverConfig(parts, hop_encoder=encoder))
+    async with served_parts(parts, encoder) as urls:
+        there = await open_retriever(RetrieverConfig(urls))
+        assert there.has_hops and there.fingerprint == here.fingerprint
+        assert search_note(await there.search(WORDS[0], 1, hop=True)) == BY_HOP_ENCODER
+        await there.close()
+    await here.close()
 
 
 @pytest.mark.parametrize(
