@@ -52,7 +52,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages as a wheel lays them: without the rest of the clone."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("project") / "site"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
@@ -181,6 +181,18 @@ def without(
         text=True,
         check=False,
     )
+
+
+def test_the_commit_is_that_of_our_own_repository(installed: Path) -> None:
+    """What is installed may lie in somebody else's."""
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x"]
+    for command in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message=x"]):
+        subprocess.check_call([*git, *command], cwd=installed.parent)
+    code = "from corag.core.runs.environment import git_commit; print(git_commit())"
+    for folder in (installed, ROOT):
+        environment = os.environ | {"PYTHONPATH": str(folder)}
+        commit = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=folder, env=environment)
+        assert bool(commit.strip()) == (folder / ".git").exists()
 
 
 def test_looking_for_pip_leaves_setuptools_as_it_is() -> None:

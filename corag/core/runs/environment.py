@@ -40,11 +40,12 @@ def environment() -> dict[str, Any]:
 
 def git_commit() -> str:
     """Return the commit of the source that runs, with "+changes" if it was edited; "" outside a checkout."""
-    folder = Path(__file__).parent
+    root = Path(__file__).parents[3]
     try:
         process = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=40", "--dirty=+changes", "--exclude=*"],
-            cwd=folder, capture_output=True, text=True, timeout=10, check=False,
+            # An installed package may lie in somebody's own repository, so git is not to look above.
+            ["git", "--git-dir=.git", "describe", "--always", "--abbrev=40", "--dirty=+changes",
+             "--exclude=*"], cwd=root, capture_output=True, text=True, timeout=10, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
