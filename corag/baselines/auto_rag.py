@@ -26,7 +26,7 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS, force_answer
 from corag.core.errors import BudgetExhaustedError
-from corag.core.language.text import extract_answer, is_nothing
+from corag.core.language.text import extract_answer, says_none
 from corag.core.method import Method, MethodConfig
 from corag.core.options.names import NameOrPath
 from corag.core.prompting.prompt import Message, Prompt, Segment
@@ -188,7 +188,7 @@ def parse(reply: str) -> tuple[str, str]:
         (marker.lower(), text.strip().partition("\n")[0].strip("*_ "))
         for marker, text in zip(parts[::2], parts[1::2], strict=True)
     ]
-    answers = [pair for pair in values if not is_nothing(pair[1])]
+    answers = [pair for pair in values if not says_none(pair[1])]
     decisive = [pair for pair in answers if pair[0] != "need information"]
     # "Final Answer: unknown" ends the dialogue only where nothing is left to look for.
     resignations = [pair for pair in values if pair[0] == "final answer"]

@@ -10,7 +10,7 @@ from corag.baselines.recursive.rounds import follow_references
 from corag.baselines.recursive.trail import AnsweredSubQuestion, Trail, Why
 from corag.core.errors import BudgetExhaustedError
 from corag.core.gather import gather
-from corag.core.language.text import extract_answer, is_nothing
+from corag.core.language.text import extract_answer, says_none
 from corag.core.prompting.prompt import Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.reader import reader_prompt
@@ -93,7 +93,7 @@ async def answer_wave(
     async def sub_answer(index: int, branch: Tools) -> tuple[int, str]:
         reply = await branch.generate(prompts[index], role="sub_answer", max_tokens=limit, path=paths[index])
         answer = extract_answer(reply.text)
-        return index, "" if is_nothing(answer) else answer
+        return index, "" if says_none(answer) else answer
 
     waiting = [index for index, own in enumerate(trails) if own.passages]
     replies = dict(

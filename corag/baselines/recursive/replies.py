@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corag.core.language.sentences import first_sentence
-from corag.core.language.text import is_nothing, normalize_answer
+from corag.core.language.text import normalize_answer, says_none
 
 MARKS = r"[\s>*_`#•·–-]*"  # bullets, quotations, bold type and headings before a label, or around its colon
 
@@ -83,7 +83,7 @@ def parse_gaps(reply: str) -> Gaps:
 
 def _items(pairs: Sequence[tuple[str, str]], label: str) -> tuple[str, ...]:
     items = [clean(item) for name, value in pairs if name == label for item in value.split(";")]
-    return tuple(item for item in items if not is_nothing(item) and normalize_answer(item) != "no")
+    return tuple(item for item in items if not says_none(item) and normalize_answer(item) != "no")
 
 
 def says_yes(value: str) -> bool | None:
@@ -174,7 +174,7 @@ def parse_plan(reply: str, limit: int) -> Plan:
         ):
             number, text = int(match["number"]), clean(match["text"])
             newest = None
-            if is_nothing(text) or number in parts or len(parts) >= limit:
+            if says_none(text) or number in parts or len(parts) >= limit:
                 ignored_lines += 1
                 continue
             newest = number

@@ -215,10 +215,10 @@ def question_words_note(query: str) -> str:
     return f"left out of the query: {', '.join(words)}" if words else ""
 
 
-def is_nothing(value: str) -> bool:
+def says_none(value: str) -> bool:
     """Whether a value that a model wrote says as a whole that there is none, perhaps with a reason after it.
 
-    >>> [is_nothing(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent")]
+    >>> [says_none(value) for value in ("None.", "n/a", "", "None of them was born there", "nonexistent")]
     [True, True, True, False, False]
     """
     return _NOTHING.fullmatch(value) is not None
