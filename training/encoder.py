@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.core.system.files import write_atomically
-from retrieval.dense.encoder import HOP_ENCODER
+from retrieval.dense.encoder import HOP_ENCODER, wanted_prompts
 from retrieval.dense.fingerprint import model_fingerprint
-from retrieval.dense.prompts import Prompts, own_prompts, stated_names
+from retrieval.dense.prompts import Prompts
 from training import retriever
 from training.program import build_arguments, finish, finished_manifest, start_program, training_folder
 from training.retriever_config import EncoderTraining
@@ -44,7 +44,8 @@ def main(config: EncoderTraining) -> dict[str, Any]:
             base = model_fingerprint(model)
             # What the passages' vectors are of, while the model itself learns.
             frozen = copy.deepcopy(model) if config.passages == "frozen" else None
-            prompts = own_prompts(model.prompts, model.default_prompt_name, stated_names(Path(folder)))
+            prompts = wanted_prompts(model, Path(folder), config.model)
+            model.prompts |= vars(prompts)  # saved with it: the folder's name tells nothing of a card
             trainer = make_trainer(config, model, rows, prompts, frozen)
         result = retriever.train(trainer, config, rows)
         if trainer.is_world_process_zero():

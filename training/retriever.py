@@ -14,12 +14,7 @@ from corag.core.errors import ConfigError, DataError, reason
 from corag.core.system.installation import require
 from corag.core.web.hugging_face import download
 from retrieval.dense.encoder import encoder_folder
-from training.program import (
-    loading,
-    summary_line,
-    train_or_resume,
-    training_settings,
-)
+from training.program import loading, summary_line, train_or_resume, training_settings
 from training.retriever_config import RetrieverTraining
 from training.retriever_pairs import RetrieverPairsReport, read_retriever_pairs_report
 

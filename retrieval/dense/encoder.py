@@ -72,7 +72,7 @@ class TextEncoder(ABC):
         batch_size: texts that :meth:`encode` had best be given at once.
         fingerprint: identifies the model.
         rounding: the precision that its weights were brought into, "" if they are as they were saved.
-        prompts: what the model brings for queries and documents.
+        prompts: what the model wants before queries and documents.
     """
 
     name: str
@@ -88,12 +88,8 @@ class TextEncoder(ABC):
         return UNLIMITED
 
     def resolve_prompt(self, prefix: str, kind: Kind) -> str:
-        """Return a prefix as it is given; for "auto" the model's own, or else that of its authors' card."""
-        return getattr(self.missing_prompts() or self.prompts, kind) if prefix == AUTO else prefix
-
-    def missing_prompts(self) -> Prompts | None:
-        """Return the prompts that the model's card asks for, if it is known and brings none; else None."""
-        return None if self.prompts != Prompts() else prompts_by_card(self.name)
+        """Return a prefix as it is given; for "auto" what the model wants."""
+        return getattr(self.prompts, kind) if prefix == AUTO else prefix
 
     @abstractmethod
     def encode(
@@ -157,9 +153,7 @@ class Encoder(TextEncoder):
         if 0 < max_tokens < limit:
             self._model.max_seq_length = max_tokens
         self.dimension = int(self._model.get_embedding_dimension())
-        self.prompts = own_prompts(
-            self._model.prompts, self._model.default_prompt_name, stated_names(Path(source))
-        )
+        self.prompts = wanted_prompts(self._model, Path(source), name)
 
     @property
     def max_tokens(self) -> int:
@@ -201,6 +195,15 @@ class Encoder(TextEncoder):
         with self._lock:
             ids_of_texts = self._model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         return [len(ids) for ids in ids_of_texts]
+
+
+def wanted_prompts(model: Any, folder: Path, name: str) -> Prompts:
+    """Return a sentence-transformers model's own prompts, or else those of its authors' card.
+
+    ``name``: as the model was given, which tells whose card it is.
+    """
+    own = own_prompts(model.prompts, model.default_prompt_name, stated_names(folder))
+    return own if own != Prompts() else prompts_by_card(name) or own
 
 
 def require_finite(vectors: NDArray[np.float32], texts: Sequence[str], name: str) -> None:

@@ -169,10 +169,7 @@ class ServedEncoder(TextEncoder):
         self.batch_size = placement.batch_size or _BATCH
         self.name = f"{self._server.url}#{self.model}"
         self.fingerprint = stable_hash(f"served|{self.model}|{self.dimension}")
-
-    def missing_prompts(self) -> Prompts | None:
-        """Return the prompts that the model's card asks for, if it is known: a server tells none."""
-        return prompts_by_card(self.model)
+        self.prompts = prompts_by_card(self.model) or Prompts()  # a server tells none
 
     def encode(
         self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None

@@ -166,13 +166,9 @@ def test_what_is_given_counts_more_than_what_the_model_brings(
 
 
 @pytest.mark.slow
-def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_gets_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_gets_them(tmp_path: Path) -> None:
     corpus = str(write_jsonl(tmp_path / "corpus.jsonl", [PASSAGE]))
-    (tmp_path / "e5-base-v2").mkdir()
-    folder = Path(save_tiny_encoder(tmp_path / "e5-base-v2"))
-    named = folder.rename(tmp_path / "e5-small-v2")
+    named = Path(save_tiny_encoder(tmp_path)).rename(tmp_path / "e5-small-v2")
     lines: list[str] = []
     manifest = build_index(
         IndexConfig([corpus], str(tmp_path / "a"), kind="dense", encoder=str(named)), lines.append
@@ -180,12 +176,10 @@ def test_an_encoder_that_is_known_to_want_prompts_and_brings_none_gets_them(
     assert manifest.settings.detail("query_prefix") == "query: "
     assert manifest.settings.detail("passage_prefix") == "passage: "
     assert any("was trained with prompts, which are used" in line for line in lines)
-    lines.clear()
     config = IndexConfig([corpus], str(tmp_path / "b"), kind="dense", encoder=str(named), query_prefix="",
                          passage_prefix="")  # fmt: skip
     manifest = build_index(config, lines.append)
     assert manifest.settings.detail("query_prefix") == manifest.settings.detail("passage_prefix") == ""
-    assert not any("trained it with" in line for line in lines), "who says '' knows"
 
 
 @pytest.mark.parametrize(

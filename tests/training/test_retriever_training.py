@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 from corag.core.errors import ConfigError, DataError
 from corag.generation.adapters import read_manifest
 from retrieval.dense.encoder import HOP_ENCODER, Encoder
+from retrieval.dense.prompts import Prompts
 from retrieval.search.rerank import RerankedRetriever
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
@@ -134,6 +136,17 @@ def test_frozen_passages_give_sentence_transformers_own_loss_of_the_same_vectors
     found.backward()
     assert all(weight.grad is None for weight in ours._frozen[0].parameters())
     assert not any("_frozen" in name for name, _ in ours.named_parameters())
+
+
+def test_prompts_of_a_models_card_count_as_its_own(options: Options, base: str, tmp_path: Path) -> None:
+    trained = []
+    for name, stated in (("e5-small-v2", {}), ("own", {"query": "query: ", "passage": "passage: "})):
+        model = shutil.copytree(base, tmp_path / name)
+        (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": stated}))
+        encoder.main(config := options("encoder", max_steps=2, model=str(model), out=f"{model} made"))
+        assert Encoder(config.out).prompts == Prompts("query: ", "passage: ")
+        trained.append(weights_of(config))
+    torch.testing.assert_close(*trained, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["listnet", "lambda"])
