@@ -12,7 +12,7 @@ for the next passage's query.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -29,10 +29,12 @@ from corag.core.protocols import Retriever
 from corag.core.runs.provenance import settings_of
 from corag.core.system.installation import require
 from corag.core.types import GoldHop, Passage, Question
+from eval.datasets.gold_names import bare_name, passage_names
 from eval.datasets.reasoning import as_question, resolve
 from eval.experiment.backends import open_index_or_client, require_index
 from eval.experiment.questions import QuestionFile
 from retrieval.config import RetrieverConfig
+from retrieval.index.aliases import Aliases
 from retrieval.search.titles import without_brackets
 from training import tables
 from training.chains import ChainRow, read_chains
@@ -259,15 +261,12 @@ async def _question_pairs(
     names = [*question.supporting, *(hop.passage_id for hop in question.decomposition), *hop_ids]
     ids = dict.fromkeys(filter(None, names))
     passages = {each.id: each for each in await retriever.passages(list(ids))}
-    missing = [name for name in question.supporting if name not in passages]
-    for _ in missing:
-        report.leave_out("gold passage not in the index")
+    for _ in set(question.supporting) - passages.keys():
+        report.leave_out("gold passage whose id is not in the index")
     if not question.supporting and not hop_ids:
         report.leave_out("question without gold passages")
-    queries = [
-        *gold_queries(question, passages, config),
-        *(chain_queries(row, passages, config) if row else ()),
-    ]
+    queries = [*gold_queries(question, passages, config)]
+    queries += chain_queries(row, passages, config) if row else ()
     distinct: dict[str, HopQuery] = {}
     for query in queries:
         if not query.positives:
@@ -330,13 +329,24 @@ def chain_queries(
     for number, hop in enumerate(row.chain.hops if row.chain is not None else (), 1):
         if not hop.refused:
             hop_passages = [passages[name] for name in hop.passage_ids if name in passages]
-            holding = [each.id for each in hop_passages if mentions([each.contents], [hop.sub_answer])]
-            right = [
-                name for name in holding if not row.question.supporting or name in row.question.supporting
-            ]
+            holding = [each for each in hop_passages if mentions([each.contents], [hop.sub_answer])]
+            gold = row.question.supporting
+            right = tuple(each.id for each in holding if not gold or is_gold(each, gold, passages))
             text = search_text(config.text, hop.sub_query, row.question.text, last)
-            yield HopQuery("chain", number, text, tuple(right), (hop.sub_answer,))
+            yield HopQuery("chain", number, text, right, (hop.sub_answer,))
         last = "" if hop.refused else hop.sub_answer
+
+
+def is_gold(passage: Passage, gold: Collection[str], passages: Mapping[str, Passage]) -> bool:
+    """Whether a passage is what gold passages mean: one of their texts, a part of one, or of a file or title.
+
+    ``passages``: by id, with the gold ones that the index has by theirs.
+    """
+    known_as = {*Aliases(numbered=True).names([passage.id]), *passage_names(passage)}
+    known_as.update(map(bare_name, passage_names(passage)))
+    # Of passages with the same text an index has one, which a search finds under the id of the first.
+    is_same = passage.contents in [passages[name].contents for name in gold if name in passages]
+    return is_same or not known_as.isdisjoint(gold)
 
 
 def _orders(question: str, one: Passage, other: Passage) -> list[tuple[Passage, Passage]]:
@@ -356,11 +366,10 @@ async def _search_negatives(
 ) -> RetrieverPair:
     """Return a query's row. Hits that hold its answer are left out: the dataset may not mark all that do."""
     answers = [each for each in query.answers if each.strip() and each.strip().lower() not in ("yes", "no")]
-    wrong: list[Passage] = []
-    for hit in await retriever.search(query.text, config.depth):
-        is_right = hit.passage.id in query.positives or hit.passage.id in question.supporting
-        if not is_right and len(wrong) < config.negatives and not mentions([hit.passage.contents], answers):
-            wrong.append(hit.passage)
+    gold = (*query.positives, *question.supporting)
+    hits = [hit.passage for hit in await retriever.search(query.text, config.depth)]
+    unlike = (each for each in hits if not is_gold(each, gold, passages))
+    wrong = [each for each in unlike if not mentions([each.contents], answers)][: config.negatives]
     right = [passages[name] for name in query.positives]
     return RetrieverPair(
         question.id,

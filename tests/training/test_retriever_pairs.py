@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from corag.chains.chain import Hop
 from corag.cli.main import main
 from corag.core.errors import ConfigError, DataError
-from corag.core.types import GoldHop, Question
+from corag.core.types import GoldHop, Passage, Question
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
 from tests.story import AUTHOR, BOOK, NOISE, TOWN, WORLD
@@ -112,19 +113,18 @@ def test_of_kept_chains_the_passages_with_the_sub_answer_are_right() -> None:
     without_gold = list(chain_queries(row(*hops, supporting=()), BY_ID, ALL))
     assert without_gold[1].positives == (NOISE.id,)
     assert list(chain_queries(row(*hops, best=None), BY_ID, ALL)) == []
+    copies = BY_ID | {"copy": replace(BOOK, id="copy")}
+    with_copy = list(chain_queries(row(*hops, supporting=("copy",)), copies, ALL))
+    assert [each.positives for each in with_copy] == [(BOOK.id,), ()]
 
 
 async def write(
-    tmp_path: Path,
-    *questions: Question,
-    config: RetrieverPairsConfig = ALL,
-    chains: Any = (),
-    **settings: Any,
+    tmp_path: Path, *questions: Question, others: Sequence[Passage] = (), chains: Any = (), **settings: Any
 ) -> RetrieverPairsReport:
-    other = [passage("Issel", "A river."), passage("Tarn", "A small lake.")]
+    world = [*WORLD, passage("Issel", "A river."), passage("Tarn", "A small lake."), *others]
     report = RetrieverPairsReport({"chains": [], **settings})
     return await write_retriever_pairs(
-        questions, dict(chains), tmp_path / "pairs", WordRetriever([*WORLD, *other]), config, report
+        questions, dict(chains), tmp_path / "pairs", WordRetriever(world), ALL, report
     )
 
 
@@ -139,6 +139,14 @@ async def test_wrong_passages_are_hits_that_neither_are_gold_nor_hold_the_answer
     assert found["Which river flows by Tarn Hollow?"]["negative_ids"] == ["tarn"]
     assert not any(set(each["negative_ids"]) & set(GOLDS) for each in rows)
     assert report.left_out == {"every hit is right": 2} and report.questions == 1
+
+
+async def test_what_gold_passages_mean_by_text_part_or_title_is_not_wrong(tmp_path: Path) -> None:
+    others = [replace(NOISE, id="copy"), replace(NOISE, id="copy#2", text="Tarn's glass.")]
+    question = replace(QUESTION, supporting=(*GOLDS, "copy", "title:Lake"))
+    await write(tmp_path, question, others=[*others, passage("Lake > Tarn", "A lake by Tarn.")])
+    rows = datasets.load_from_disk(str(tmp_path / "pairs"))["train"]
+    assert {name for names in rows["negative_ids"] for name in names} == {"tarn"}
 
 
 async def test_sampled_and_gold_queries_of_a_question_stand_beside_each_other(tmp_path: Path) -> None:
@@ -157,7 +165,7 @@ async def test_what_gives_no_pair_is_counted_and_nothing_at_all_is_an_error(tmp_
     gone = Question("q3", "Glassware of whom?", ("x",), supporting=("nowhere",))
     report = await write(tmp_path, QUESTION, bare, gone)
     assert report.left_out["question without gold passages"] == 1
-    assert report.left_out["gold passage not in the index"] == 1
+    assert report.left_out["gold passage whose id is not in the index"] == 1
     with raises_message(DataError):
         await write(tmp_path / "none", bare)
     assert not (tmp_path / "none" / "pairs").exists()
