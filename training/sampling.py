@@ -50,7 +50,8 @@ class SampleConfig(Options):
     """a chain ends once the gold answer's mean log-likelihood per token is above this."""
 
     reject_below: Annotated[float, Le(0)] | None = None
-    """a question whose best chain scores below this is dropped; unset, as in the paper, none is."""
+    """a question is dropped if the gold answer's mean log-likelihood per token is below this after its best
+    chain; unset, as in the paper, none is."""
 
     rank_by: Literal["mean", "sum"] = "mean"
     """score of a chain: log-likelihood of the gold answer, "mean" per token or "sum" (the paper does not
