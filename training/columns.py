@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 _ROWS_AT_ONCE = 10_000
 
 
-def lengths(rows: Any, column: str = "input_ids") -> NDArray[np.int64]:
-    """Return how many values each row of a ``datasets.Dataset`` has in a column of lists."""
-    return np.concatenate([np.diff(ends) for (_, ends) in _blocks(rows, [column])] or [np.zeros(0, np.int64)])
+def lengths(rows: Any) -> NDArray[np.int64]:
+    """Return how many tokens each row of a ``datasets.Dataset`` has."""
+    counts = [np.diff(ends) for (_, ends) in _blocks(rows, ["input_ids"])]
+    return np.concatenate(counts or [np.zeros(0, np.int64)])
 
 
 def learned(rows: Any) -> NDArray[np.int64]:

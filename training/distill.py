@@ -23,7 +23,6 @@ from corag.core.options.names import Mark, NameOrPath
 from corag.core.system.installation import require
 from corag.generation.models import context_window, folder_digest, model_folder
 from corag.generation.rendering import Renderer
-from training.columns import lengths
 from training.config import ProgramOptions
 from training.model_setup import (
     load_adapter,
@@ -42,14 +41,7 @@ from training.program import (
     train_or_resume,
     training_folder,
 )
-from training.sft import (
-    describe_rows,
-    lm_settings,
-    load_rows,
-    prompts_taught,
-    storage,
-    summarise,
-)
+from training.sft import describe_rows, lm_settings, load_rows, prompts_taught, storage, summarise
 
 
 @dataclass(frozen=True)
@@ -121,16 +113,16 @@ def prompt_pairs(rows: Any, config: DistillConfig, folder: str) -> Any:
         raise DataError(
             "the rows have no privileged context: make them with 'corag rows --for distillation'."
         )
-    longest = max(lengths(rows).max(), lengths(rows, "privileged_context").max()) + config.max_reply
+    pairs = zip(rows["input_ids"], rows["completion_mask"], strict=True)
+    prompts = [ids[: len(ids) - sum(mask)] for ids, mask in pairs]
+    teachers = list(rows["privileged_context"]) if config.privileged else prompts
+    longest = max(map(len, [*prompts, *teachers])) + config.max_reply
     window = context_window(folder)
     if window is not None and longest > window:
         raise DataError(
             f"a prompt and max_reply have {longest} tokens, but '{config.model}' was made to read {window} "
             "at once: make the rows again with a smaller 'rows.max_length'."
         )
-    pairs = zip(rows["input_ids"], rows["completion_mask"], strict=True)
-    prompts = [ids[: len(ids) - sum(mask)] for ids, mask in pairs]
-    teachers = list(rows["privileged_context"]) if config.privileged else prompts
     return datasets.Dataset.from_dict({"prompt": prompts, "privileged_context": teachers})
 
 

@@ -169,8 +169,12 @@ def test_what_cannot_be_distilled_is_refused(options: Options, rows: str, tmp_pa
         options(teacher_url="http://localhost:8000")
     with raises_message(DataError):
         distill.main(options(rows=[rows]))
+    config = options(privileged=False, teacher="larger", max_reply=1)
+    taught = load_rows(config, config.model)["train"]
+    room = 4096 - max(map(len, prompt_pairs(taught, config, config.model)["prompt"]))
+    prompt_pairs(taught, replace(config, max_reply=room), config.model)
     with raises_message(DataError):
-        distill.main(options(max_reply=4090))
+        prompt_pairs(taught, replace(config, max_reply=room + 1), config.model)
     with raises_message(ConfigError):
         distill.main(options(teacher=save_tiny_t5(tmp_path / "other")))
 
