@@ -33,10 +33,11 @@ class RowsConfig(Options):
     """Which rows are made. The defaults are the paper's."""
 
     tasks: tuple[Task, ...] = ("sub_query", "sub_answer", "final_answer")
-    """of sub_query, sub_answer, refusal (an annotated sub-query with its search results, without the passages
-    that contain the answer), final_answer, stop, draft (answer from question and chain, without passages, in
-    a quarter of the tokens), no_chain (answer from question and passages: the baseline). From folders of
-    --sample.source thoughts alone, thought: IRCoT's next sentence."""
+    """what is taught, separated by commas: refusal is an annotated sub-query with its search results, without
+    the passages that contain the answer; draft the answer from question and chain, without passages, in a
+    quarter of the tokens; no_chain that from question and passages, the baseline. From folders of
+    --sample.source thoughts alone: thought, IRCoT's next sentence, and the answers of IRCoT's reader,
+    one_step and closed_book."""
 
     ratio: Annotated[float, Gt(0), Le(1)] = 0.2
     """share of the rows of per-hop tasks (sub_query, sub_answer, refusal, stop, thought) that is kept; rows

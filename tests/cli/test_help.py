@@ -58,6 +58,7 @@ def test_help_on_a_section_has_all_of_it(help_on: Callable[..., str]) -> None:
         each.name for each in fields(CoRAGConfig)
     ]
     assert "One of greedy, best_of_n, tree, adaptive. Also: decode_strategy." in " ".join(whole.split())
+    assert ", reader, one_step, closed_book." in " ".join(help_on("rows", "--help", "rows").split())
     everything = help_on("run", "--help=all")
     assert set(re.findall(r"^  --([\w.]+)", everything, re.MULTILINE)) >= dict(options_of(RunConfig)).keys()
     assert "--print_config" in help_on("list", "--help")

@@ -57,8 +57,7 @@ def split_list(text: str) -> list[str]:
 def marks_of(kind: Any) -> frozenset[Mark]:
     """Return the marks of an option's type, also those of the items of a list."""
     parts = typing.get_args(kind)
-    direct_marks = [part for part in parts if isinstance(part, Mark)]
-    return frozenset(direct_marks).union(*map(marks_of, parts))
+    return frozenset(part for part in parts if isinstance(part, Mark)).union(*map(marks_of, parts))
 
 
 def marked_options(config: type[Any], *marks: Mark) -> frozenset[str]:
@@ -113,8 +112,9 @@ def resolve_alias(name: str, config: type[Any]) -> str:
 
 
 def choices_of(option: str, section: type[Any]) -> tuple[Any, ...]:
-    """Return the values that an option may have, if they can be listed."""
+    """Return the values that an option, or an item of a list, may have, if they can be listed."""
     kind = kinds_of(cast("Any", section)).get(option)
+    kind = typing.get_args(kind)[0] if is_list(kind) else kind
     return typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
 
 
