@@ -1,7 +1,8 @@
 """CoRAG's training from questions to adapters, in turns (a warm start, rounds) of four stages each.
 
 The stages are sampling, rows, fine-tuning and decoding. Each is a command of its own, in a process of its
-own (``stages.py``), and runs again when its options have changed, or anything that it reads.
+own (``stages.py``), passed over once it has finished. One whose options have changed, or anything that it
+reads, is refused until its folder is removed.
 """
 
 from __future__ import annotations

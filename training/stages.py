@@ -1,7 +1,8 @@
 """One stage of 'corag rounds': a command in a process of its own, and a file on what its result depends on.
 
-An engine, a trainer and a JVM in one process would not give all of their memory back. A stage runs again when
-its options have changed, or anything that it reads.
+An engine, a trainer and a JVM in one process would not give all of their memory back. A stage that has
+finished is passed over until its options have changed, or anything that it reads: then its command is started
+again, which refuses a folder that was made with others.
 """
 
 from __future__ import annotations
