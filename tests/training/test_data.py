@@ -61,11 +61,7 @@ def decode(config, renderer, replies, question=QUESTION):
         assert step.prompt == request.prompt.text
         hop = int(step.path.split("hop ")[1].split("/")[0]) if "hop " in step.path else 0
         asked.append((ROLES[step.role], hop, request.prompt))
-    context = (
-        tuple(hit.passage.id for hit in tools.steps[0].hits)
-        if not question.context_ids
-        else question.context_ids
-    )
+    context = question.context_ids or tuple(hit.passage.id for hit in tools.steps[0].hits)
     hops = answer.chains[0].hops
     sampled = SampledChain(hops, (-1.0,) * len(hops), (-1.0,) * len(hops), 3, "length")
     return answer, ChainRow(question, context, (sampled,), 0, ""), asked
@@ -147,11 +143,7 @@ def test_rows_ask_what_decoding_asks(renderer, options, stop, tmp_path):
     assert {key for key in made if key[0] not in ("stop", "no_chain", "draft")} == {
         key for key in met if key[0] != "stop"
     }
-    assert stop == "length" or {key for key in met if key[0] == "stop"} == {
-        ("stop", 1),
-        ("stop", 2),
-        ("stop", 3),
-    }
+    assert stop == "length" or {hop for task, hop in met if task == "stop"} == {1, 2, 3}
     # What is replied is what decoding took from the replies; the retry after a repeat asks the same again.
     assert [made["sub_query", n].reply for n in (1, 2)] == [
         "Who wrote The Glass Orchard?",
@@ -170,21 +162,13 @@ def test_the_baseline_without_a_chain_asks_what_decoding_without_hops_asks(rende
     _, _, [(task, _, prompt)] = decode(replace(config, max_hops=0), renderer, ["Issel"], question)
     made = {each.task: each for each in examples_of(row, renderer.count, ALL, config)}
     assert task == "final_answer" and made["no_chain"].prompt == prompt
-    assert (
-        made["no_chain"].prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
-    )
+    assert prompt.text != made["final_answer"].prompt.text and made["no_chain"].reply == "Issel"
 
 
 def test_a_draft_is_what_is_asked_after_the_last_hop_of_a_chain_that_settles(renderer):
     config = replace(CORAG, max_hops=4, stop="settled")
-    said = [
-        "Who wrote The Glass Orchard?",
-        "Mara Velden",
-        "Velden",
-        "Where was Mara Velden born?",
-        "Tarn Hollow",
-        "Issel",
-    ]
+    said = ["Who wrote The Glass Orchard?", "Mara Velden", "Velden"]
+    said += ["Where was Mara Velden born?", "Tarn Hollow", "Issel"]
     said += ["Which river flows by Tarn Hollow?", "Issel", "the Issel", "Issel"]
     answer, row, asked = decode(config, renderer, said)
     assert (answer.steps, answer.stopped) == (3, "settled")
