@@ -5,16 +5,20 @@
 Writes OUT/questions.jsonl, OUT/corpus.jsonl (the paragraphs that are left) and OUT/left.jsonl (questions with
 a gold paragraph, or a question, that stands in one of the files: good for choosing among settings). A
 paragraph is left out for its title or the first 200 characters of its text, whatever their punctuation.
-FORMAT squad reads SQuAD's own layout: questions of one hop that have an answer of six words at most.
+FORMAT squad reads SQuAD's own layout: questions of one hop that have an answer of six words at most. Further
+ones are those of ``reading_sources.py``. Of more questions than $MOST some are drawn.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import sys
 from pathlib import Path
+
+from reading_sources import READERS
 
 from corag.core.json_types import to_json_types
 from corag.core.types import GoldHop, Passage, Question
@@ -52,6 +56,8 @@ def read(form: str, file: str) -> tuple[list[Question], list[Passage]]:
     """Read questions and paragraphs of a file."""
     if form == "squad":
         return read_squad(file)
+    if form in READERS:
+        return READERS[form](file)
     paragraphs = DATASETS[form].paragraphs
     pool = read_pooled([file], Reading(), paragraphs, DATASETS[form].read_file) if paragraphs else ()
     return list(load_questions(file, form)), [each for each in pool if isinstance(each, Passage)]
@@ -77,8 +83,9 @@ def main(out: str, form: str, train: str, *held_out: str) -> None:
         normalise(each.text) not in question_texts and ids.issuperset(each.supporting) for each in questions
     ]
     learn = [each for each, fit in zip(questions, fits, strict=True) if fit]
-    if form == "squad" and len(learn) > _MOST_SQUAD:
-        learn = random.Random(0).sample(learn, _MOST_SQUAD)
+    most = _MOST_SQUAD if form == "squad" else int(os.environ.get("MOST", 0))
+    if 0 < most < len(learn):
+        learn = random.Random(0).sample(learn, most)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     left_out = [each for each, fit in zip(questions, fits, strict=True) if not fit]

@@ -42,3 +42,19 @@ def test_questions_and_paragraphs_of_held_out_files_are_left_out(tmp_path: Path)
     ]
     assert names("corpus.jsonl", "title") == ["Ada", "Bern", "Ely", "Fulda", "Graz"]
     assert "1 questions of 3, 2 left out; 5 paragraphs of 7" in done.stdout
+
+
+def test_facts_of_abstracts_become_comparisons(tmp_path: Path) -> None:
+    texts = "Mara (born 3 May 1950) was a Dutch painter.", "Otto (born 7 June 1931) was a German painter.", *(
+        f"{title} is a 1950 film directed by Ida Holm." for title in ("Red Lake", "Iron Gate")
+    )  # fmt: skip
+    rows = (
+        {"id": text, "title": text.split(" (")[0].split(" is")[0], "text": text + " So" * 9} for text in texts
+    )
+    (tmp_path / "abstracts").write_text("\n".join(map(json.dumps, rows)))
+    words = sys.executable, PROGRAM, tmp_path, "comparisons", tmp_path / "abstracts"
+    subprocess.run(words, check=True, capture_output=True)
+    made = map(json.loads, (tmp_path / "questions.jsonl").read_text().splitlines())
+    older = [each for each in made if each["question"].startswith("Who is older")]
+    assert {each["answers"][0] for each in older} == {"Otto"}
+    assert {each["decomposition"][0]["answer"] for each in older} == {"3 May 1950", "7 June 1931"}

@@ -65,12 +65,7 @@ for name in "questions", "corpus", "left":
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository with the recipes and all configurations, whose programs note what they are called with."""
-    for folder in (
-        "scripts/recipes",
-        "scripts/configs",
-        "training/configs",
-        "eval/configs",
-    ):
+    for folder in ("scripts/recipes", "scripts/configs", "training/configs", "eval/configs"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / "notes.py").write_text(NOTES)
     for program in ("corag", "accelerate"):
@@ -126,6 +121,7 @@ RECIPES = [
         ["train.json", "musique.json", "shots.json", "musique:dev.json"],
         ["world", "index", "sample", "rows", "train"],
     ),
+    ("wikipedia_reading", [".", "musique:dev.json"], ["index", "sample", "rows", "train"]),
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
     ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
     ("scaling_sweep", [], ["world", "index", "sweep"]),

@@ -277,11 +277,7 @@ def test_questions_without_gold_answers_are_said_to_be_unscored(tmp_path, capsys
         record["runs"]["run"]["em"],
         record["runs"]["run"]["recall"],
         record["runs"]["run"]["unscored"],
-    ) == (
-        1,
-        1,
-        3,
-    )
+    ) == (1, 1, 3)
     assert "3 of 4 questions have no gold answers, so EM and F1 leave them out" in printed
     twins = [make_run(tmp_path / name, hidden) for name in ("one", "two")]
     printed, record = table(capsys, *twins, "--baseline", "one", "--disagreements", 3)
