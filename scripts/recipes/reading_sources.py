@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corag.chains.config import CoRAGConfig
 from corag.core.language.text import mentions
 from corag.core.types import GoldHop, Passage, Question
 
@@ -29,7 +30,6 @@ _MOST_OF_A_KIND = 220  # facts by one pattern
 _COMPARISONS = 2600
 _PIECE = 90  # words of a passage, by whole sentences
 _LONGEST_PIECE = 150  # tables and casts have no sentences
-_REFUSAL = "No relevant information found"
 _FACTS = tomllib.loads((Path(__file__).parent / "facts.toml").read_text(encoding="utf-8"))
 
 
@@ -162,7 +162,7 @@ def read_wrong_hops(files: str) -> Source:
         for passage in (golds * 2)[: draw.choice((1, 2, 2, 3))]:
             names = re.findall(r"[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)+", passage.text) or [passage.title]
             ways = ("What is S?", "Who is S?", "Where is S located?", "When was S born?")
-            answer = _REFUSAL if draw.random() < 0.25 else draw.choice(names)
+            answer = CoRAGConfig().refusal if draw.random() < 0.25 else draw.choice(names)
             hops.append(GoldHop(_fill(draw.choice(ways), S=passage.title), answer))
         made.append(replace(question, id=f"wrong-{question.id}", decomposition=tuple(hops)))
     return made, passages
@@ -187,9 +187,14 @@ def _patterns() -> dict[str, tuple[str, list[str]]]:
 PATTERNS = _patterns()
 
 
+def plain_title(passage: Passage) -> str:
+    """Return a title without what tells it from others of its name."""
+    return re.sub(r" \(.*?\)$", "", passage.title)
+
+
 def facts_of(passage: Passage) -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, subject, question and answer of what an abstract states in a form that is known."""
-    title = re.sub(r" \(.*?\)$", "", passage.title)
+    title = plain_title(passage)
     lands = _FACTS["names"]["LAND"]
     for kind, (pattern, forms) in PATTERNS.items():
         own = pattern.replace(r"\bS ", rf"\b{re.escape(title)} (?:\([^)]*\) )?")
@@ -236,10 +241,8 @@ def read_comparisons(files: str) -> Source:
     passages = read_abstracts(files)
     facts, films = defaultdict[str, list[tuple[str, str]]](list), list[str]()
     for passage in passages:
-        title, found = (
-            re.sub(r" \(.*?\)$", "", passage.title),
-            {kind: a for kind, _, _, a in facts_of(passage)},
-        )
+        title = plain_title(passage)
+        found = {kind: answer for kind, _, _, answer in facts_of(passage)}
         year = re.search(r"is an? (\d{4}) [^.]*film", passage.text)
         values = {
             "born": found.get("birth") or found.get("life"),

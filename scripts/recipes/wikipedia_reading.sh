@@ -7,8 +7,8 @@
 # into results/wikipedia_reading. FOLDER has the training files: two_wiki.json (2WikiMultihopQA in the release
 # that brings sub-questions), musique.json, hotpotqa.jsonl with hotpotqa_corpus.jsonl and
 # hotpotqa_chains.jsonl.gz, nq_qed.jsonl.gz, squad.jsonl.gz, abstracts.jsonl.gz. Then all files that will be
-# measured on, such as musique:dev.json hotpotqa:dev.jsonl. Training reads 4 million tokens: an hour and a half on
-# two cores with AMX, where LD_PRELOAD=libjemalloc.so.2 saves a third.
+# measured on, such as musique:dev.json hotpotqa:dev.jsonl. Its readers and its settings were used for what
+# docs/log.md says; as a whole it was not run.
 set -euo pipefail
 folder=$(realpath "$1")
 held=()
