@@ -114,8 +114,8 @@ class TuningOptions(LoopOptions):
 
     attention: str = "auto"
     """attention implementation of transformers, such as "sdpa" or "flash_attention_2" (prebuilt in the
-    package kernels: "kernels-community/flash-attn2"); auto leaves the choice to transformers; on a CPU it
-    uses training/attention.py, which is faster there."""
+    package kernels: "kernels-community/flash-attn2"); auto leaves the choice to transformers; on a CPU
+    without AMX it uses training/attention.py, which is faster there."""
 
     save_precision: Literal["bfloat16", "float32"] = "bfloat16"
     """precision of the saved weights, of an adapter or of a full model: bfloat16 takes half the disk

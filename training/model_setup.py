@@ -151,7 +151,8 @@ def resolve_batching(config: ProgramOptions) -> str:
 
 
 def resolve_attention(config: ProgramOptions, folder: str) -> str:
-    """Return the name of the attention; "auto" leaves it to transformers, but for ours on a CPU."""
+    """Return the name of the attention; "auto" leaves it to transformers, or is ours on a CPU without AMX."""
+    import torch
     from transformers import AutoConfig
 
     from training import attention
@@ -160,7 +161,8 @@ def resolve_attention(config: ProgramOptions, folder: str) -> str:
         return config.attention
     if resolve_batching(config) == "padding_free":
         return "flash_attention_2"
-    if has_gpu() or not attention.suits(AutoConfig.from_pretrained(folder)):
+    is_fast = has_gpu() or torch.cpu.get_capabilities().get("amx_tile", False)
+    if is_fast or not attention.suits(AutoConfig.from_pretrained(folder)):
         return "auto"
     attention.register()
     return attention.NAME

@@ -184,16 +184,11 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         processing_class=tokenizer,
         peft_config=peft_config,
     )
-    if not has_fused_kernels():
+    if not has_gpu():  # there TRL's fused output layer has kernels, which compute learned positions only
         trainers.compute_learned_positions_only(trainers.base_of(trainer.model))
     if config.task_weights:
         trainers.weigh_tokens(trainers.base_of(trainer.model))
     return trainers.in_float32(trainer)
-
-
-def has_fused_kernels() -> bool:
-    """Return whether TRL's fused output layer has kernels here, which compute learned positions only."""
-    return has_gpu()
 
 
 def by_task(rows: Any, columns: list[str]) -> dict[str, Any]:

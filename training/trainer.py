@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # else it warns of changes, which the lock prevents
@@ -31,14 +32,19 @@ from training.columns import lengths
 
 
 class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
-    """Rows of like length together, in an order that depends on seed and epoch alone.
+    """Batches of rows of like length, in an order that depends on seed and epoch alone.
 
     Transformers draws every epoch's order from the global generator, so a training that is resumed in its
-    second epoch would go on with other rows than it had begun with.
+    second epoch would go on with other rows than it had begun with. It also leaves fifty batches at a time in
+    the order of their lengths, which is that of the tasks: an update would learn one task, the last ones of a
+    training the shortest. Here the batches are drawn, but the first, which has the longest row.
+
+    ``batch_size``: rows that are computed at once, on all devices.
     """
 
     def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
         super().__init__(batch_size, lengths=lengths)
+        self._size = batch_size
         self._seed = seed
         self._epoch = 0
 
@@ -48,7 +54,11 @@ class EpochSampler(LengthGroupedSampler):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[int]:
         self.generator = torch.Generator().manual_seed(derive_seed(self._seed, "epoch", self._epoch))
-        return iter(super().__iter__())
+        rows = list(super().__iter__())
+        first, *others = [rows[start : start + self._size] for start in range(0, len(rows), self._size)]
+        middle, last = others[:-1], others[-1:]  # which may not be full
+        order = torch.randperm(len(middle), generator=self.generator).tolist()
+        return chain.from_iterable([first, *(middle[each] for each in order), *last])
 
 
 class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
@@ -58,8 +68,8 @@ class CompletionTrainer(SFTTrainer):  # type: ignore[misc]
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
         rows = self.train_dataset if train_dataset is None else train_dataset
-        # The rows of one update are drawn together, so that its micro-batches have like lengths as well.
-        size = self.args.train_batch_size * self.args.gradient_accumulation_steps
+        # Devices wait for the one with the longest rows, so those of all are drawn together.
+        size = self.args.train_batch_size * self.args.world_size
         return EpochSampler(lengths(rows).tolist(), size, self.args.seed)
 
 
