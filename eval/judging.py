@@ -7,7 +7,7 @@ where it was.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from corag.core.runs.folder import RunFolder, read_rows
 from corag.core.runs.manifest import VERDICTS, Manifest
 from corag.core.runs.provenance import Provenance
 from corag.core.runs.rows import SavedRow
+from corag.core.seeds import stable_hash
 from corag.core.types import Question
 from corag.generation.config import ModelConfig
 from eval.experiment.executor import AnswerTask, LocalExecutor
@@ -81,10 +82,13 @@ async def judge_run(run: Run, config: JudgeConfig, generator: Generator, model: 
     """
     config.check_files()
     manifest, rows = run.manifest, rows_with_gold(run)
-    predictions = {row.question.id: row.answer.text for row in rows if row.answer}
+    # By question and answer: a run that was made anew in its folder has other answers than were judged.
+    answered = [(row.question, row.answer.text) for row in rows if row.answer]
+    questions = [replace(each, id=f"{each.id} {stable_hash(text)}") for each, text in answered]
+    predictions = {each.id: text for each, (_, text) in zip(questions, answered, strict=True)}
     task = AnswerTask(partial(judge, config=config, predictions=predictions))
-    questions = [row.question for row in rows if row.answer]
-    folder, judgements = await verdict_rows(run, config, generator, model, task, questions)
+    folder, verdict_list = await verdict_rows(run, config, generator, model, task, questions)
+    judgements = [each for each in verdict_list if each.question.id in predictions]
     scorer = choose_scorer(manifest.last.scorer, manifest.dataset)
     verdicts = [row.answer.stopped if row.answer else "failed" for row in judgements]
     right = [float(verdict == "yes") for verdict in verdicts] + [0.0] * (len(rows) - len(verdicts))

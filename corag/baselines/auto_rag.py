@@ -124,7 +124,8 @@ async def auto_rag(question: Question, tools: Tools, config: AutoRAGConfig) -> A
                 #    up.
                 query = next_query or query
                 if searching:
-                    hits = await tools.search(query, k=SEARCH_DEPTH, path=path)
+                    depth = max(SEARCH_DEPTH, config.documents_per_round)
+                    hits = await tools.search(query, k=depth, path=path)
                     fresh = [hit.passage for hit in hits if hit.passage.id not in passage_ids]
                     new = fresh[: config.documents_per_round]
                     passage_ids += [passage.id for passage in new]

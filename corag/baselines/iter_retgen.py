@@ -96,7 +96,8 @@ async def iter_retgen(question: Question, tools: Tools, config: IterRetGenConfig
             #    text is not shown, so that an early mistake reaches the model through the query only.
             #    Passages stand best first, so a prompt that is too long loses the last.
             prompt = reader_prompt(question, passages, config, goes_first="last")
-            reply = await generate_answer(prompt, config.max_answer_tokens, tools, path=path)
+            role = "reader" if len(rounds) + 1 == config.iterations else "generation"
+            reply = await generate_answer(prompt, config.max_answer_tokens, tools, role=role, path=path)
             ids = tuple(passage.id for passage in passages)
             rounds.append(Round(query, ids, reply.text, extract_answer(reply.text)))
     except BudgetExhaustedError:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,7 +30,7 @@ from corag.core.errors import BudgetExhaustedError, RequestRefusedError
 from corag.core.language.text import extract_answer
 from corag.core.method import Method, MethodConfig
 from corag.core.options.names import NameOrPath
-from corag.core.prompting.prompt import Prompt
+from corag.core.prompting.prompt import ALOUD, Prompt
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Ability, Completion
@@ -243,7 +243,7 @@ def reasoning_prompt(question: Question, config: SearchO1Config, cue: str, turns
     """Write the reasoning so far, to be continued after ``cue``."""
     reasoning = "".join(turns) + cue
     values = {"query": question.text, "max_searches": str(config.max_searches), "reasoning": reasoning}
-    return config.template("reasoning").render(values)
+    return replace(config.template("reasoning").render(values), thought=ALOUD)
 
 
 def documents_prompt(query: str, hits: Sequence[Hit], reasoning: str, config: SearchO1Config) -> Prompt:

@@ -38,7 +38,7 @@ from corag.core.errors import BudgetExhaustedError
 from corag.core.language.text import extract_answer
 from corag.core.method import Method, MethodConfig
 from corag.core.options.names import NameOrPath
-from corag.core.prompting.prompt import Message, Prompt, Segment
+from corag.core.prompting.prompt import ALOUD, Message, Prompt, Segment
 from corag.core.prompting.render import render_passages
 from corag.core.prompting.template import Template, load_prompt
 from corag.core.protocols import Completion
@@ -152,7 +152,8 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
     dialect = DIALECTS[config.preset]
     turns: list[tuple[str, str]] = []  # what the model wrote, and what was inserted after it
     answer, stop_reason = "", ""
-    final, limit = partial(fill, question, config, ANSWER), config.max_turn_tokens
+    cue = "The answer is" if dialect.chats else ANSWER
+    final, limit = partial(fill, question, config, cue), config.max_turn_tokens
     try:
         while not stop_reason:
             with tools.reserve(final(turns), limit):
@@ -176,7 +177,14 @@ async def search_r1(question: Question, tools: Tools, config: SearchR1Config) ->
                 turns.append((text, inserted))
     except BudgetExhaustedError:
         stop_reason = "budget"
-        answer = await answer_from_newest(final, turns, tools, max_tokens=limit, stop=(ANSWER_END, "\n"))
+        answer = await answer_from_newest(
+            final,
+            turns,
+            tools,
+            max_tokens=limit,
+            stop=(ANSWER_END, "\n"),
+            parse=lambda reply: dialect.read_answer(reply) or extract_answer(reply),
+        )
     return Answer(answer, list_found_ids(tools), len(turns), stop_reason)
 
 
@@ -212,7 +220,7 @@ def fill(question: Question, config: SearchR1Config, cue: str, turns: Sequence[t
     messages = list(prompt.messages)
     for text, inserted in turns if dialect.chats else ():
         messages += [Message("assistant", (Segment(text),)), Message("user", (Segment(inserted),))]
-    return replace(prompt, messages=tuple(messages))
+    return replace(prompt, messages=tuple(messages), thought=ALOUD)
 
 
 METHOD = Method(search_r1, SearchR1Config, "models trained to search (Jin et al. 2025)", published="2025-03")

@@ -116,7 +116,7 @@ def clean_sub_query(text: str, number: int = 0) -> str:
     """
     for line in text.splitlines():
         line = _strip_quotes(_LABEL.sub("", _strip_quotes(line.strip())))
-        line = _strip_quotes(line.removeprefix(f"{number}.").removeprefix(f"{number})").strip())
+        line = _strip_quotes(re.sub(rf"^{number}[.)](?!\d)", "", line).strip())  # no number, as in "2.0"
         if line:
             return line
     return ""

@@ -85,17 +85,19 @@ class FunctionModel(Generator):
 
     async def _ask(self, prompt: Prompt, sampling: Sampling, number: int) -> str:
         seed = None if sampling.seed is None else (sampling.seed + number) % 2**31
+        # The reply's first words, which it is asked to write: what ends a reply may stand in them.
+        prefix = prompt.prefix if self._takes_messages else ""
         values = {
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": sampling.max_tokens + self.count_tokens(prefix),
             "temperature": sampling.temperature,
             "seed": None if sampling.temperature == 0 else seed,
             "top_p": sampling.top_p,
-            "stop": list(sampling.stop),
+            "stop": [each for each in sampling.stop if each not in prefix],
         }
         argument: Any = prompt.text
         if self._takes_messages:
             messages = [{"role": each.role, "content": each.text} for each in prompt.messages]
-            argument = request_prefix(messages, prompt.prefix)
+            argument = request_prefix(messages, prefix)
         text = await self._call(argument, **{name: values[name] for name in self._settings})
         if not isinstance(text, str):
             raise RequestRefusedError(f"{self.name} returned {text!r:.80}: return a text.")

@@ -163,8 +163,8 @@ class Thinking:
         if self.mode == "off":
             return "the model replies without thoughts: with model.thinking=strip it thinks first."
         return (
-            "the model thinks before each reply, which costs most of its tokens. No method sees its "
-            "thoughts. With model.thinking=off it has none."
+            "the model thinks before each reply, which costs most of its tokens. Only search_o1 and "
+            "search_r1 see its thoughts. With model.thinking=off it has none."
         )
 
     def lead(self, conversation: str, thought: Thought | None) -> str:
@@ -173,6 +173,8 @@ class Thinking:
         ``conversation``: with its generation prompt. ``thought``: what was thought; None for nothing.
         """
         form = self.form or THINK
+        if thought is not None and not thought.closed and not self.generates:
+            thought = None
         if thought is None and not self.closes:
             return ""
         tail = conversation.rstrip()

@@ -51,7 +51,8 @@ def thinking_budget(most: int, window: int) -> int:
 class ThinkingGenerator(GeneratorStage):
     """A :class:`Generator` around an engine that renders prompts, whose model may think before it replies.
 
-    Thoughts stand in no completion. Scores of given texts are taken behind the form of no thought.
+    Thoughts stand in no completion, but of prompts that want all that is written (:data:`ALOUD`). Scores of
+    given texts are taken behind the form of no thought.
     """
 
     def __init__(self, inner: Generator, thinking: Thinking, budget: int) -> None:
@@ -65,8 +66,8 @@ class ThinkingGenerator(GeneratorStage):
             self.thinking_tokens = budget
 
     async def generate(self, request: GenerateRequest) -> Generation:
-        """Continue a prompt, behind a thought if the model thinks."""
-        if request.prompt.plain:
+        """Continue a prompt, behind a thought if the model thinks; as a whole if the prompt asks for that."""
+        if request.prompt.plain or request.prompt.thought is not None:
             return await self._inner.generate(request)
         if self._thinking.generates:
             samples = range(request.sampling.n)

@@ -107,10 +107,15 @@ def is_job(text: str) -> bool:
 class CallersTools(Tools):
     """Tools that heed a caller's wishes in the call that writes the final answer, and in no other.
 
-    Before its prompt stands the system message, and it has the caller's ``max_tokens`` and ``stop``.
+    Before its prompt stands the system message, for whose tokens the budget has room all the time, and it has
+    the caller's ``max_tokens`` and ``stop``.
     """
 
     wishes: AnswerRequest | None = None
+
+    def __post_init__(self) -> None:
+        self._system_tokens = self.count_tokens(self.wishes.system) if self.wishes and self.budget else 0
+        self._reserved_tokens += self._system_tokens
 
     async def generate(
         self,
@@ -126,6 +131,8 @@ class CallersTools(Tools):
             prompt = _instruct(as_prompt(prompt), self.wishes.system)
             max_tokens = min(max_tokens, self.wishes.max_tokens or max_tokens)
             stop = (*stop, *self.wishes.stop)
+            with self.reserve_tokens(-self._system_tokens):
+                return await super().generate(prompt, role=role, max_tokens=max_tokens, stop=stop, **more)
         return await super().generate(prompt, role=role, max_tokens=max_tokens, stop=stop, **more)
 
 
@@ -144,6 +151,7 @@ async def answer_job(question: Question, tools: Tools, request: AnswerRequest) -
         Prompt((Message("user", (Segment(request.text),)),)),
         role="job",
         max_tokens=request.max_tokens or _JOB_TOKENS,
+        stop=request.stop,
         path="job",
         is_answer=True,
     )

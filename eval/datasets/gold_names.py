@@ -33,18 +33,23 @@ def bare_name(name: str) -> str:
     return name.partition(":")[2] if is_name(name) else name
 
 
+def headings(title: str) -> list[str]:
+    """Return a passage's title, and those of the headings above it.
+
+    >>> headings("Leave > Sick")
+    ['Leave', 'Leave > Sick']
+    """
+    parts = title.split(_HEADING_SEPARATOR)
+    return [_HEADING_SEPARATOR.join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+
+
 def passage_names(passage: Passage) -> Iterator[str]:
     """Yield the names under which a passage may be gold.
 
     >>> list(passage_names(Passage("1", "Leave > Sick", "...", "handbook.pdf", 3)))
     ['title:Leave', 'title:Leave > Sick', 'file:handbook.pdf', 'file:handbook.pdf, page 3']
     """
-    headings = passage.title.split(_HEADING_SEPARATOR)
-    yield from (
-        f"{TITLE}{_HEADING_SEPARATOR.join(headings[:depth])}"
-        for depth in range(1, len(headings) + 1)
-        if passage.title
-    )
+    yield from (f"{TITLE}{each}" for each in headings(passage.title) if passage.title)
     if passage.source:
         yield f"{FILE}{passage.source}"
         if passage.page:

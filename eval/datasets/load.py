@@ -206,9 +206,12 @@ def _with_own_id(
             f"{where}: the id '{question.id}' was used before, at {earlier_location}; every question needs "
             "an id of its own."
         )
-    if question == earlier:
-        raise DataError(f"{where}: a repeat of an earlier question of the same id")
-    number = next(n for n in range(2, len(questions) + 3) if f"{question.id}#{n}" not in questions)
+    number = 1
+    while earlier is not None:
+        if replace(question, id=earlier.id) == earlier:
+            raise DataError(f"{where}: a repeat of an earlier question of the same id")
+        number += 1
+        earlier = questions.get(f"{question.id}#{number}")
     report.remark(
         f"{where} and {earlier_location}",
         f"an id was used before by another question: '#{number}' is added to it",

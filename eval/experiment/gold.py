@@ -9,17 +9,18 @@ title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_n
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import CoragError
+from corag.core.errors import CoragError, DataError
 from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.types import Passage, Question
-from eval.datasets.gold_names import FILE, TITLE, find_name, is_name, passage_names
+from eval.datasets.gold_names import FILE, TITLE, find_name, headings, is_name, passage_names
 from eval.datasets.same import same_words
 from eval.experiment.executor import HasFingerprint, RemoteHandle
 from eval.experiment.progress import print_line
@@ -28,6 +29,7 @@ from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.search.places import open_passages
 
+_HASH = re.compile("[0-9a-f]{16}")  # an id that is a hash of a text
 _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
 _MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
@@ -62,21 +64,22 @@ async def match_gold(
                 return list(questions)
             known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
+            # Where a dataset names its titles, its ids are hashes as a rule, and no names of files.
+            others = [id_ for id_ in ids if id_ not in known_ids and not _HASH.fullmatch(id_)]
+            names = _names(folders, stack) if others else None
+            by_name = {each: each for each in others if is_name(each)}
+            if names is not None:
+                by_name = {each: name for each in others if (name := find_name(each, names))}
+            known_ids.update(by_name)
             by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
             titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
-            # Their ids are hashes, and no names of files.
-            hashes = {id_ for each in by_title.values() for id_ in each.supporting}
-            others = [id_ for id_ in ids if id_ not in known_ids | hashes]
-            names = _names(folders, stack) if others else None
+    except DataError:
+        raise
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
-    by_name = {each: each for each in others if is_name(each)}
-    if names is not None:
-        by_name = {each: name for each in others if (name := find_name(each, names))}
     _print_other_folders(by_name)
-    known_ids.update(by_name)
     results = []
     for each in questions:
         if each.id in by_title:
@@ -103,11 +106,11 @@ class OpenIndex:
         return {passage.id: passage for batch in batches for passage in batch}
 
     async def titles(self, titles: Collection[str]) -> set[str]:
-        """Return those titles that any passage has, exactly so: each is searched for."""
-        present = set()
+        """Return those titles that any passage has, or a heading above it: each is searched for."""
+        present = set[str]()
         for batch in _batches(list(titles)):
             hits = await asyncio.gather(*(self._index.search(title, _HITS) for title in batch))
-            present |= {hit.passage.title for each in hits for hit in each}
+            present.update(*(headings(hit.passage.title) for each in hits for hit in each))
         return present & set(titles)
 
 
@@ -127,7 +130,10 @@ class Sources:
         }
 
     async def titles(self, titles: Collection[str]) -> set[str]:
-        """Return those titles that any passage has, exactly so: a store is read through, Lucene searched."""
+        """Return those titles that any passage has, or a heading above it.
+
+        A store is read through, Lucene searched.
+        """
         missing = set(titles)  # alone in memory, and only as long as any is: a store may have millions
         for source in self._sources:
             if isinstance(source, PassageStore):
@@ -136,7 +142,7 @@ class Sources:
                 found = (hits for batch in _batches(list(missing)) for hits in source.search(batch, _HITS))
                 passages = (hit.passage for hits in found if not isinstance(hits, Exception) for hit in hits)
             while missing and (passage := next(passages, None)):
-                missing.discard(passage.title)
+                missing.difference_update(headings(passage.title))
         return set(titles) - missing
 
 

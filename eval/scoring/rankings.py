@@ -2,7 +2,8 @@
 
 What is ranked are the different passages that a method collected, in its order: of fused searches for CoRAG,
 of collection for IRCoT. Names are those of ir-measures (MacAvaney, Macdonald and Ounis 2022), in any case:
-nDCG@10, RR@10 (MRR), AP (MAP), R@100, P(rel=2)@5. Values are trec_eval's, by question.
+nDCG@10, RR@10 (MRR), AP (MAP), R@100. Values are trec_eval's, by question, of passages that are relevant or
+not: grades above 1 count as 1.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ def _parse(spelling: str, name: str) -> Measure:
             raise ValueError("the depth behind '@' must be 1 or more")
         if str(measure).startswith(("Num", "SDCG")):
             raise ValueError("it is no fraction, which all scores of a table are")
+        if measure.params.get("rel", 1) != 1:
+            raise ValueError("gold passages have no grades here: all are relevant alike")
         for _ in _provider().iter_calc([measure], {"q": {"a": 1}}, {"q": {"a": 1.0}}):
             pass
     except (ValueError, TypeError, AssertionError, ArithmeticError, ImportError) as error:

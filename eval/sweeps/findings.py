@@ -10,6 +10,7 @@ import numpy as np
 
 from corag.core.errors import ConfigError, DataError
 from corag.core.runs.rows import SavedRow
+from corag.core.system.files import file_digest
 from eval.scoring.rows import MEASURES, score_row
 from eval.scoring.scorers import choose_scorer
 from eval.statistics.intervals import Interval, bootstrap_mean
@@ -122,7 +123,8 @@ def score_cells(cells: Sequence[Cell], metric: str) -> FinishedCells:
     """
     config, questions = cells[0].config, cells[0].questions
     runs = [run.on(questions) for run in read_runs({cell.name: cell.folder for cell in cells})]
-    scored_runs = score_runs(runs, config.scorer, config.recall_at, stored_gold=False)
+    aliases = file_digest(config.aliases)
+    scored_runs = score_runs(runs, config.scorer, config.recall_at, stored_gold=False, aliases=aliases)
     measured = [set(run.measures.get(metric, ())) for run in scored_runs.runs]
     ids = [each.id for each in questions if all(each.id in run for run in measured)]
     if not ids:

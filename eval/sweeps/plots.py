@@ -136,8 +136,9 @@ def draw_figure(table: ResultsTable, file: str | Path) -> str:
     :func:`check_figure`, and if no run has a score.
     """
     check_figure(file)
-    names = [name for name in table.summaries[0].measures if table.shows(name)]
-    measure = "f1" if "f1" in names else next(iter(names), "")
+    names = table.measures or [*dict.fromkeys(name for each in table.summaries for name in each.measures)]
+    known = [name for name in names if any(each.measures.get(name) is not None for each in table.summaries)]
+    measure = "f1" if "f1" in known and not table.measures else next(iter(known), "")
     scored = [
         (each, score)
         for each in table.summaries

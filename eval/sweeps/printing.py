@@ -39,9 +39,12 @@ def print_choices(console: Console, sweep: Sweep) -> None:
     """Print the best cell under each budget, and on which questions it was chosen."""
     choices = sweep.findings.choices
     if not choices:
-        costs = [each.scores.mean_tokens for each in (sweep.dev or sweep.test).cells]
-        line = f"No cell is within any of the budgets: the cheapest takes {min(costs):,.0f} tokens."
-        console.print(line, soft_wrap=True)
+        failed = sweep.findings.failed_cells
+        cells = (sweep.dev or sweep.test).cells
+        costs = [each.scores.mean_tokens for each in cells if each.scores.name not in failed]
+        if costs:
+            line = f"No cell is within any of the budgets: the cheapest takes {min(costs):,.0f} tokens."
+            console.print(line, soft_wrap=True)
         return
     dev = ["dev tokens", f"dev {sweep.measure}"] if sweep.dev else []
     table = figures_table("budget", "cell", right=[*dev, "tokens", sweep.measure])

@@ -138,14 +138,15 @@ def remarks(summary: Summary) -> Iterator[str]:
         title = MEASURES.get(measure, measure)
         yield f"{title} is of {count} of {summary.n} questions, which can be measured by it."
     answered = summary.n - summary.failure_count
-    # Of a method that searches. A model that cannot keep to its form may still answer, by luck.
+    # Of a method that searches. Its options may forbid it; a model that cannot keep to its form may still
+    # answer, by luck.
     if (
         summary.recall is not None
         and answered
         and (often := summary.values["searches"] * summary.n / answered) < 1
     ):
         times = f"only {often:.2f} times a question" if often else "not once"
-        yield f"it searched {times}: the model did not do what the method asks of it."
+        yield f"it searched {times}."
     if summary.computed_answers:
         yield (
             f"rules computed {summary.computed_answers:,} of {summary.n:,} answers (compare rules); "

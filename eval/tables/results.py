@@ -260,7 +260,7 @@ def table_of_scored(scored_runs: ScoredRuns, measures: Sequence[str] = (), over:
         table = _with_means(table, runs, over)
     # Holm's rule is over what a reader sees, here as in the tests against a baseline.
     scores = visible_scores(table, scored_runs) if scored_runs.is_paired else {}
-    return replace(table, leaders=find_leaders(scores, scored_runs.failed_ids))
+    return replace(table, leaders=find_leaders(scores, failed_ids(table, scored_runs)))
 
 
 def _with_means(table: ResultsTable, runs: Sequence[Run], over: Over) -> ResultsTable:
@@ -295,6 +295,13 @@ def visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Me
     }
 
 
+def failed_ids(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, frozenset[str]]:
+    """Return the questions that failed by run; of runs of one mean, those that did in any, by the first."""
+    failed = scored_runs.failed_ids
+    groups = table.groups or {name: [name] for name in failed}
+    return {name: frozenset().union(*map(failed.__getitem__, members)) for name, members in groups.items()}
+
+
 def _with_baseline(
     table: ResultsTable, scored_runs: ScoredRuns, baseline: str, view: TableView
 ) -> ResultsTable:
@@ -307,7 +314,8 @@ def _with_baseline(
             "a baseline needs runs on the same questions, but these were asked others each: leave it out."
         )
     baseline = next((first for first, members in table.groups.items() if baseline in members), baseline)
-    against = against_baseline(visible_scores(table, scored_runs), baseline, scored_runs.failed_ids)
+    failed = failed_ids(table, scored_runs)
+    against = against_baseline(visible_scores(table, scored_runs), baseline, failed)
     (base,) = (run for run in scored_runs.runs if run.name == baseline)
     pairs = [
         find_disagreements(base, run, view.disagreements)
@@ -327,7 +335,7 @@ def compare_each_other(table: ResultsTable, scored_runs: ScoredRuns) -> Mapping[
     """
     measures = visible_scores(table, scored_runs)
     testable = scored_runs.is_paired and len(measures) > 1 and all("em" in each for each in measures.values())
-    return against_each_other(measures, scored_runs.failed_ids) if testable else {}
+    return against_each_other(measures, failed_ids(table, scored_runs)) if testable else {}
 
 
 def select_questions(run: Run, view: TableView) -> Run:

@@ -58,7 +58,11 @@ class Runs(Options):
         by_path = name_folders([Path(path.removeprefix(PREFIX)) for _, path in pairs])
         names = [name or recorded_name(folder) for (name, _), folder in zip(pairs, folders, strict=True)]
         names = [name or other for name, other in zip(names, by_path, strict=True)]
-        return dict(zip(names if len({*names}) == len(names) else by_path, folders, strict=True))
+        if len({*names}) < len(names):  # what was given stays
+            names = [name or other for (name, _), other in zip(pairs, by_path, strict=True)]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"another run is called '{repeated[0]}': give it another name, or both.")
+        return dict(zip(names, folders, strict=True))
 
 
 def _split_name(run: str) -> tuple[str, str]:
@@ -244,6 +248,7 @@ def score_runs(
     recall_at: int = 0,
     *,
     stored_gold: bool = True,
+    aliases: str | None = None,
     answer_recall: bool = False,
     measures: Sequence[str] = (),
 ) -> ScoredRuns:
@@ -256,6 +261,7 @@ def score_runs(
         scorer: how answers are scored; "auto" takes that of the first run's last start.
         recall_at: recall is measured over so many passages; 0 takes that of the same start.
         stored_gold: whether gold answers are those that the runs keep, which may differ and then are noted.
+        aliases: of gold answers that are not, the hash of their file of aliases, "" for none, None unknown.
         answer_recall: whether gold answers are looked for in the passages' texts, too.
         measures: names, of which those of rankings are computed.
 
@@ -281,7 +287,9 @@ def score_runs(
         script_note(rule, questions),
         *map(_unfound_gold_note, scored_runs),
     ]
-    title = scorer_title(rule, questions, start.aliases)
+    if stored_gold:  # of starts with different ones the rows tell
+        aliases = start.aliases if len({each.aliases for each in runs[0].manifest.starts}) == 1 else ""
+    title = scorer_title(rule, questions, aliases)
     return ScoredRuns(scored_runs, questions, rule, title, depth, list(filter(None, notes)), is_paired)
 
 

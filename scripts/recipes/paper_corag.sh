@@ -105,7 +105,9 @@ decode() {
 table() {
     for set in "${sets[@]}"; do
         corag table "$out/table/$set"/*/ "$out/no-chain/$set/corag" --baseline "no-chain/$set/corag"
-        corag table "$out/table/$set"/*/ --answer_recall true --recall_at 10 --to csv >"$out/table/$set/recall.csv"
+        # Gold answers are looked for in the passages' texts, which a server of the index keeps to itself.
+        [ -n "${SEARCH:-}" ] || corag table "$out/table/$set"/*/ --answer_recall true --recall_at 10 --to csv \
+            >"$out/table/$set/recall.csv"
     done
 }
 

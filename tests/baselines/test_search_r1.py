@@ -8,6 +8,8 @@ import pytest
 
 from corag.baselines.search_r1 import INVALID, SearchR1Config, bare_query, called, search_r1
 from corag.core.tools import SearchStep
+from corag.generation.thinking import Thinking
+from corag.generation.thinking_generator import ThinkingGenerator
 from tests.baselines import replaying
 from tests.fakes import ScriptedGenerator, WordRetriever
 from tests.story import QUESTION, WORLD
@@ -207,3 +209,18 @@ async def test_the_base_models_of_research_continue_plain_text():
 def test_queries_are_read_as_the_projects_read_them():
     assert bare_query(' "Emma"\tauthor... ') == "Emma author"
     assert [called("query", call) for call in ('{"arguments": {}}', "[]", "search", "")] == [""] * 4
+
+
+async def test_thoughts_stay_in_the_transcript_and_may_search():
+    thinking = f"<think>I need the author. <search> {WHO} </search>"
+    inner = ScriptedGenerator([thinking, "<think>So.</think> <answer> Issel </answer>"])
+    generator = ThinkingGenerator(inner, Thinking(), 100)
+    answer, _, tools = await replay([], "search_r1", 0, generator)
+    assert (answer.text, queries(tools)) == ("Issel", [WHO])
+    assert inner.requests[1].prompt.prefix.startswith(f"{thinking}\n\n<information>")
+
+
+async def test_a_forced_answer_is_read_as_the_preset_writes_one():
+    replies = [f"<search> {WHO} </search>", r" The answer is \[ \boxed{Jane Austen} \] "]
+    answer, _, _ = await replay(replies, "research", 400, max_turn_tokens=50)
+    assert (answer.text, answer.stopped) == ("Jane Austen", "budget")

@@ -16,8 +16,10 @@ from corag.core.runs.manifest import SERVICE_SOURCE, Manifest
 from corag.core.types import Passage, Question
 from eval.api.results import Results
 from eval.report.page import make_report
+from eval.sweeps.plots import draw_figure
 from eval.tables import formats
-from eval.tables.results import PLAIN_VIEW, TableView, score_view
+from eval.tables.results import PLAIN_VIEW, TableView, score_view, table_of_runs
+from eval.tables.runs import Runs
 from retrieval.index.manifest import IndexSettings, hash_corpus, write_manifest
 from retrieval.index.store import storing
 from tests.eval.runs import QUESTIONS, make_run, row, run_of, searched
@@ -58,7 +60,7 @@ def test_a_table_says_that_a_method_did_not_search(tmp_path, capsys):
     rows = [replace(row(each, "Town 1"), steps=()) for each in QUESTIONS]
     idle = make_run(tmp_path / "idle", rows, {"seed": 1})
     printed, _ = table(capsys, usual, idle)
-    assert "idle: it searched not once: the model did not do what the method asks of it." in printed
+    assert "idle: it searched not once." in printed
     assert "usual: it searched" not in printed
 
 
@@ -630,3 +632,27 @@ def test_numbers_below_zero_are_refused(tmp_path, capsys):
     assert "option 'min_hops' is '-1', but it should be greater than or equal" in capsys.readouterr().err
     with raises_message(ConfigError):
         TableView(recall_at=-1)
+
+
+def test_a_mean_over_seeds_of_which_two_failed_is_not_tested(tmp_path):
+    folders = [run_of(tmp_path / "seed0", range(8), {"seed": 0})]
+    failed = [row(question, None) for question in QUESTIONS]
+    folders += [make_run(tmp_path / f"seed{n}", failed, {"seed": n}) for n in (1, 2)]
+    folders.append(run_of(tmp_path / "other", range(8), {"method": "ircot"}))
+    tests = Results({each.name: each for each in folders}, over="seeds").compare("other").to_json()["against"]
+    assert {(each["failed"], each["p_value"]) for each in tests if each["measure"] == "em"} == {(24, None)}
+
+
+def test_a_name_that_was_given_is_no_other_runs(tmp_path):
+    runs = [run_of(tmp_path / name, range(4), {"method": name}) for name in ("tree", "CoRAG")]
+    with raises_message(ConfigError):
+        Runs(runs=[f"CoRAG={runs[0]}", str(runs[1])]).by_name()
+    named = Runs(runs=[f"CoRAG={runs[0]}", f"other={runs[1]}"]).by_name()
+    assert {name: folder.name for name, folder in named.items()} == {"CoRAG": "tree", "other": "CoRAG"}
+
+
+def test_the_figure_is_of_the_first_measure_that_was_asked_for(tmp_path):
+    runs = {name: run_of(tmp_path / name, range(4), {"method": name}) for name in ("a", "b")}
+    for measures, title in ((["recall", "em"], "recall@5"), ([], "F1")):
+        table = table_of_runs(runs, TableView(measures=measures))
+        assert draw_figure(table, tmp_path / "figure.svg") == title

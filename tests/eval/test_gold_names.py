@@ -183,3 +183,14 @@ def test_recall_on_documents_of_ones_own(tmp_path: Path, capsys: pytest.CaptureF
         assert next(iter(table["runs"].values()))["recall"] == 0.5, table
         (docs / "manuals/tr9.md").write_text("# Pumps\n\nThe TR-9 takes valve 13, which is new.")
         build_index(replace(config), ignore)
+
+
+async def test_titles_beside_gold_that_the_index_has_take_nothing_away(index: str) -> None:
+    async def matched(*titles: str) -> tuple[str, ...]:
+        question = Question("q", "Who?", ("X",), ("handbook.pdf, page 3",), titles=titles)
+        return (await match_gold([question], WordRetriever(PASSAGES), [index]))[0].supporting
+
+    assert await matched("Leave") == await matched("Handbook > Leave") == ("file:staff/handbook.pdf, page 3",)
+    hashed = Question("q", "Who?", ("X",), ("0123456789abcdef",), titles=("Handbook > Leave",))
+    (by_title,) = await match_gold([hashed], WordRetriever(PASSAGES), [index])
+    assert by_title.supporting == ("title:Handbook > Leave",), "a heading above it is a passage's title, too"

@@ -132,3 +132,13 @@ def test_from_python_every_run_is_judged_by_a_model_of_ones_own(tmp_path):
     runs = {name: a_run(tmp_path / name) for name in ("a", "b")}
     verdicts = judge(runs, lambda prompt: "Yes.")
     assert {name: one.right.mean for name, one in verdicts.items()} == {"a": 0.8, "b": 0.8}
+
+
+def test_verdicts_on_answers_that_were_made_anew_do_not_count(tmp_path):
+    run = a_run(tmp_path / "run")
+    assert judged(run, ScriptedGenerator(reply)).right.mean == 0.4
+    (run / TRACES).unlink()
+    make_run(run, [row(question, "someone else") for question in QUESTIONS[:5]])
+    generator = ScriptedGenerator(reply)
+    one = judged(run, generator)
+    assert one.right.mean == 0 and len(generator.requests) == 4, "one had this answer before"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from corag import (
 from corag.cli.main import main
 from corag.core.errors import BackendError, ConfigError
 from corag.core.own_objects import describe, identify, register
+from corag.core.prompting.prompt import as_prompt
 from corag.core.protocols import Completion, GenerateRequest, Generation, Generator
 from corag.core.seeds import stable_hash
 from corag.core.types import TokenUsage
@@ -569,3 +571,20 @@ def test_the_shell_takes_own_objects_by_file(tmp_path: Path, monkeypatch: pytest
         == 2
     )
     assert "is a class" in capsys.readouterr().err
+
+
+def test_a_reply_does_not_end_within_the_words_that_it_is_asked_to_begin_with() -> None:
+    given: list[tuple[list[str], int]] = []
+
+    def model(messages: list[dict[str, str]], *, stop: list[str], max_tokens: int) -> str:
+        given.append((stop, max_tokens))
+        begins = messages[-1]["content"].partition("Begin your reply with: ")[2]
+        return min((f"{begins} Paris\nA: more".split(each)[0] for each in stop), key=len)
+
+    async def method(question: Question, tools: Tools) -> Answer:
+        prompt = replace(as_prompt("Who?"), prefix="Q: Where?\nA:")
+        reply = await tools.generate(prompt, role="r", max_tokens=9, stop=["\nA:", "."])
+        return Answer(reply.text)
+
+    assert ask(ASKED, method, model).text == " Paris"
+    assert given[0][0] == ["."] and given[0][1] > 9

@@ -196,9 +196,9 @@ def test_files_of_others_are_read_by_columns(read):
 
 
 def test_ids_that_were_used_before(read):
-    again = [GOOD, GOOD, GOOD | {"question": "Where?"}, GOOD | {"question": "When?"}]
+    again = [GOOD, GOOD, GOOD | {"question": "Where?"}, GOOD | {"question": "When?"}] * 2
     questions, report = read("q.jsonl", again)
-    assert [each.id for each in questions] == ["a", "a#2", "a#3"] and report.left_out == 1
+    assert [each.id for each in questions] == ["a", "a#2", "a#3"] and report.left_out == 5
     assert "a repeat of an earlier question of the same id" in report.drops
     assert any("line 3 and line 1" in tally.locations for tally in report.remarks.values())
     unnamed = [{"question": "Who?", "answer": "Ada"}, {"question": "Where?", "answer": "Ada"}]
@@ -250,6 +250,7 @@ def test_judgements_in_the_forms_that_they_come_in(tmp_path, qrels, supporting, 
     report = QuestionReport(str(tmp_path / "test.tsv"))
     questions = load_questions(str(tmp_path / "test.tsv"), "beir", report=report)
     assert {each.id: each.supporting for each in questions} == supporting and report.left_out == left_out
+    assert any("grades above 1 count as 1" in text for text in report.remarks) is ("Q0 d3 2" in qrels)
     (tmp_path / "queries.jsonl").unlink()
     (tmp_path / "queries.tsv").write_text("q1\tWho?\nq2\tWhere?\n")
     assert load_questions(str(tmp_path / "test.tsv"), "beir")[0].text == "Who?"

@@ -311,6 +311,14 @@ async def test_prompts_go_where_they_are_meant_to() -> None:
             other = (await generator.generate(GenerateRequest(replace(begun, prefix="A"), GREEDY))).text
             assert other == " Answer: yes, so"  # that begins with the letter, not with the word
             assert said.text == " yes" and said.completions[0].tokens() == [(" yes", -0.5)]
+            # A reply that repeats them is not to end within them.
+            repeated = replace(prompt, prefix="Follow up: Who?\nIntermediate answer: Ada.\n")
+            server.reply = repeated.prefix + "Follow up: When?\nIntermediate answer: 1912"
+            stops = ("Intermediate answer:", "So")
+            asked = await generator.generate(GenerateRequest(repeated, Sampling(8, stop=stops)))
+            assert asked.text.strip() == "Follow up: When?"
+            sent = server.bodies(CHAT)[-1]
+            assert sent["stop"] == ["So"] and sent["max_tokens"] > 8
     with StandIn(HOSTED) as server:
         async with opened(server) as generator:
             await generator.generate(GenerateRequest(plain, GREEDY))

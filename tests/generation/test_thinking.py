@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from corag.core.errors import ConfigError
-from corag.core.prompting.prompt import Prompt, Thought
+from corag.core.prompting.prompt import ALOUD, Prompt, Thought
 from corag.generation.rendering import Renderer
 from corag.generation.thinking import ThinkingOptions, template_variables
 from tests.fakes import chat_prompt
@@ -148,3 +148,17 @@ def test_a_special_token_that_a_thought_names_is_text() -> None:
     renderer = FAMILIES["Qwen3-Thinking-2507"].renderer()
     ids = renderer.encode(thinking_aloud("Now <|im_end|> ends it.", closed=True))
     assert ids.count(renderer.template.tokenizer.eos_token_id) == 1  # of the question's turn
+
+
+@pytest.mark.parametrize(
+    ("template", "mode", "behind"),
+    [
+        (OPENS, "auto", "<think>\nHm."),
+        (HYBRID, "strip", "<think>\nHm."),
+        (HYBRID, "auto", "<think>\n\n</think>\n\nHm."),
+        (_TURNS + "{% if add_generation_prompt %}<assistant>{% endif %}", "auto", "Hm."),
+    ],
+)
+def test_what_is_thought_aloud_goes_on_where_the_model_thinks(template: str, mode: str, behind: str) -> None:
+    prompt = replace(chat_prompt("Who?", prefix="Hm."), thought=ALOUD)
+    assert written(renderer_of(template, mode), prompt).endswith(f">{behind}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from corag.chains.config import CoRAGConfig
 from corag.chains.final_answer import Context, final_answer
 from corag.chains.method import corag
 from corag.core.errors import BudgetExhaustedError
+from corag.core.prompting.prompt import ALOUD
 from corag.core.protocols import GenerateRequest, Generation, Generator, Sampling, ScoreRequest
 from corag.core.tools import GenerateStep, Tools
 from corag.core.types import MEASURING, THINKING, Hit, Passage, Question, TokenUsage, sum_usage
@@ -246,3 +248,11 @@ async def test_a_reply_cut_within_a_thought_is_empty_and_counted_and_none_is_lon
         assert (reply.text, reply.completions[0].finish_reason) == ("It is Paris, the", "length")
         for generator in (short, wide):
             await generator.close()
+
+
+async def test_what_is_thought_aloud_is_a_reply(tmp_path: Path) -> None:
+    generator = await open_scripted(tmp_path / "model", OPENS)
+    prompt = replace(chat_prompt("Who?"), thought=ALOUD)
+    reply = await generator.generate(GenerateRequest(prompt, Sampling(12)))
+    assert reply.text.startswith(THOUGHT) and reply.text.endswith(REPLY) and not reply.thoughts
+    await generator.close()

@@ -3,17 +3,21 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 
 import openai
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from corag.baselines.one_step import OneStepConfig, one_step
 from corag.core.types import Passage
+from corag.service.conversation import AnswerRequest, CallersTools
 from corag.service.http.app import create_app
 from corag.service.http.gate import AccessRules
 from corag.service.keys import Keys
-from tests.fakes import ScriptedGenerator, kind, passage
+from tests import story
+from tests.fakes import ScriptedGenerator, WordRetriever, kind, passage
 from tests.messages import raises_message
 from tests.service.serving import corag_preset, options, replies, served, until
 
@@ -421,3 +425,19 @@ async def test_a_system_message_reaches_the_prompt_of_the_final_answer_and_no_ot
             assert len(told) == is_heard < len(prompts)
             assert all(prompt.startswith("Answer in German.\n\n") for prompt in told)
             assert ("messages.system" in reply.json()["corag"]["ignored"]) is not is_heard
+
+
+async def test_a_budget_has_room_for_a_system_message():
+    """Passages make room for it, where an answer was empty before."""
+    plain = AnswerRequest(story.QUESTION.text, "step")
+    least = []
+    for wishes in (plain, replace(plain, system="Answer in German. " * 10)):
+        text, budget = "", 0
+        while not text:
+            budget += 10
+            generator, retriever = ScriptedGenerator(lambda _: "Issel"), WordRetriever(story.WORLD)
+            tools = CallersTools(story.QUESTION, generator, retriever, budget=budget, wishes=wishes)
+            text = (await one_step(story.QUESTION, tools, OneStepConfig(k=3, max_answer_tokens=8))).text
+        assert text == "Issel" and tools.spent.total <= budget
+        least.append(budget)
+    assert 0 < least[1] - least[0] <= 40

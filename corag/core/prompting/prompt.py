@@ -84,6 +84,10 @@ class Thought:
     closed: bool = True
 
 
+ALOUD = Thought("", closed=False)
+"""Of a prompt whose reply is to have all that the model writes, thoughts too, to be continued as a whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What a model is asked to continue.
@@ -92,7 +96,7 @@ class Prompt:
     stripped of outer white space. Other prompts go through the model's chat template (a base model gets the
     messages' texts separated by blank lines). ``prefix`` begins the reply and is not repeated in the
     completion; ``prefix_wording``: where its author speaks. ``thought``: what the model thought before the
-    reply; no method sets it.
+    reply, or :data:`ALOUD`.
     """
 
     messages: tuple[Message, ...]

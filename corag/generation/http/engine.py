@@ -179,10 +179,15 @@ class HttpGenerator(ThinkingEngine):
         self._require(sampling)
         if self._renderer is not None:
             sampling = self._renderer.ending(request.prompt, sampling)
-        call = await self._prepare(request.prompt, self._room - sampling.max_tokens - self.thinking_tokens)
+        # Besides the reply: thoughts, and its first words, which a model without them in its prompt writes.
+        begins = 0 if self._renderer or request.prompt.plain else self.count_tokens(request.prompt.prefix)
+        extra = self.thinking_tokens + begins
+        call = await self._prepare(request.prompt, self._room - sampling.max_tokens - extra)
         chat, has_ids = call.route == CHAT, call.ids is not None
-        if chat:  # with room for thoughts
-            sampling = replace(sampling, max_tokens=sampling.max_tokens + self.thinking_tokens)
+        if chat:
+            sampling = replace(sampling, max_tokens=sampling.max_tokens + extra)
+        # What stands in these words would end them; a reply is cut behind them.
+        sent = replace(sampling, stop=tuple(each for each in sampling.stop if each not in call.prefix))
         body = call.body | ({"return_token_ids": True} if has_ids else {})
         # vLLM ends a reply by what the model's configuration names; its template may name another token.
         if self._renderer is not None:
@@ -191,7 +196,7 @@ class HttpGenerator(ThinkingEngine):
         # A request per sample, each with its seed, as the other engines have it: of n > 1, servers count the
         # cache hits of one sample only.
         settings = [
-            sampling_body(sampling, number, chat=chat, extras=profile.settings, token_ids=has_ids)
+            sampling_body(sent, number, chat=chat, extras=profile.settings, token_ids=has_ids)
             for number in range(sampling.n)
         ]
         grows = request.watch is not None and sampling.n == 1 and not sampling.logprobs

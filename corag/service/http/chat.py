@@ -80,7 +80,8 @@ def show(row: Row, request: AnswerRequest) -> tuple[str, str, dict[str, Any]]:
     too long.
     """
     record = public_record(row)
-    final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in FINAL_ROLES]
+    roles = ("job",) if request.job else FINAL_ROLES
+    final_steps = [step for step in row.steps if isinstance(step, GenerateStep) and step.role in roles]
     wishes = {"messages.system": request.system, "max_tokens": request.max_tokens, "stop": request.stop}
     unheard = {name for name, wish in wishes.items() if wish and not final_steps and not request.job}
     fields = {name: value for name, value in record.items() if name != "answer"}

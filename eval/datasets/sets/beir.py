@@ -97,6 +97,8 @@ def _read_qrels(path: str, report: QuestionReport) -> dict[str, tuple[str, list[
     """Return by query the place of its first line and the passages that are relevant to it."""
     judgements: dict[str, tuple[str, list[str]]] = {}
     for where, query, passage, grade in judgement_lines(path, report.drop):
+        if grade > 1 and not report.strict:  # nothing is wrong with the file
+            report.remark(where, "grades above 1 count as 1, in measures of rankings too")
         gold = judgements.setdefault(query, (where, []))[1]
         if grade > 0:
             gold.append(passage)
