@@ -5,8 +5,7 @@
 Writes OUT/questions.jsonl, OUT/corpus.jsonl (the paragraphs that are left) and OUT/left.jsonl (questions with
 a gold paragraph, or a question, that stands in one of the files: good for choosing among settings). A
 paragraph is left out for its title or the first 200 characters of its text, whatever their punctuation.
-FORMAT squad reads SQuAD's own layout: questions of one hop that have an answer of six words at most. Further
-ones are those of ``reading_sources.py``. Of more questions than $MOST some are drawn.
+FORMAT: of a dataset, or one of ``reading_sources.py``. Of more questions than $MOST some are drawn.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from pathlib import Path
 from reading_sources import READERS
 
 from corag.core.json_types import to_json_types
-from corag.core.types import GoldHop, Passage, Question
+from corag.core.types import Passage, Question
 from eval.datasets.load import load_questions
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import DATASETS
 from retrieval.corpora.passages import Reading
-
-_MOST_SQUAD = 3000
 
 
 def normalise(text: str) -> str:
@@ -35,27 +32,8 @@ def normalise(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
-def read_squad(file: str) -> tuple[list[Question], list[Passage]]:
-    """Read SQuAD's layout: answerable questions, of which some are drawn, and the paragraphs."""
-    questions, passages = [], []
-    for article in json.loads(Path(file).read_text())["data"]:
-        title = article["title"].replace("_", " ")
-        for number, paragraph in enumerate(article["paragraphs"]):
-            passages.append(Passage(f"{title} {number}", title, paragraph["context"]))
-            for each in paragraph["qas"]:
-                texts = tuple(answer["text"] for answer in each["answers"])
-                if texts and len(texts[0].split()) <= 6:
-                    hop = GoldHop(each["question"].strip(), texts[0], passages[-1].id)
-                    questions.append(
-                        Question(each["id"], hop.question, texts, (hop.passage_id,), decomposition=(hop,))
-                    )
-    return questions, passages
-
-
 def read(form: str, file: str) -> tuple[list[Question], list[Passage]]:
     """Read questions and paragraphs of a file."""
-    if form == "squad":
-        return read_squad(file)
     if form in READERS:
         return READERS[form](file)
     paragraphs = DATASETS[form].paragraphs
@@ -83,7 +61,7 @@ def main(out: str, form: str, train: str, *held_out: str) -> None:
         normalise(each.text) not in question_texts and ids.issuperset(each.supporting) for each in questions
     ]
     learn = [each for each, fit in zip(questions, fits, strict=True) if fit]
-    most = _MOST_SQUAD if form == "squad" else int(os.environ.get("MOST", 0))
+    most = int(os.environ.get("MOST", 0))
     if 0 < most < len(learn):
         learn = random.Random(0).sample(learn, most)
     folder = Path(out)

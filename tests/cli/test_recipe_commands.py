@@ -116,12 +116,7 @@ RECIPES = [
         ["default", "train.json", "musique.json", "dev.json", "200"],
         ["world", "index", "sample", "rows", "train", "sweep"],
     ),
-    (
-        "wikipedia_adapter",
-        ["train.json", "musique.json", "shots.json", "musique:dev.json"],
-        ["world", "index", "sample", "rows", "train"],
-    ),
-    ("wikipedia_reading", [".", "musique:dev.json"], ["index", "sample", "rows", "train"]),
+    ("wikipedia_adapter", [".", "musique:dev.json"], ["index", "sample", "rows", "train"]),
     ("train_two_wiki", ["train.json", "dev.json", "100"], ["index", "rounds", "rows", "sweep", "table"]),
     ("encode_on_all_gpus", ["corpus.jsonl", "indexes/wiki", "--encoder_dtype", "bfloat16"], ["index"]),
     ("scaling_sweep", [], ["world", "index", "sweep"]),

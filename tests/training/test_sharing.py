@@ -164,7 +164,7 @@ def test_an_adapter_is_shared_with_its_training_and_results_and_is_used_by_its_n
     assert yaml.safe_load(card.split("---")[1])["base_model"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert "--model.adapter hub:me/wiki" in card and "--corag.stop learned" in card, "asks as it was taught"
     assert "No license was given" in done.stderr and "'license'" in done.stderr
-    assert "| mean loss | 0.09005 |" in card and "| run | 50.0 " in card
+    assert "| mean loss | 0.2739 |" in card and "| run | 50.0 " in card
 
 
 def test_chains_are_shared_with_what_is_in_them(tmp_path):
