@@ -161,7 +161,7 @@ def resolve_attention(config: ProgramOptions, folder: str) -> str:
         return config.attention
     if resolve_batching(config) == "padding_free":
         return "flash_attention_2"
-    is_fast = has_gpu() or torch.cpu.get_capabilities().get("amx_tile", False)
+    is_fast = has_gpu() or torch.cpu._is_amx_tile_supported()
     if is_fast or not attention.suits(AutoConfig.from_pretrained(folder)):
         return "auto"
     attention.register()

@@ -220,7 +220,7 @@ def fill(question: Question, config: SearchR1Config, cue: str, turns: Sequence[t
     messages = list(prompt.messages)
     for text, inserted in turns if dialect.chats else ():
         messages += [Message("assistant", (Segment(text),)), Message("user", (Segment(inserted),))]
-    return replace(prompt, messages=tuple(messages), thought=ALOUD)
+    return replace(prompt, messages=tuple(messages), thought=None if dialect.chats else ALOUD)
 
 
 METHOD = Method(search_r1, SearchR1Config, "models trained to search (Jin et al. 2025)", published="2025-03")

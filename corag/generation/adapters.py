@@ -29,7 +29,7 @@ SHIPPED_ADAPTERS = {
 }
 """Adapters on the default model that come with the package. Two were trained on the same questions of the
 embedded world: for CoRAG's prompts by scripts/recipes/train_loop.sh, for one_step's by four_methods.sh beside
-it. The third went on from the first with questions on Wikipedia (wikipedia_adapter.sh)."""
+it. The third is of questions on Wikipedia: how it came about says its README."""
 
 
 def adapter_folder(name: str) -> str:

@@ -85,10 +85,10 @@ class FunctionModel(Generator):
 
     async def _ask(self, prompt: Prompt, sampling: Sampling, number: int) -> str:
         seed = None if sampling.seed is None else (sampling.seed + number) % 2**31
-        # The reply's first words, which it is asked to write: what ends a reply may stand in them.
+        # It is asked to write the reply's first words: what ends a reply may stand in them.
         prefix = prompt.prefix if self._takes_messages else ""
         values = {
-            "max_tokens": sampling.max_tokens + self.count_tokens(prefix),
+            "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
             "seed": None if sampling.temperature == 0 else seed,
             "top_p": sampling.top_p,

@@ -114,7 +114,10 @@ class CallersTools(Tools):
     wishes: AnswerRequest | None = None
 
     def __post_init__(self) -> None:
-        self._system_tokens = self.count_tokens(self.wishes.system) if self.wishes and self.budget else 0
+        system = self.wishes.system if self.wishes and not self.wishes.job else ""
+        # Branches have shares of what is left, without it.
+        is_reserved = system and self.budget and self._trunk is None
+        self._system_tokens = self.count_tokens(f"{system}\n\n") if is_reserved else 0
         self._reserved_tokens += self._system_tokens
 
     async def generate(

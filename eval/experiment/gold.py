@@ -9,14 +9,13 @@ title instead of an id: rows have it with what it is (:mod:`eval.datasets.gold_n
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corag.core.errors import CoragError, DataError
+from corag.core.errors import CoragError
 from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.types import Passage, Question
@@ -29,7 +28,6 @@ from retrieval.index.store import PassageStore, has_store
 from retrieval.lucene.bm25 import LuceneSearcher
 from retrieval.search.places import open_passages
 
-_HASH = re.compile("[0-9a-f]{16}")  # an id that is a hash of a text
 _BATCH = 1000  # ids that are looked up at once, and titles
 _HITS = 50  # of a search for a title, among which the passages of that title are: they hold all its words
 _MAX_PASSAGES = 3_000_000  # passages of an index whose files and titles are read: a quarter of a minute
@@ -64,22 +62,23 @@ async def match_gold(
                 return list(questions)
             known_ids = set(await look_up.passages(ids))
             themselves = await look_up.passages([each.id for each in questions])
-            # Where a dataset names its titles, its ids are hashes as a rule, and no names of files.
-            others = [id_ for id_ in ids if id_ not in known_ids and not _HASH.fullmatch(id_)]
-            names = _names(folders, stack) if others else None
-            by_name = {each: each for each in others if is_name(each)}
-            if names is not None:
-                by_name = {each: name for each in others if (name := find_name(each, names))}
-            known_ids.update(by_name)
             by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
             titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
-    except DataError:
-        raise
+            # Where all titles are found, ids are hashes, and no names of files.
+            found = [each for each in by_title.values() if present.issuperset(each.titles)]
+            settled = {id_ for each in found for id_ in each.supporting}
+            others = [id_ for id_ in ids if id_ not in known_ids | settled]
+            names = _names(folders, stack) if others else None
     except CoragError as error:
         _print(f"gold passages were not looked up in the index: {error}")
         return list(questions)
+    by_name = {each: each for each in others if is_name(each)}
+    if names is not None:
+        by_name = {each: name for each in others if (name := find_name(each, names))}
     _print_other_folders(by_name)
+    known_ids.update(by_name)
+    by_title = {name: each for name, each in by_title.items() if _wants_titles(each, known_ids)}
     results = []
     for each in questions:
         if each.id in by_title:

@@ -317,8 +317,7 @@ async def test_prompts_go_where_they_are_meant_to() -> None:
             stops = ("Intermediate answer:", "So")
             asked = await generator.generate(GenerateRequest(repeated, Sampling(8, stop=stops)))
             assert asked.text.strip() == "Follow up: When?"
-            sent = server.bodies(CHAT)[-1]
-            assert sent["stop"] == ["So"] and sent["max_tokens"] > 8
+            assert server.bodies(CHAT)[-1]["stop"] == ["So"]
     with StandIn(HOSTED) as server:
         async with opened(server) as generator:
             await generator.generate(GenerateRequest(plain, GREEDY))

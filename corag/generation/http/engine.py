@@ -179,14 +179,11 @@ class HttpGenerator(ThinkingEngine):
         self._require(sampling)
         if self._renderer is not None:
             sampling = self._renderer.ending(request.prompt, sampling)
-        # Besides the reply: thoughts, and its first words, which a model without them in its prompt writes.
-        begins = 0 if self._renderer or request.prompt.plain else self.count_tokens(request.prompt.prefix)
-        extra = self.thinking_tokens + begins
-        call = await self._prepare(request.prompt, self._room - sampling.max_tokens - extra)
+        call = await self._prepare(request.prompt, self._room - sampling.max_tokens - self.thinking_tokens)
         chat, has_ids = call.route == CHAT, call.ids is not None
-        if chat:
-            sampling = replace(sampling, max_tokens=sampling.max_tokens + extra)
-        # What stands in these words would end them; a reply is cut behind them.
+        if chat:  # with room for thoughts
+            sampling = replace(sampling, max_tokens=sampling.max_tokens + self.thinking_tokens)
+        # What stands in the words that a reply is to begin with would end it there; it is cut behind them.
         sent = replace(sampling, stop=tuple(each for each in sampling.stop if each not in call.prefix))
         body = call.body | ({"return_token_ids": True} if has_ids else {})
         # vLLM ends a reply by what the model's configuration names; its template may name another token.
