@@ -284,10 +284,9 @@ def visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Me
 
     A test of one of them would be of luck: they are the same method.
     """
-    groups = table.groups or {name: [name] for name in scored_runs.measures}
     means = {
         name: mean_of_scores([scored_runs.measures[each] for each in members])
-        for name, members in groups.items()
+        for name, members in _groups(table, scored_runs).items()
     }
     return {
         run: {name: values for name, values in each.items() if table.shows(name)}
@@ -297,9 +296,13 @@ def visible_scores(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, Me
 
 def failed_ids(table: ResultsTable, scored_runs: ScoredRuns) -> dict[str, frozenset[str]]:
     """Return the questions that failed by run; of runs of one mean, those that did in any, by the first."""
-    failed = scored_runs.failed_ids
-    groups = table.groups or {name: [name] for name in failed}
+    failed, groups = scored_runs.failed_ids, _groups(table, scored_runs)
     return {name: frozenset().union(*map(failed.__getitem__, members)) for name, members in groups.items()}
+
+
+def _groups(table: ResultsTable, scored_runs: ScoredRuns) -> Mapping[str, Sequence[str]]:
+    """Return the runs of each mean, by the first; without means each by itself."""
+    return table.groups or {run.name: [run.name] for run in scored_runs.runs}
 
 
 def _with_baseline(
