@@ -30,7 +30,7 @@ from eval.scoring.gold import find_gold
 def measure(run: Path) -> dict[str, Any]:
     """Return counts over the hops of a run, and the hops made for each number of hops needed."""
     manifest = Manifest.read(run)
-    read_count, aliases = manifest.options["passages_per_hop"], index_aliases(manifest.last.index)
+    read_count, aliases = manifest.options["passages_per_hop"], index_aliases(manifest.last)
     counts: Counter[str] = Counter()
     hops_made: dict[int, Counter[int]] = {}
     for row in read_rows(run).values():

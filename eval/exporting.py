@@ -200,7 +200,7 @@ def write(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
         case "trec":
             write_lines(config.out, trec_lines(rows, config.tag or manifest.method, config.top_k))
         case _:
-            write_lines(config.out, qrels_lines(rows, index_aliases(manifest.last.index)))
+            write_lines(config.out, qrels_lines(rows))
 
 
 def as_json(value: object) -> str:
@@ -232,6 +232,12 @@ def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
         remarks.append("Scored without aliases, which the official script has: give aliases=id_aliases.json.")
     if config.to == "kilt" and (pages := pages_note([manifest])):
         remarks.append(pages)
+    empty = sum(not row.passage_ids for row in rows.values())
+    if config.to == "trec" and empty:
+        remarks.append(
+            f"{empty} of {len(rows)} questions have no passages: 'trec_eval -c' counts these as 0, without "
+            "-c they are left out of its means."
+        )
     if config.to == "qrels" and _names_no_passages(manifest, rows):
         remarks.append(
             "Gold passages are named by page, document, file or title here, which 'corag table' knows in a "
@@ -242,7 +248,7 @@ def notes(config: ExportConfig, manifest: Manifest, rows: Rows, gold: Sequence[R
 
 def _names_no_passages(manifest: Manifest, rows: Rows) -> bool:
     """Whether gold passages are called otherwise than the passages of a run, by which TREC's tools go."""
-    aliases = index_aliases(manifest.last.index)
+    aliases = index_aliases(manifest.last)
     return (
         aliases.numbered
         or aliases.titled

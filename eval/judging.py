@@ -82,9 +82,12 @@ async def judge_run(run: Run, config: JudgeConfig, generator: Generator, model: 
     """
     config.check_files()
     manifest, rows = run.manifest, rows_with_gold(run)
-    # By question and answer: a run that was made anew in its folder has other answers than were judged.
+    # By question, answer and gold answers: a run that was made anew has other ones than were judged.
     answered = [(row.question, row.answer.text) for row in rows if row.answer]
-    questions = [replace(each, id=f"{each.id} {stable_hash(text)}") for each, text in answered]
+    questions = [
+        replace(each, id=f"{each.id} {stable_hash(' '.join([text, *each.answers]))}")
+        for each, text in answered
+    ]
     predictions = {each.id: text for each, (_, text) in zip(questions, answered, strict=True)}
     task = AnswerTask(partial(judge, config=config, predictions=predictions))
     folder, verdict_list = await verdict_rows(run, config, generator, model, task, questions)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from corag.core.language.text import clean_sub_answer, extract_answer, normalize_answer
+from corag.core.language.text import clean_sub_answer, extract_answer, first_line, normalize_answer
 from corag.core.language.words import is_unspaced, word_spans
 from corag.core.prompting.prompt import Prompt, Segment
 from corag.core.prompting.shorten import longest_beginning
@@ -114,12 +114,12 @@ def clean_sub_query(text: str, number: int = 0) -> str:
     >>> clean_sub_query("2. Where is Oslo?", 2), clean_sub_query("1. FC Koln was founded when?", 2)
     ('Where is Oslo?', '1. FC Koln was founded when?')
     """
-    for line in text.splitlines():
+
+    def clean(line: str) -> str:
         line = _strip_quotes(_LABEL.sub("", _strip_quotes(line.strip())))
-        line = _strip_quotes(re.sub(rf"^{number}[.)](?!\d)", "", line).strip())  # no number, as in "2.0"
-        if line:
-            return line
-    return ""
+        return _strip_quotes(re.sub(rf"^{number}[.)](?!\d)", "", line).strip())  # no number, as in "2.0"
+
+    return first_line(map(clean, text.splitlines()))
 
 
 def reaches_end(text: str, number: int = 0) -> bool:

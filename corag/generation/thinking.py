@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 from corag.core.errors import ConfigError
@@ -335,11 +335,17 @@ def inner_text(thought: str) -> str:
 
 
 def without_thought(completion: Completion, start: int) -> Completion:
-    """Return a completion without its first ``start`` characters; their tokens add nothing to its text."""
-    texts = completion.token_texts
-    if texts is not None:
-        ends = [0]
-        for text in texts:
-            ends.append(ends[-1] + len(text))
-        texts = tuple(completion.text[max(first, start) : max(last, start)] for first, last in pairwise(ends))
-    return replace(completion, text=completion.text[start:], token_texts=texts)
+    """Return a completion without its first ``start`` characters, and without the tokens that spell these."""
+    text, texts, logprobs = completion.text[start:], completion.token_texts, completion.logprobs
+    if not start or texts is None or logprobs is None:
+        return replace(completion, text=text)
+    ends = list(accumulate(map(len, texts)))
+    dropped = sum(end <= start for end in ends)
+    texts = tuple(each[max(0, len(each) - end + start) :] for each, end in zip(texts, ends, strict=True))
+    return replace(
+        completion,
+        text=text,
+        token_ids=completion.token_ids[dropped:],
+        logprobs=logprobs[dropped:],
+        token_texts=texts[dropped:],
+    )

@@ -31,7 +31,7 @@ from eval.scoring.judge import JUDGE, JudgeConfig
 from eval.sweeps.plots import draw_figure
 from eval.tables.means import Over
 from eval.tables.results import TableView, score_view, table_of_runs
-from eval.tables.runs import Run, read_run, write_run_answers
+from eval.tables.runs import Run, write_run_answers
 from retrieval.config import RetrieverConfig
 
 WithOptions = AnyMethod | tuple[AnyMethod, MethodConfig | Mapping[str, Any]]
@@ -180,7 +180,9 @@ async def judge(runs: RunFolders, model: Model | Any, prompt: str = JUDGE) -> di
     Raises:
         ConfigError: for a prompt that cannot be used, and a run without gold answers.
     """
-    loaded_runs = [read_run(name, folder) for name, folder in folders_by_name(runs, "judge").items()]
+    folders = folders_by_name(runs, "judge")
+    finished = FinishedRuns(folders, runs.questions if isinstance(runs, FinishedRuns) else None)
+    loaded_runs = [finished.load(name) for name in folders]
     config = JudgeConfig(prompt)
     return {each.name: await judge_run(each, config, model.engine, model.options) for each in loaded_runs}
 

@@ -29,16 +29,17 @@ class FinishedRuns:
 
     def rows(self, name: str) -> Mapping[str, SavedRow]:
         """Return one run's rows by question id."""
-        return self._run(name).rows
+        return self.load(name).rows
 
     def show(self, question: str) -> None:
         """Print what each run made of a question, by its id: its chain, answer, sources and cost."""
         console = wide_console(COLUMNS)
         for name in self.runs:
             console.print(f"── {name}", style="bold", markup=False)
-            console.print(stored_answer(self._run(name), question))
+            console.print(stored_answer(self.load(name), question))
 
-    def _run(self, name: str) -> Run:
+    def load(self, name: str) -> Run:
+        """Return one run with its rows. Raises :class:`ConfigError` for a name that none has."""
         if name not in self.runs:
             raise ConfigError(f"there is no run '{name}' among these: {', '.join(self.runs)}.")
         run = read_run(name, self.runs[name])

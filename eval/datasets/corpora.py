@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from corag.core.errors import CoragError
 from corag.core.own_objects import is_user_object
+from corag.core.runs.manifest import Start
 from corag.core.web.hub_files import HubFiles, is_hub_name
 from eval.datasets.paragraphs import read_pooled
 from eval.datasets.registry import CORPUS_FORMATS, DATASETS
 from retrieval.corpora.formats import register_format
-from retrieval.index.aliases import Aliases, load_aliases
+from retrieval.index.aliases import Aliases
 from retrieval.index.manifest import IndexManifest, read_manifest
 
 _MAX_FILES = 3  # of a corpus of more files they are counted
@@ -43,13 +43,12 @@ def index_manifest(index: str) -> IndexManifest | None:
         return None
 
 
-def index_aliases(indexes: Sequence[str]) -> Aliases:
-    """Return what gold ids mean in some indexes; nothing else than they say where that cannot be read."""
-    has_titles = any(map(is_user_object, indexes))
-    try:
-        return replace(load_aliases(indexes), titled=has_titles)
-    except CoragError:
-        return Aliases(titled=has_titles)
+def index_aliases(start: Start) -> Aliases:
+    """Return what gold ids mean in the indexes of a run, as it recorded that: they may be elsewhere by now.
+
+    Those of passages with the same text stand in its rows as the index calls them.
+    """
+    return Aliases(numbered=start.has_parts, titled=any(map(is_user_object, start.index)))
 
 
 def describe_corpora(indexes: Sequence[str]) -> str:

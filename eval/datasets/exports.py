@@ -17,7 +17,6 @@ from corag.core.tools import SearchStep
 from corag.data.fields import Record, require_id
 from eval.datasets.pages import page_id
 from eval.datasets.sets.musique import numbered_paragraphs
-from retrieval.index.aliases import NO_ALIASES, Aliases
 
 Rows = Mapping[str, SavedRow]
 
@@ -115,19 +114,16 @@ def trec_lines(rows: Rows, tag: str, top_k: int = 0) -> Iterator[str]:
             yield f"{_require_word(name)} Q0 {_require_word(passage)} {rank} {len(passages) - rank + 1} {tag}"
 
 
-def qrels_lines(rows: Rows, aliases: Aliases = NO_ALIASES) -> Iterator[str]:
+def qrels_lines(rows: Rows) -> Iterator[str]:
     """Yield TREC's judgements: ``qid 0 docid 1`` for each gold passage of the questions.
 
-    ``aliases``: what gold ids mean in the index that was searched. A passage that it dropped as a repeat is
-    written as the one that it kept, which a TREC run has.
     Raises :class:`DataError` for an id with white space, which the format cannot hold, and if there are no
     gold passages at all.
     """
     if not any(row.question.supporting for row in rows.values()):
         raise DataError("the run's questions have no gold passages: there are no judgements to write.")
     for name, row in rows.items():
-        passage_ids = (aliases.same_as.get(passage, passage) for passage in row.question.supporting)
-        for passage in dict.fromkeys(passage_ids):
+        for passage in dict.fromkeys(row.question.supporting):
             yield f"{_require_word(name)} 0 {_require_word(passage)} 1"
 
 

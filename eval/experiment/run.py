@@ -42,6 +42,7 @@ from eval.experiment.opening import prepare_output
 from eval.experiment.questions import QuestionFile, question_notes
 from eval.experiment.registry import bind
 from eval.experiment.workers.config import WORKERS_ALIASES, WorkersConfig
+from retrieval.index.aliases import load_aliases
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,7 @@ def run_environment(config: RunConfig, settings: Mapping[str, Any]) -> dict[str,
         "recall_at": config.recall_at,
         "shard": config.shard,
         "corpus": describe_corpora(config.retriever.index) if settings["retriever"] else "",
+        "has_parts": load_aliases(config.retriever.index).numbered,
         "aliases": file_digest(config.aliases),
     }
 

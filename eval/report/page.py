@@ -148,7 +148,7 @@ def _trace(run: Run, question: str, passages: Passages, found: FoundGold | None)
 
 def _found_gold(run: Run, recall_at: int) -> dict[str, FoundGold]:
     """Return what a run found of the gold passages of its questions, by question id; as its recall counts."""
-    aliases = index_aliases(run.manifest.last.index)
+    aliases = index_aliases(run.manifest.last)
     rows = run.rows if run.manifest.searches else {}
     found = {name: find_gold(row, aliases, recall_at) for name, row in rows.items()}
     return {name: each for name, each in found.items() if each}

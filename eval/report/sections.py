@@ -19,6 +19,8 @@ from eval.tables.printing import (
     condition_lines,
     further_columns,
     main_columns,
+    mean_cells,
+    means_note,
 )
 from eval.tables.results import ResultsTable, compare_each_other
 from eval.tables.runs import Run, ScoredRuns
@@ -82,6 +84,10 @@ def _results(results: ResultsTable, scored_runs: ScoredRuns, baseline: str) -> I
     ]
     figures = table(heads, rows, class_="figures")
     yield element("div", figures, class_="card scroller", role="region", aria_label="Results", tabindex=0)
+    if results.means:
+        heads, *lines = mean_cells(results)
+        yield element("div", table(heads, lines, class_="figures"), class_="card scroller")
+        yield element("p", means_note(results), class_="note")
     yield element("ul", *(element("li", each) for each in condition_lines(results)), class_="remarks")
     shown = next((first for first, members in results.groups.items() if baseline in members), baseline)
     for run, tests in compare_each_other(results, scored_runs).items():

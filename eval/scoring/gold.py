@@ -54,7 +54,7 @@ def find_gold(row: SavedRow, aliases: Aliases = NO_ALIASES, k: int = 0) -> Found
     by_title = [f"{TITLE}{title}" for title in row.question.titles] if aliases.titled else []
     choices = [
         FoundGold(gold_places(row.passage_ids, each, identities), identities)
-        for each in (aliases.gold(gold), by_title)
+        for each in (gold, by_title)
         if each
     ]
     return max(choices, key=lambda each: each.share(k or len(row.passage_ids)))

@@ -124,7 +124,7 @@ def _judged_ranking(
     """
     if row.question.pages:
         return dict.fromkeys(gold, 1), page_ids(row.passage_ids)
-    grades = dict.fromkeys((aliases.same_as.get(name, name) for name in gold), 1)
+    grades = dict.fromkeys(gold, 1)
     identities = passage_identities(row, aliases)
 
     def rank_names() -> Iterator[str]:

@@ -81,11 +81,11 @@ class Leading:
 
     Attributes:
         measure: the measure.
-        best: the runs with the highest mean: several where they tie.
+        best: the runs with the highest mean over the questions that all runs share: several where they tie.
+        mean: that mean.
         worse: runs that are significantly below, by Holm's rule over all ``tests``.
         even: runs that are not.
         untested: runs without a test, since half of the questions failed.
-        unshared: runs without a test, as no question is measured in them and in the first of the best.
         sizes: the fewest and the most questions of a test in this measure; of the best run without any.
         tests: how many were made with the first of the best as the baseline, in all measures.
         detectable: the largest of the differences that so many questions are likely to show; None if unknown.
@@ -93,10 +93,10 @@ class Leading:
 
     measure: str
     best: Sequence[str]
+    mean: float
     worse: Sequence[str]
     even: Sequence[str]
     untested: Sequence[str]
-    unshared: Sequence[str]
     sizes: tuple[int, int]
     tests: int
     detectable: float | None
@@ -107,7 +107,7 @@ class Leading:
             "best": list(self.best),
             "significantly_worse": list(self.worse),
             "not_significantly_worse": list(self.even),
-            "not_tested": [*self.untested, *self.unshared],
+            "not_tested": list(self.untested),
         }
 
 
@@ -117,18 +117,20 @@ def find_leaders(
 ) -> dict[str, Leading]:
     """Return in every measure that several runs have the highest of them, and how sure that is.
 
+    Means are over the questions that all of these are measured on, as the runs of several indexes are not by
+    recall: on questions of its own the highest would have had the easiest. A measure without any is left out.
     The p-values are those of :func:`against_baseline` with the highest run as the baseline.
     """
     scored_runs = {run: measures for run, measures in runs.items() if any(measures.values())}
     tests: dict[str, Sequence[Against]] = {}
     leaders = {}
     for measure in dict.fromkeys(name for measures in scored_runs.values() for name in measures):
-        means = {
-            run: math.fsum(values.values()) / len(values)
-            for run, measures in scored_runs.items()
-            if (values := measures.get(measure))
-        }
-        if len(means) > 1:
+        values = {run: each[measure] for run, each in scored_runs.items() if each.get(measure)}
+        shared = set[str]().union(*values.values()).intersection(*values.values())
+        if len(values) > 1 and shared:
+            means = {
+                run: math.fsum(map(each.__getitem__, shared)) / len(shared) for run, each in values.items()
+            }
             highest = max(means, key=means.__getitem__)
             if highest not in tests:
                 tests[highest] = _test_others(scored_runs, highest, failed_ids, intervals=False)
@@ -138,18 +140,21 @@ def find_leaders(
                 if math.isclose(mean, means[highest], abs_tol=_EQUAL_WITHIN)
             ]
             others = [run for run in means if run not in best]
-            leaders[measure] = _leading(
-                measure, best, others, len(scored_runs[highest][measure]), tests[highest]
-            )
+            leaders[measure] = _leading(measure, best, means[highest], others, len(shared), tests[highest])
     return leaders
 
 
 def _leading(
-    measure: str, best: Sequence[str], others: Sequence[str], n: int, against: Sequence[Against]
+    measure: str,
+    best: Sequence[str],
+    mean: float,
+    others: Sequence[str],
+    n: int,
+    against: Sequence[Against],
 ) -> Leading:
     """Return the best runs in a measure, given all tests with the first of them as the baseline.
 
-    ``n``: the questions of that one in this measure.
+    ``n``: the questions that all runs share in this measure.
     """
     tests = [one for one in against if one.measure == measure and one.run in others]
     worse = [one for one in tests if one.is_significant and one.comparison.difference.mean < 0]
@@ -159,10 +164,10 @@ def _leading(
     return Leading(
         measure,
         best,
+        mean,
         [one.run for one in worse],
         [one.run for one in tests if one.run not in settled_runs],
         untested_runs,
-        [run for run in others if run not in {one.run for one in tests}],
         (min(sizes), max(sizes)),
         sum(one.p_holm is not None for one in against),
         max((one.comparison.detectable for one in tests if one.comparison.detectable), default=None),

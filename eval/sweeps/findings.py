@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from corag.core.runs.rows import SavedRow
 from corag.core.system.files import file_digest
 from eval.scoring.rows import MEASURES, score_row
 from eval.scoring.scorers import choose_scorer
-from eval.statistics.intervals import Interval, bootstrap_mean
+from eval.statistics.intervals import Interval, bootstrap_runs
 from eval.statistics.scaling import CellScores, Fit, best_under, fit_curve, pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value, varying
 from eval.tables.columns import Summary, summarise
 from eval.tables.means import find_points
 from eval.tables.runs import Run, ScoredRuns, read_runs, score_runs
+
+_Scores = TypeVar("_Scores", bound=CellScores)
 
 # Without answer_recall, which needs the passages' texts.
 METRICS = {name: title for name, title in MEASURES.items() if name != "answer_recall"}
@@ -47,6 +49,21 @@ class FinishedCell:
     def name(self) -> str:
         """The cell's name."""
         return self.cell.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointScores(CellScores):
+    """The scores of one point: by question the means over its ``cells``, which differ in their seeds only."""
+
+    cells: Sequence[CellScores]
+
+    @property
+    def interval(self) -> Interval:
+        """The score with an interval, for other seeds too where there are several."""
+        values = [each.scores.tolist() for each in self.cells]
+        interval = bootstrap_runs([{str(number): one for number, one in enumerate(run)} for run in values])
+        assert interval is not None  # all cells have the same questions
+        return interval
 
 
 @dataclass(frozen=True)
@@ -88,11 +105,13 @@ class MethodCurve:
 class Findings:
     """What the cells say together.
 
+    ``pareto``: its points, each by the first of its cells. ``frontier_cells``: all their cells.
     ``curves``: of each method with several cells, by :func:`curve_name`. ``failed_cells``: cells in which
     every question failed; they have no part in the rest.
     """
 
     pareto: list[str]
+    frontier_cells: list[str]
     curves: dict[str, MethodCurve]
     choices: list[Choice]
     failed_cells: list[str]
@@ -161,28 +180,27 @@ def weigh_cells(
     for each in weighed:
         by_curve.setdefault(curve_name(each), []).append(each)
     points = {name: mean_scores(cells) for name, cells in by_curve.items()}
+    best = frontier(scores)
     return Findings(
-        [each.name for each in frontier(scores)],
+        [each.name for each in best],
+        [cell.name for each in best for cell in each.cells],
         {name: fit_cells(cells, resamples) for name, cells in points.items() if len(cells) > 1},
         choose_cells(scores, dev_scores or scores, budgets),
         list(dict.fromkeys(failed_cells)),
     )
 
 
-def mean_scores(cells: Sequence[FinishedCell]) -> list[CellScores]:
+def mean_scores(cells: Sequence[FinishedCell]) -> list[PointScores]:
     """Return the scores of the points that cells are, by question the mean over those of one point.
 
     Each by itself, the best would be the luckiest seed, and a curve would go through what seeds differ in.
     """
-    scores = {each.name: each.scores for each in cells}
-    return [
-        CellScores(
-            name,
-            np.mean([scores[each].tokens for each in members], axis=0),
-            np.mean([scores[each].scores for each in members], axis=0),
-        )
-        for name, members in find_points({each.name: each.run.manifest.settings for each in cells}).items()
-    ]
+    by_name, points = {each.name: each.scores for each in cells}, []
+    for name, members in find_points({each.name: each.run.manifest.settings for each in cells}).items():
+        scores = [by_name[each] for each in members]
+        tokens = np.mean([each.tokens for each in scores], axis=0)
+        points.append(PointScores(name, tokens, np.mean([each.scores for each in scores], axis=0), scores))
+    return points
 
 
 def curve_name(each: FinishedCell) -> str:
@@ -195,7 +213,7 @@ def curve_name(each: FinishedCell) -> str:
     return " ".join([each.cell.method, *opened])
 
 
-def frontier(scores: Sequence[CellScores]) -> list[CellScores]:
+def frontier(scores: Sequence[_Scores]) -> list[_Scores]:
     """Return the cells that no other of these beats, by rising tokens."""
     places = pareto_set([each.mean_tokens for each in scores], [each.mean_score for each in scores])
     return [scores[place] for place in places]
@@ -218,7 +236,7 @@ def fit_cells(cells: Sequence[CellScores], resamples: int) -> MethodCurve:
 
 
 def choose_cells(
-    test_cells: Sequence[CellScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
+    test_cells: Sequence[PointScores], chosen_on: Sequence[CellScores], budgets: Sequence[int]
 ) -> list[Choice]:
     """Choose the best cell under each budget by ``chosen_on``; report it on ``test_cells``.
 
@@ -228,8 +246,8 @@ def choose_cells(
     choices: list[Choice] = []
     for budget in sorted(set(budgets)):
         best = best_under(budget, chosen_on)
-        interval = bootstrap_mean(by_name[best.name].scores.tolist()) if best else None
-        if best and interval and (not choices or choices[-1].cell != best.name):
-            tokens = by_name[best.name].mean_tokens
-            choices.append(Choice(budget, best.name, best.mean_tokens, best.mean_score, tokens, interval))
+        if best and (not choices or choices[-1].cell != best.name):
+            point = by_name[best.name]
+            chosen = (best.mean_tokens, best.mean_score)
+            choices.append(Choice(budget, best.name, *chosen, point.mean_tokens, point.interval))
     return choices

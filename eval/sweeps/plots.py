@@ -17,10 +17,10 @@ from corag.core.errors import ConfigError
 from corag.core.system.files import atomic_replace
 from corag.core.system.installation import require
 from eval.scoring.rows import measure_title
-from eval.statistics.intervals import Interval
+from eval.statistics.intervals import Interval, Spread
 from eval.statistics.scaling import pareto_set
 from eval.sweeps.cells import OPENED_SECTIONS, Cell, short_value
-from eval.sweeps.findings import METRICS, Findings, FinishedCell, MethodCurve
+from eval.sweeps.findings import Findings, FinishedCell, MethodCurve, mean_scores
 from eval.tables.results import ResultsTable
 from eval.tables.ticks import tick_label, tick_places
 
@@ -49,35 +49,36 @@ class Point:
         label: written beside it where there is room, those of the frontier first.
         group: decides on colour and marker.
         tokens: per question.
-        score: a fraction with its interval.
+        score: a fraction with its interval; of a mean over runs, for other runs too.
         on_frontier: whether it is in the Pareto set.
     """
 
     label: str
     group: str
     tokens: float
-    score: Interval
+    score: Interval | Spread
     on_frontier: bool
 
 
 def plot(
-    files: Sequence[Path], cells: Sequence[FinishedCell], findings: Findings, metric: str, title: str
+    files: Sequence[Path], cells: Sequence[FinishedCell], findings: Findings, measure: str, title: str
 ) -> bool:
-    """Draw the cells of a sweep to files, whose endings choose the format (.png, .svg).
+    """Draw the points of a sweep to files, whose endings choose the format (.png, .svg).
 
     Return whether that was done: it is not without matplotlib, or if every cell failed.
     """
     cells = [each for each in cells if each.name not in findings.failed_cells]
     if not cells or importlib.util.find_spec("matplotlib") is None:
         return False
-    points, groups = [], name_groups([each.cell for each in cells], [each.options for each in cells])
-    for each, group in zip(cells, groups, strict=True):
-        interval = each.summary.measures[metric]
-        assert interval is not None  # every cell has the metric
+    groups = name_groups([each.cell for each in cells], [each.options for each in cells])
+    named = {each.name: (each, group) for each, group in zip(cells, groups, strict=True)}
+    points = []
+    for scores in mean_scores(cells):
+        each, group = named[scores.name]
         label = name_point(each.cell, each.options) or group
-        is_best = each.name in findings.pareto
-        points.append(Point(label, group, each.scores.mean_tokens, interval, is_best))
-    draw_scaling(points, files, measure=METRICS[metric], title=title, curves=findings.curves)
+        is_best = scores.name in findings.pareto
+        points.append(Point(label, group, scores.mean_tokens, scores.interval, is_best))
+    draw_scaling(points, files, measure=measure, title=title, curves=findings.curves)
     return True
 
 
@@ -139,21 +140,25 @@ def draw_figure(table: ResultsTable, file: str | Path) -> str:
     names = table.measures or [*dict.fromkeys(name for each in table.summaries for name in each.measures)]
     known = [name for name in names if any(each.measures.get(name) is not None for each in table.summaries)]
     measure = "f1" if "f1" in known and not table.measures else next(iter(known), "")
-    scored = [
-        (each, score)
-        for each in table.summaries
-        if (score := each.measures.get(measure)) is not None and each.failure_count < each.n
-    ]
+    others = {name for members in table.groups.values() for name in members[1:]}  # drawn as the first's mean
+    scored: list[tuple[str, float, Interval | Spread]] = []
+    for each in table.summaries:
+        score, means = each.measures.get(measure), table.means.get(each.method, {})
+        if score is not None and each.failure_count < each.n and each.method not in others:
+            mean = means.get(measure)
+            is_mean = mean is not None and mean.n > 1
+            tokens = means["tokens"].mean if is_mean else each.tokens
+            scored.append((each.method, tokens, mean if mean is not None and is_mean else score))
     if not scored:
         raise ConfigError(
             "no run has a score to draw: it needs gold answers, or gold passages that it found."
         )
-    best = set(pareto_set([each.tokens for each, _ in scored], [score.mean for _, score in scored]))
+    best = set(pareto_set([tokens for _, tokens, _ in scored], [score.mean for *_, score in scored]))
     points = [
-        Point(each.method, each.method, each.tokens, score, number in best)
-        for number, (each, score) in enumerate(scored)
+        Point(name, name, tokens, score, number in best)
+        for number, (name, tokens, score) in enumerate(scored)
     ]
-    title, most = measure_title(measure, table.recall_at), max(each.n for each, _ in scored)
+    title, most = measure_title(measure, table.recall_at), max(each.n for each in table.summaries)
     heading = f"{title} over tokens per question, n = {most:,}, 95% intervals"
     with atomic_replace(file) as temporary:
         draw_scaling(points, [temporary], measure=title, title=heading, form=Path(file).suffix[1:].lower())

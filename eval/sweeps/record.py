@@ -87,7 +87,7 @@ def write_sweep(out: Path, sweep: Sweep) -> tuple[dict[str, Any], list[Path]]:
         files.append(Path(config.answers_to))
     title = f"{Path(config.questions).name}, n = {len(questions)}"
     pictures = [out / "sweep.png", out / "sweep.svg"]
-    has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.metric, title)
+    has_pictures = plot(pictures, sweep.test_cells, sweep.findings, sweep.measure, title)
     return record, files + (pictures if has_pictures else [])
 
 
@@ -115,7 +115,7 @@ def sweep_record(sweep: Sweep) -> dict[str, Any]:
         "scorer_title": sweep.test.scored_runs.scoring,
         "conditions": _conditions(sweep.test).common_lines,
         "cells": {
-            name: each | {"pareto": name in findings.pareto}
+            name: each | {"pareto": name in findings.frontier_cells}
             for name, each in _cell_records(sweep.test).items()
         },
         "dev_cells": _cell_records(sweep.dev) if sweep.dev else {},
@@ -176,7 +176,7 @@ def _lines(sweep: Sweep, cells: FinishedCells, questions: str) -> Iterator[dict[
             "method": each.cell.method,
             **{name: each.options.get(name) for name in options},
             "metric": sweep.metric,
-            "pareto": int(each.name in sweep.findings.pareto) if cells is sweep.test else None,
+            "pareto": int(each.name in sweep.findings.frontier_cells) if cells is sweep.test else None,
             **{
                 f"{name}{end}": figures.get(f"{name}{end}")
                 for name in measures

@@ -250,19 +250,31 @@ def print_disagreements(console: Console, pair: Disagreements) -> None:
 
 def print_means(console: Console, table: ResultsTable) -> None:
     """Print mean and deviation of every group of runs."""
+    (name, *heads), *lines = mean_cells(table)
+    figures = figures_table(name, right=heads)
+    for line in lines:
+        figures.add_row(*line)
+    console.print(figures)
+    console.print(means_note(table), soft_wrap=True)
+
+
+def mean_cells(table: ResultsTable) -> list[list[str]]:
+    """Return the headings and lines of the means over runs."""
     measures = dict.fromkeys(name for mean in table.means.values() for name in mean)
     shown = [name for name in measures if name != "tokens" and table.shows(name)]
-    titles = [measure_title(name, table.recall_at) for name in shown]
-    figures = figures_table("method", right=["runs", *titles, "tokens"])
+    lines = [["method", "runs", *(measure_title(name, table.recall_at) for name in shown), "tokens"]]
     for name, mean in table.means.items():
         tokens = mean["tokens"]
         deviation = "" if tokens.deviation is None else f" ± {tokens.deviation:,.0f}"
         cells = [percent(mean.get(measure)) for measure in shown]
-        figures.add_row(name, str(tokens.n), *cells, f"{tokens.mean:,.0f}{deviation}")
-    console.print(figures)
-    console.print(
+        lines.append([name, str(tokens.n), *cells, f"{tokens.mean:,.0f}{deviation}"])
+    return lines
+
+
+def means_note(table: ResultsTable) -> str:
+    """Return what the means are, and what of them is tested."""
+    return (
         f"Mean ± standard deviation (n - 1) over runs that differ in their {table.over} only, each group "
         "called by its first run, and 95% bootstrap intervals over both questions and runs. Tests compare "
-        "these means.",
-        soft_wrap=True,
+        "the means of these very runs: they draw questions anew, not runs."
     )

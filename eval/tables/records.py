@@ -54,7 +54,9 @@ def table_records(table: ResultsTable) -> list[dict[str, Any]]:
         if table.baseline:
             record["baseline"] = table.baseline
         for measure in measures:
-            record |= _test_record(measure, tests.get((summary.method, measure)))
+            # Of means, and so not what the record's own figures differ by.
+            name = f"{measure}_over_{table.over}" if table.over else measure
+            record |= _test_record(name, tests.get((summary.method, measure)))
         for measure, spread in means_record(table.means).get(summary.method, {}).items():
             if measure == "tokens" or table.shows(measure):
                 record |= {f"{measure}_{name}_over_{table.over}": value for name, value in spread.items()}

@@ -136,7 +136,7 @@ class Run:
         ``texts``: returns the passages' texts, to look for gold answers in them. ``rankings``: measures of
         the passages' order.
         """
-        searches, aliases = self.manifest.searches, index_aliases(self.manifest.last.index)
+        searches, aliases = self.manifest.searches, index_aliases(self.manifest.last)
         rows = self.rows.values()
         scored_rows = score_rows(rows, scorer, recall_at, searches=searches, texts=texts, aliases=aliases)
         values = score_rankings(rows, rankings, aliases) if rankings and searches else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from corag.core.errors import in_a_row
@@ -27,16 +28,19 @@ def verdict(
     if len(values) < 2 or not leading:
         return ""
     title = measure_title(leading.measure, recall_at)
-    top = percent(values[leading.best[0]][leading.measure])
+    value = values[leading.best[0]][leading.measure]
+    # Beside what all runs are measured on a run may have questions of its own, which its figure is of too.
+    is_of_all = value is not None and math.isclose(value.mean, leading.mean, abs_tol=1e-9)
+    top = percent(value) if is_of_all else f"{100 * leading.mean:.1f}"
     on = f"on {count_questions(*leading.sizes)}"
-    if not (leading.worse or leading.even or leading.untested or leading.unshared):
+    if not (leading.worse or leading.even or leading.untested):
         return f"All {len(leading.best)} runs tie in {title}: {top} {on}."
     # Of several that tie, one is the baseline of the tests.
     against = f" against {leading.best[0]}" if len(leading.best) > 1 else ""
     rule = f"Holm's rule over {_count_text(leading.tests, 'test')}, level {LEVEL:g}"
     how = f"{on} (paired sign-flip tests{against}, {rule})."
     first = f"{_list(leading.best)} {'has' if len(leading.best) == 1 else 'have'} the highest {title}, {top}"
-    others = leading.even or leading.untested or leading.unshared
+    others = leading.even or leading.untested
     if leading.worse and not others:
         which = "the other run" if len(leading.worse) == 1 else f"all {len(leading.worse)} others"
         sentence = f"{first}, significantly above {which} {how}"
@@ -62,15 +66,9 @@ def _power(leading: Leading) -> str:
 
 
 def _untested_note(leading: Leading) -> str:
-    sentences = []
-    if leading.untested:
-        sentences.append(f"Half of the questions failed, so not tested: {_list(leading.untested)}.")
-    if leading.unshared:
-        sentences.append(
-            f"No question is measured in both {leading.best[0]} and these, so not tested: "
-            f"{_list(leading.unshared)}."
-        )
-    return " ".join(sentences)
+    if not leading.untested:
+        return ""
+    return f"Half of the questions failed, so not tested: {_list(leading.untested)}."
 
 
 def count_questions(fewest: int, most: int) -> str:

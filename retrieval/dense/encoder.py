@@ -95,10 +95,11 @@ class TextEncoder(ABC):
     def encode(
         self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None
     ) -> NDArray[np.float32]:
-        """Return one unit vector per text, shape [texts, dimension].
+        """Return one vector per text, shape [texts, dimension].
 
-        ``batch_size``: texts at once; 0 for the encoder's own. ``prompt`` stands before every text, and the
-        model's own do not. Raises :class:`DataError` if a vector is not finite.
+        They have length 1 unless the model compares by dot product. ``batch_size``: texts at once; 0 for the
+        encoder's own. ``prompt`` stands before every text, and the model's own do not. Raises
+        :class:`DataError` if a vector is not finite.
         """
 
     def count_tokens(self, texts: Iterable[str]) -> list[int]:
@@ -139,7 +140,9 @@ class Encoder(TextEncoder):
             "the encoder's device",
         )
         self._model: Any = placed_model.model
-        self._normalized = placed_model.is_float32
+        # Contriever, DPR and the like learned from dot products: their lengths count.
+        self._keeps_length = self._model.similarity_fn_name == "dot"
+        self._normalized = placed_model.is_float32 and not self._keeps_length
         self.batch_size, self.rounding, self.fingerprint = (
             placed_model.batch_size,
             placed_model.rounding,
@@ -164,7 +167,7 @@ class Encoder(TextEncoder):
     def encode(
         self, texts: Sequence[str], batch_size: int = 0, *, prompt: str = "", kind: Kind | None = None
     ) -> NDArray[np.float32]:
-        """Return one unit vector per text, as :meth:`TextEncoder.encode` says."""
+        """Return one vector per text, as :meth:`TextEncoder.encode` says."""
         if not texts:
             return np.empty((0, self.dimension), np.float32)
         methods = {"query": self._model.encode_query, "document": self._model.encode_document}
@@ -181,7 +184,7 @@ class Encoder(TextEncoder):
                 show_progress_bar=False,
             )
         result = np.ascontiguousarray(vectors, dtype=np.float32)
-        if not self._normalized:
+        if not self._normalized and not self._keeps_length:
             # A length of 1 in bfloat16 is one of 0.996 to 1.004, and that is in every cosine.
             result /= np.maximum(np.linalg.norm(result, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         require_finite(result, texts, self.name)

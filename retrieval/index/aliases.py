@@ -70,21 +70,13 @@ class Aliases:
             self.titled or other.titled,
         )
 
-    def gold(self, ids: Iterable[str]) -> list[str]:
-        """Return the different gold ids as the index calls them, in their order.
-
-        >>> Aliases({"d2": "d1"}).gold(["d2", "d3", "d1"])
-        ['d1', 'd3']
-        """
-        return list(dict.fromkeys(self.same_as.get(name, name) for name in ids))
-
     def names(self, ids: Iterable[str]) -> set[str]:
         """Return all that collected passages may be called by gold ids: their ids, and their documents'.
 
         >>> sorted(Aliases(numbered=True).names(["d1#2", "d3"]))
         ['d1', 'd1#2', 'd3']
         """
-        names = {self.same_as.get(name, name) for name in ids}
+        names = set(ids)
         if self.numbered:
             for name in list(names):
                 document, _, number = name.rpartition(NUMBER_SIGN)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
+from corag.core.errors import IndexMismatchError
 from corag.core.fusion import fuse
 from corag.core.gather import gather
 from corag.core.protocols import search_note
@@ -26,9 +28,19 @@ class FusedRetriever(SearchStage):
         self.fingerprint = stable_hash(f"rrf|{depth}|{inner}")
 
     async def search(self, query: str, k: int, hop: bool = False) -> Sequence[Hit]:
-        """Return up to k hits, best first; scores are sums of reciprocal ranks."""
+        """Return up to k hits, best first; scores are sums of reciprocal ranks.
+
+        Raises :class:`IndexMismatchError` if an id means different passages: only one could ever be found.
+        """
         depth = max(k, self._depth)
         rankings = await gather(each.search(query, depth, hop) for each in self.below)
+        texts: dict[str, str] = {}
+        for hit in chain.from_iterable(rankings):
+            if texts.setdefault(hit.passage.id, hit.passage.text) != hit.passage.text:
+                raise IndexMismatchError(
+                    f"two of the indexes that are searched call different passages '{hit.passage.id}': build "
+                    "one index of both corpora, or give the ids of one a prefix."
+                )
         return with_note(fuse(rankings)[:k], search_note(*rankings))
 
 

@@ -38,6 +38,18 @@ def answer(question, hops):
 
 
 @pytest.mark.parametrize(
+    "question",
+    [
+        "Which film came out first, Alpha, Beta or Gamma?",
+        "Who was born later, Ana Bo, Li Wu or Ode Issel?",
+        "Are Ana Bo, Li Wu and Ode Issel from the same country?",
+    ],
+)
+def test_three_are_not_compared_as_two(question):
+    assert next_sub_query(question, []) is None and compare(question, []) is None
+
+
+@pytest.mark.parametrize(
     ("question", "hops", "expected"),
     [
         ("Who is older, Ana Bo or Li Wu?", BORN, "Li Wu"),

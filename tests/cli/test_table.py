@@ -656,3 +656,12 @@ def test_the_figure_is_of_the_first_measure_that_was_asked_for(tmp_path):
     for measures, title in ((["recall", "em"], "recall@5"), ([], "F1")):
         table = table_of_runs(runs, TableView(measures=measures))
         assert draw_figure(table, tmp_path / "figure.svg") == title
+
+
+def test_the_figure_has_one_point_for_the_seeds_of_a_method(tmp_path):
+    rights = {"seed0": range(8), "seed1": range(2), "seed2": range(5)}
+    runs = {name: run_of(tmp_path / name, right, {"seed": name}) for name, right in rights.items()}
+    runs["other"] = run_of(tmp_path / "other", range(7), {"method": "ircot"})
+    draw_figure(table_of_runs(runs, TableView(over="seeds")), file := tmp_path / "figure.svg")
+    drawn = file.read_text()
+    assert "seed0" in drawn and "seed1" not in drawn and "seed2" not in drawn

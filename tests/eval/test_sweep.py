@@ -29,7 +29,7 @@ from eval.datasets.world.write import write_world
 from eval.experiment.questions import has_gold_answers, keep_usable
 from eval.statistics.scaling import CellScores
 from eval.sweeps.cells import Cell, read_cells
-from eval.sweeps.findings import choose_cells
+from eval.sweeps.findings import PointScores, choose_cells
 from eval.sweeps.sweep import (
     Openers,
     SweepConfig,
@@ -171,6 +171,18 @@ async def test_engines_and_indexes_are_opened_once_and_serve_all_their_cells(bac
     cells[0] = replace(cells[0], config=replace(cells[0].config, seed=1))
     with raises_message(ConfigError):
         await opened()
+
+
+def test_seeds_are_one_point_of_what_cells_say_together(backends: Backends) -> None:
+    seeds = "{corag.strategy: best_of_n, corag.N: 2, corag.L: 3, model.adapter: mine, seed: [1, 2, 3]}"
+    record = swept("--grid", seeds)
+    cells = {name: each for name, each in record["cells"].items() if name != "closed"}
+    assert len({each["f1"] for each in cells.values()}) > 1, "else their order tells nothing"
+    assert [each["pareto"] for each in cells.values()] == [True] * 3
+    assert len(set(record["pareto"]) & cells.keys()) == 1
+    (choice,) = [each for each in record["best_under_budget"]["choices"] if each["cell"] in cells]
+    mean = sum(each["f1"] for each in cells.values()) / 3
+    assert choice["score"]["mean"] == pytest.approx(mean, abs=1e-3)
 
 
 async def test_questions_that_failed_are_tried_again_and_open_their_engine_for_it(backends: Backends) -> None:
@@ -441,8 +453,9 @@ def test_questions_without_answers_are_left_out_and_counted(capsys: pytest.Captu
 
 
 def test_the_best_cell_is_chosen_on_dev_and_reported_on_test() -> None:
-    def cell(name: str, tokens: float, scores: list[float]) -> CellScores:
-        return CellScores(name, np.full(len(scores), tokens), np.array(scores))
+    def cell(name: str, tokens: float, scores: list[float]) -> PointScores:
+        figures = (name, np.full(len(scores), tokens), np.array(scores))
+        return PointScores(*figures, [CellScores(*figures)])
 
     dev = [
         cell("a", 3000, [0, 0, 1]),

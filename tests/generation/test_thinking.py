@@ -8,8 +8,10 @@ import pytest
 
 from corag.core.errors import ConfigError
 from corag.core.prompting.prompt import ALOUD, Prompt, Thought
+from corag.core.protocols import Completion, Sampling
+from corag.generation.http.wire import read_reply
 from corag.generation.rendering import Renderer
-from corag.generation.thinking import ThinkingOptions, template_variables
+from corag.generation.thinking import ThinkingOptions, template_variables, without_thought
 from tests.fakes import chat_prompt
 from tests.generation.families import FAMILIES, byte_tokenizer
 from tests.messages import raises_message
@@ -162,3 +164,26 @@ def test_a_special_token_that_a_thought_names_is_text() -> None:
 def test_what_is_thought_aloud_goes_on_where_the_model_thinks(template: str, mode: str, behind: str) -> None:
     prompt = replace(chat_prompt("Who?", prefix="Hm."), thought=ALOUD)
     assert written(renderer_of(template, mode), prompt).endswith(f">{behind}")
+
+
+def test_the_tokens_of_a_thought_are_no_tokens_of_its_reply() -> None:
+    """Chains are ranked by their probability, and FLARE searches where a token is unlikely."""
+    thought, reply = ("<think>", "Hm", "</think>", "\n\n"), ("Who", " wrote", " Emma?")
+    texts, logprobs = (*thought, *reply), (-0.1, -9.0, -0.1, -0.1, -0.01, -0.02, -0.03)
+    whole = Completion("".join(texts), tuple(range(7)), "stop", logprobs, texts)
+    left = without_thought(whole, len("".join(thought)))
+    assert left == Completion("Who wrote Emma?", (4, 5, 6), "stop", logprobs[4:], reply)
+    assert without_thought(whole, 0) == whole
+    choice = {
+        "message": {"content": "".join(reply), "reasoning_content": "Hm"},
+        "finish_reason": "stop",
+        "logprobs": {
+            "content": [
+                {"token": token, "logprob": value} for token, value in zip(texts, logprobs, strict=True)
+            ]
+        },
+    }
+    within = {"message": {"content": whole.text}, "logprobs": choice["logprobs"], "finish_reason": "stop"}
+    for each in (choice, within):
+        read = read_reply({"choices": [each]}, sampling=Sampling(9, logprobs=True), chat=True).completion
+        assert (read.text, read.logprobs, read.token_texts) == ("Who wrote Emma?", logprobs[4:], reply)

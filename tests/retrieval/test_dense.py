@@ -23,6 +23,7 @@ from retrieval.config import IndexConfig, RetrieverConfig
 from retrieval.dense.build import INDEX
 from retrieval.dense.encoder import Encoder, encoder_folder
 from retrieval.dense.faiss_build import build_faiss, count_ivf_lists
+from retrieval.dense.fingerprint import model_fingerprint
 from retrieval.dense.placement import Precision
 from retrieval.dense.ready_vectors import ReadyVectors, open_vectors
 from retrieval.dense.search import FaissIndex
@@ -33,7 +34,7 @@ from retrieval.search.pipeline import open_retriever
 from retrieval.search.rerank import RerankedRetriever
 from tests.fakes import WordRetriever
 from tests.messages import raises_message
-from tests.retrieval.conftest import ignore
+from tests.retrieval.conftest import ignore, static_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -415,6 +416,29 @@ async def test_an_encoder_in_bfloat16_is_part_of_an_index_and_of_a_search(
         assert len(await retriever.search(QUERIES[0], 3)) == 3
         await retriever.close()
     assert fingerprints["plain"] == fingerprints["placed"] != fingerprints["rounded"]
+
+
+def test_an_encoder_for_dot_products_keeps_the_length_of_its_vectors(tmp_path: Path) -> None:
+    """Contriever, DPR: by cosine they would rank otherwise than they were trained to."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(static_encoder(tmp_path / "cosine"), device="cpu")
+    assert np.abs(np.linalg.norm(Encoder(str(tmp_path / "cosine")).encode(QUERIES), axis=1) - 1).max() < 1e-5
+    model.similarity_fn_name = "dot"
+    model.save(str(tmp_path / "dot"))
+    own = model.encode(QUERIES, convert_to_numpy=True)
+    assert np.abs(np.linalg.norm(own, axis=1) - 1).max() > 0.01
+    assert np.allclose(Encoder(str(tmp_path / "dot")).encode(QUERIES), own, atol=1e-5)
+
+
+def test_a_table_of_word_vectors_is_another_one_whichever_rows_were_trained(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(static_encoder(tmp_path), device="cpu")
+    before = model_fingerprint(model)
+    assert model_fingerprint(model) == before
+    model[0].embedding.weight.data[2000:3000] += 0.1
+    assert model_fingerprint(model) != before
 
 
 @pytest.mark.parametrize("device", ["cuda:7", "gpu"])

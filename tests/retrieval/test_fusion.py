@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from corag.core.errors import IndexMismatchError
 from corag.core.fusion import fuse
 from corag.core.types import Hit, Passage
 from retrieval.config import RetrieverConfig
+from retrieval.search.joined import FusedRetriever
 from retrieval.search.pipeline import open_retriever
+from tests.fakes import WordRetriever, passage
+from tests.messages import raises_message
 
 
 def ranking(*ids: str) -> list[Hit]:
@@ -26,6 +30,16 @@ def test_equal_scores_keep_the_order_of_first_appearance() -> None:
     fused = fuse([ranking("x", "y"), ranking("y", "x"), ranking("z")])
     assert [hit.passage.id for hit in fused] == ["x", "y", "z"]
     assert fuse([[], []]) == []
+
+
+async def test_indexes_that_call_different_passages_alike_are_not_fused() -> None:
+    """Numbered from 1, two corpora would hide half of each other's passages."""
+    indexes = [WordRetriever([passage("1", f"{town} lies in Norway.")]) for town in ("Oslo", "Bergen")]
+    fused = FusedRetriever(indexes, depth=5)  # type: ignore[arg-type]
+    with raises_message(IndexMismatchError):
+        await fused.search("What lies in Norway?", 2)
+    same = FusedRetriever([indexes[0], indexes[0]], depth=5)  # type: ignore[list-item]
+    assert [hit.passage.id for hit in await same.search("What lies in Norway?", 2)] == ["1"]
 
 
 @pytest.mark.slow
@@ -57,10 +71,10 @@ async def test_the_reranker_orders_by_the_cross_encoders_own_scores(
     tokenizer = AutoTokenizer.from_pretrained(tiny_reranker)
     model = AutoModelForSequenceClassification.from_pretrained(tiny_reranker)
     scores = {}
-    for passage in candidates:
+    for each in candidates:
         with torch.no_grad():
-            logit = model(**tokenizer(query, passage.contents, return_tensors="pt")).logits[0, 0]
-        scores[passage.id] = torch.sigmoid(logit).item()
+            logit = model(**tokenizer(query, each.contents, return_tensors="pt")).logits[0, 0]
+        scores[each.id] = torch.sigmoid(logit).item()
     hits = await reranked.search(query, 5)
     assert [hit.passage.id for hit in hits] == sorted(scores, key=lambda identifier: -scores[identifier])[:5]
     assert [hit.score for hit in hits] == [pytest.approx(scores[hit.passage.id], abs=1e-4) for hit in hits]

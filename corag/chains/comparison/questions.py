@@ -113,6 +113,7 @@ _WAS = re.compile(rf"(?:Was|Is|Did) (?P<pair>.+ or .+?){_STEM}")  # Was A or B b
 _SAME = re.compile(  # Are A and B from the same country? Do A and B share the same nationality?
     r"(?:Are|Were|Is|Do|Did|Does) (?P<pair>.+) same (?:country|nationality)(?: of (?:origin|citizenship))?"
 )
+_TWO = re.compile(r"\b(?:both|located|situated)\b")
 _SAME_AS = re.compile(r"Does (?P<first>.+) have the same nationality as (?P<second>.+)")
 _TAIL = re.compile(  # what stands between the candidates and "same"
     r",? (?:both|films|movies|located|situated|from|of|in|the|that|who|are|shares?|have|has|originated?|come|"
@@ -139,13 +140,16 @@ def read_tasks(question: str) -> Iterator[Task]:
         if _is_name(first) and _is_name(second) and not _splits(second, "or"):
             yield Task((first, second), COUNTRY, "same")
     elif match := _SAME.fullmatch(text):
-        yield from _read_same(match["pair"])
+        tasks = _read_same(match["pair"])
+        # "A, B and C" are three, but for "both" and for places, which are called by their province too.
+        are_two = _TWO.search(text) is not None
+        yield from (each for each in tasks if are_two or ", " not in each.candidates[0])
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
         parts = {"noun": None, "role": None, "whose": None, "of": None, **match.groupdict()}
         role = parts["role"] or parts["whose"] or ""
         aspect, want = _read_want(parts["event"], parts["how"] or "", bool(role) or parts["noun"] is None)
         for first, second in _splits(match["pair"], "and" if parts["of"] else "or"):
-            if aspect and _is_name(first) and _is_name(second):
+            if aspect and _is_name(first) and _is_name(second) and ", " not in first:  # else one of three
                 yield Task((first, second), aspect, want, role, _words((parts["noun"] or "").lower()))
 
 

@@ -141,6 +141,7 @@ def mentions(texts: Iterable[str], answers: Iterable[str]) -> bool:
 
 
 _QUESTION_WORDS = frozenset({"who", "what", "when", "where", "why", "which", "how", "does", "is"})
+_GOES_ON = re.compile(r"[,;:]|\b(?:but|however|though)\b", re.IGNORECASE)  # an answer, after a refusal
 # Greedy, so that the last "answer is" of a line counts.
 _ANSWER = re.compile(r".* answer is:? (.*)")
 
@@ -165,16 +166,16 @@ def extract_answer(reply: str) -> str:
 
     As in IRCoT's released code, one pair of double quotes around the reply goes first, one closing full stop
     last, and a JSON string or list of strings is decoded (lists are joined by spaces). There, replies have
-    one line; chat models write several.
+    one line; chat models write several, of which the first may only announce the answer.
 
     >>> extract_answer("The singer was born in Oslo.\nSo the answer is: Oslo.")
     'Oslo'
-    >>> extract_answer("Oslo.")
-    'Oslo'
+    >>> extract_answer("Oslo."), extract_answer("The answer is:\n\nOslo")
+    ('Oslo', 'Oslo')
     """
     reply = _unquote(reply.strip())
     statements = [answer for line in reply.splitlines() if (answer := stated_answer(line)) is not None]
-    answer = statements[-1].strip() if statements else _without_full_stop(reply.split("\n", 1)[0].strip())
+    answer = statements[-1].strip() if statements else _without_full_stop(first_line(reply.splitlines()))
     if answer.startswith(("[", '"')):
         try:
             value = json.loads(answer)
@@ -184,6 +185,16 @@ def extract_answer(reply: str) -> str:
         if all(isinstance(part, str) for part in parts):
             return " ".join(parts)
     return answer
+
+
+def first_line(lines: Iterable[str]) -> str:
+    """Return the first of some lines that has text and does not only announce the next one, by a colon.
+
+    >>> first_line(["", "The answer is:", "Oslo"]), first_line(["Answer:"])
+    ('Oslo', 'Answer:')
+    """
+    filled = [stripped for line in lines if (stripped := line.strip())]
+    return next((line for line in filled if not line.endswith(":")), filled[0] if filled else "")
 
 
 def _without_full_stop(text: str) -> str:
@@ -227,14 +238,21 @@ def says_none(value: str) -> bool:
 def clean_sub_answer(text: str, refusal: str) -> tuple[str, bool]:
     """Return a sub-answer on one line, and whether it refuses: it is empty or begins with the refusal.
 
-    ``refusal``: a method's sentence for it. A sub-answer that refuses becomes this sentence.
+    ``refusal``: a method's sentence for it. A sub-answer that refuses becomes this sentence. Where its first
+    sentence goes on after the refusal, that is one of a few words ("None" may begin a name), and nothing
+    follows in which there could be an answer after all.
+
+    >>> clean_sub_answer("No information found in the passages.", "No information found")
+    ('No information found', True)
+    >>> clean_sub_answer("No information found on her, but he was born in Oslo.", "No information found")[1]
+    False
     """
     answer = " ".join(text.split())
     first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
-    is_refusal = not answer or normalize_answer(refusal) in (
-        normalize_answer(first),
-        normalize_answer(answer),
-    )
+    words, first_words = normalize_answer(refusal), normalize_answer(first)
+    goes_on = len(words.split()) > 2 and first_words.startswith(f"{words} ")
+    is_refusal = not answer or words in (first_words, normalize_answer(answer))
+    is_refusal = is_refusal or (goes_on and not _GOES_ON.search(first))
     return (refusal if is_refusal else answer), is_refusal
 
 

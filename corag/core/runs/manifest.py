@@ -35,10 +35,10 @@ class Start:
 
     ``record``: all as JSON. ``questions``: their file. ``model``, ``adapter``, ``index`` and ``url`` are
     names and places: what they held is among the settings. ``trained_for``: the prompts that the model was
-    fine-tuned for, by method. ``corpus``: what the index was made of.
-    ``aliases``: the hash of their file, "" for none, None if it was not recorded. ``synthetic``: how a
-    program made the questions, "" if people asked them. ``asked``: how many questions were to be answered, 0
-    if that was not recorded.
+    fine-tuned for, by method. ``corpus``: what the index was made of. ``has_parts``: whether passages of
+    its that shared an id are parts of one document, which a gold id means. ``aliases``: the hash of their
+    file, "" for none, None if it was not recorded. ``synthetic``: how a program made the questions, "" if
+    people asked them. ``asked``: how many questions were to be answered, 0 if that was not recorded.
     """
 
     record: Mapping[str, Any]
@@ -52,6 +52,7 @@ class Start:
     index: tuple[str, ...] = ()
     url: tuple[str, ...] = ()
     corpus: str = ""
+    has_parts: bool = False
     started: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     platform: str = ""

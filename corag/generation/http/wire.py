@@ -271,9 +271,14 @@ def _completion(
     if not sampling.logprobs:
         return Completion(whole[start:end], (), finish)
     pieces, logprobs = _logprobs(choice, empty=not whole)
-    spans = pairwise([*accumulate(map(len, split_by_tokens(whole, pieces)), initial=0)])
-    texts = tuple(whole[max(first, start) : min(last, end)] for first, last in spans)
-    return Completion(whole[start:end], (), finish, logprobs, texts)
+    # Servers that return thoughts apart have their tokens here all the same.
+    apart = max(0, "".join(pieces).rfind(whole))
+    thoughts = sum(place <= apart for place in accumulate(map(len, pieces))) if apart else 0
+    pieces, logprobs = pieces[thoughts:], logprobs[thoughts:]
+    spans = [*pairwise([*accumulate(map(len, split_by_tokens(whole, pieces)), initial=0)])]
+    first = sum(last <= start for _, last in spans) if start else 0  # the first token of the reply itself
+    texts = tuple(whole[max(begin, start) : min(last, end)] for begin, last in spans[first:])
+    return Completion(whole[start:end], (), finish, logprobs[first:], texts)
 
 
 def _finish_reason(choice: dict[str, Any]) -> str:
