@@ -12,7 +12,7 @@ from corag.core.options.classes import Options
 from corag.core.options.names import Mark, NameOrPath
 from training.row_tasks import Task
 
-WATCHING_OPTIONS = ("report_to", "logging_steps", "eval_steps", "save_steps")
+WATCHING_OPTIONS = ("report_to", "logging_steps", "save_steps")
 """Options of how a training is watched and saved, which may differ when it goes on."""
 
 
@@ -61,15 +61,9 @@ class LoopOptions(Options):
     warmup: float = 0.05
     """warm-up steps; below 1, the share of all steps."""
 
-    weight_decay: float = 0.0
-    """weight decay of AdamW."""
-
     precision: Literal["auto", "bfloat16", "float32"] = "auto"
     """precision of the frozen weights and of the computation; auto is bfloat16 where the hardware supports
     it, else float32."""
-
-    eval_steps: Annotated[int, Ge(0)] = 0
-    """steps between evaluations of the loss, one per task; 0 for the end only."""
 
     save_steps: Annotated[int, Ge(0)] = 100
     """steps between checkpoints, from which an interrupted training resumes; 0 for none."""

@@ -162,7 +162,6 @@ def make_trainer(config: DistillConfig, folder: str, prompts: dict[str, Any]) ->
         config,
         values | storage(config),
         out=config.out,
-        evaluates="validation" in prompts,
         defaults=defaults,
     )
     model, peft_config = load_model(config, folder)

@@ -83,13 +83,7 @@ def make_trainer(
         loss = losses.MultipleNegativesRankingLoss(model)
     return SentenceTransformerTrainer(
         model=model,
-        args=build_arguments(
-            SentenceTransformerTrainingArguments,
-            config,
-            arguments,
-            out=config.out,
-            evaluates="validation" in tables,
-        ),
+        args=build_arguments(SentenceTransformerTrainingArguments, config, arguments, out=config.out),
         train_dataset=tables["train"],
         eval_dataset=tables.get("validation"),
         loss=loss,

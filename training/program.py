@@ -177,7 +177,6 @@ def build_arguments(
     values: Mapping[str, Any],
     *,
     out: str,
-    evaluates: bool,
     defaults: Mapping[str, Any] | None = None,
 ) -> Any:
     """Build the arguments of a trainer. It comes before the model, since it starts the process group.
@@ -187,7 +186,6 @@ def build_arguments(
         config: the options that all trainings share.
         values: what one program alone sets, by the trainer's names.
         out: folder of the result, whose checkpoints lie within it.
-        evaluates: whether there is something to evaluate on.
         defaults: of the program, where they differ from the trainer's.
 
     Raises:
@@ -204,11 +202,8 @@ def build_arguments(
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "constant_with_warmup" if config.schedule == "constant" else config.schedule,
         "warmup_steps": config.warmup,
-        "weight_decay": config.weight_decay,
         "bf16": resolve_precision(config) == "bfloat16",
         "use_cpu": not has_gpu(),
-        "eval_strategy": "steps" if evaluates and config.eval_steps else "no",
-        "eval_steps": config.eval_steps or None,
         "save_strategy": "steps" if config.save_steps else "no",
         "save_steps": config.save_steps or 500,
         "save_total_limit": 1,

@@ -48,9 +48,7 @@ def make_trainer(config: RerankerTraining, model: Any, rows: Mapping[str, list[d
     tables = {split: judged_lists(part, config.negatives) for split, part in rows.items() if part}
     return CrossEncoderTrainer(
         model=model,
-        args=build_arguments(
-            CrossEncoderTrainingArguments, config, {}, out=config.out, evaluates="validation" in tables
-        ),
+        args=build_arguments(CrossEncoderTrainingArguments, config, {}, out=config.out),
         train_dataset=tables["train"],
         eval_dataset=tables.get("validation"),
         loss=kinds[config.loss](model),

@@ -127,8 +127,6 @@ class RetrieverPair:
     query: str
     positives: list[str]
     negatives: list[str]
-    positive_ids: list[str]
-    negative_ids: list[str]
 
 
 @dataclass
@@ -378,8 +376,6 @@ async def _search_negatives(
         query.text,
         [each.contents for each in right],
         [each.contents for each in wrong],
-        [each.id for each in right],
-        [each.id for each in wrong],
     )
 
 

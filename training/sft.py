@@ -169,7 +169,7 @@ def make_trainer(config: SftConfig, folder: str, rows: Any) -> Any:
         train_rows = train_rows.add_column("weight", weights)
     evaluation = by_task(rows["validation"], columns) if "validation" in rows else {}
     # Before the model: it starts the process group.
-    arguments = build_sft_arguments(config, evaluates=bool(evaluation))
+    arguments = build_sft_arguments(config)
     model, peft_config = load_model(config, folder)
     tokenizer = load_padding_tokenizer(folder)
     collator = None
@@ -200,7 +200,7 @@ def by_task(rows: Any, columns: list[str]) -> dict[str, Any]:
     }
 
 
-def build_sft_arguments(config: SftConfig, *, evaluates: bool) -> Any:
+def build_sft_arguments(config: SftConfig) -> Any:
     """Build TRL's training arguments, whose own defaults cut rows at 1,024 tokens and pad at random."""
     from trl import SFTConfig
 
@@ -216,7 +216,7 @@ def build_sft_arguments(config: SftConfig, *, evaluates: bool) -> Any:
         "include_num_input_tokens_seen": "all" if batching == "padding_free" else "non_padding",
         "train_sampling_strategy": "group_by_length" if batching == "by_length" else "random",
     }
-    return build_arguments(SFTConfig, config, values | storage(config), out=config.out, evaluates=evaluates)
+    return build_arguments(SFTConfig, config, values | storage(config), out=config.out)
 
 
 def storage(config: ProgramOptions) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from corag.service.log import Log, log_line, where
 from corag.service.metrics import Metrics
 from corag.service.options import AnswersOptions
 from corag.service.records import Records
-from eval.experiment.collector import Send, no_spans
 from eval.experiment.registry import bind
 from eval.sweeps.cells import Cell
 
@@ -60,9 +59,8 @@ class AnswerService:
         generator: Generator,
         retriever: Retriever | None,
         log: Log = log_line,
-        send: Send = no_spans,
     ) -> None:
-        """Take what it needs, and open the run folders. Whoever opened model, index and ``send`` closes them.
+        """Take what it needs, and open the run folders. Whoever opened model and index closes them.
 
         Raises :class:`ConfigError` if another process writes one of the folders.
         """
@@ -73,7 +71,6 @@ class AnswerService:
         self.metrics = Metrics(self.admission)
         self.log = log
         self._generator = generator
-        self._send = send
         self._is_broken = False
         self._probe: asyncio.Task[None] | None = None
         self.index = SearchedIndex(retriever, self.open_records(retriever))
@@ -232,7 +229,6 @@ class AnswerService:
         outcome = outcomes.get(row.error, "failed")
         self.metrics.count_outcome(preset.name, outcome)
         self.metrics.count_answer(row, ticket.waited_s)
-        self._send("job" if request.job else preset.name, row, request.traceparent)
         usage = row.total_usage
         self.log(
             outcome,

@@ -50,7 +50,6 @@ class AnswerRequest:
         max_tokens: limit of the final call; None for the method's own.
         stop: texts that end the final call.
         system: what the caller wants of the answer, such as its language; of the final prompt alone.
-        traceparent: the caller's header of this name, of which the answer's spans are then a part.
         request_id: under which logs have the request.
         sources: most sources that end the visible answer.
         ignored: fields that were passed over, each with the reason.
@@ -66,7 +65,6 @@ class AnswerRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     system: str = ""
-    traceparent: str = ""
     request_id: str = ""
     sources: int = 0
     ignored: Mapping[str, str] = field(default_factory=dict)

@@ -23,7 +23,6 @@ from corag.service.keys import Keys
 from corag.service.log import Log, log_line
 from corag.service.options import AnswersOptions, read_presets
 from eval.experiment.backends import check_model, check_setup, open_backends
-from eval.experiment.collector import sending_spans
 
 _LOOK_EVERY_S = 0.2
 _KEEP_ALIVE_S = 75  # longer than proxies keep connections, which would else meet one that has just closed
@@ -50,15 +49,14 @@ async def open_service(options: AnswersOptions, log: Log = log_line) -> AsyncIte
     async with open_backends(setup) as (generator, retriever):
         for name, preset in presets.items():
             check_model(f"preset '{name}'", preset.config.of(preset.method), setup.model, generator)
-        with sending_spans(options.trace, setup.model, generator.fingerprint, setup.retriever) as send:
-            service = AnswerService(options, presets, generator, retriever, log, send)
-            following = asyncio.create_task(follow_index(service, setup.retriever, folders))
-            try:
-                yield service
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
-                await service.close()
+        service = AnswerService(options, presets, generator, retriever, log)
+        following = asyncio.create_task(follow_index(service, setup.retriever, folders))
+        try:
+            yield service
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await service.close()
 
 
 async def serve(options: AnswersOptions) -> None:

@@ -29,7 +29,6 @@ from eval.api.drawing import draw_steps
 from eval.api.opened import Index, Model
 from eval.api.own_objects import takes_own_objects
 from eval.experiment.backends import check_model
-from eval.experiment.collector import Send, no_spans
 from eval.experiment.own_methods import is_method, is_own, load_method, make_method, short_name
 from eval.experiment.registry import METHODS, canonical_name, check_names
 from eval.report.traces import describe_computation
@@ -311,16 +310,14 @@ async def answer_one(
     tools: Tools,
     retriever: Retriever | None,
     refusal: str = "",
-    send: Send = no_spans,
     *,
     cites: bool = False,
 ) -> Answered:
-    """Answer a question, and look up the passages that it was answered from; ``send`` its spans.
+    """Answer a question, and look up the passages that it was answered from.
 
     ``cites``: the answer cites passages, which is checked.
     """
     row = await answer_question(question, method, tools, cites=cites)
-    send(name, row)
     passages = await _look_up(row, retriever)
     all_passages, read_passages = (
         [passages[key] for key in ids if key in passages]

@@ -13,7 +13,7 @@ from annotated_types import Ge
 
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
-from corag.core.options.names import Mark, NameOrPath
+from corag.core.options.names import NameOrPath
 from corag.core.own_objects import identify
 from corag.core.protocols import Ability, Generator, Retriever
 from corag.core.runs.provenance import Input
@@ -22,7 +22,6 @@ from corag.generation.adapters import adapter_folder
 from corag.generation.config import ModelConfig
 from corag.generation.models import folder_digest
 from corag.generation.trained_for import read_trainings
-from eval.experiment.collector import check_trace
 from eval.experiment.executor import RemoteHandle
 from eval.experiment.opening import open_index_quietly, open_model_quietly
 from eval.experiment.own_methods import short_name
@@ -55,9 +54,6 @@ class Setup(MethodOptions):
     budget: Annotated[int, Ge(0)] = 0
     """token budget per question, prompt plus generated; 0 for no limit."""
 
-    trace: Annotated[str, Mark.ENVIRONMENT, Mark.PRIVATE] = ""
-    """collector to send OpenTelemetry spans to, such as http://localhost:4318; "" for none."""
-
     ALIASES: ClassVar[dict[str, str]] = OPENED_ALIASES
 
     def __post_init__(self) -> None:
@@ -68,7 +64,6 @@ class Setup(MethodOptions):
             self, "method", [canonical_name(short_name(name), entries) for name in self.method]
         )
         check_names(self.method, entries)
-        check_trace(self.trace)
 
     def settled_model(self) -> ModelConfig:
         """Return the model's options with an engine in the place of "auto"."""

@@ -19,8 +19,7 @@ from corag.core.errors import CoragError
 from corag.core.own_objects import is_user_object
 from corag.core.protocols import Retriever
 from corag.core.types import Passage, Question
-from eval.datasets.gold_names import FILE, TITLE, find_name, headings, is_name, passage_names
-from eval.datasets.same import same_words
+from eval.datasets.gold_names import TITLE, find_name, headings, is_name, passage_names
 from eval.experiment.executor import HasFingerprint, RemoteHandle
 from eval.experiment.progress import print_line
 from retrieval.index.aliases import Aliases, load_aliases
@@ -61,7 +60,6 @@ async def match_gold(
             if look_up is None:
                 return list(questions)
             known_ids = set(await look_up.passages(ids))
-            themselves = await look_up.passages([each.id for each in questions])
             by_title = {each.id: each for each in questions if _wants_titles(each, known_ids)}
             titles = dict.fromkeys(title for each in by_title.values() for title in each.titles)
             present = await look_up.titles(titles) if titles else set()
@@ -76,7 +74,6 @@ async def match_gold(
     by_name = {each: each for each in others if is_name(each)}
     if names is not None:
         by_name = {each: name for each in others if (name := find_name(each, names))}
-    _print_other_folders(by_name)
     known_ids.update(by_name)
     by_title = {name: each for name, each in by_title.items() if _wants_titles(each, known_ids)}
     results = []
@@ -88,7 +85,6 @@ async def match_gold(
         results.append(each)
     results = _name(_rename(results, load_aliases(folders)), by_name)
     _print_counts(questions, results, by_title, known_ids | present)
-    _print_passages(questions, themselves)
     return results
 
 
@@ -224,33 +220,6 @@ def _print_counts(
         )
 
 
-def _print_passages(questions: Sequence[Question], themselves: Mapping[str, Passage]) -> None:
-    """Print how many questions are passages of the index; ``themselves``: its passages of their ids."""
-    passage_ids = [
-        each.id for each in questions if each.id in themselves and _is_passage(each, themselves[each.id])
-    ]
-    if passage_ids:
-        _print(
-            f"{len(passage_ids):,} of {len(questions):,} questions are passages of the index, such as "
-            f"'{passage_ids[0]}': leave_out_self keeps a question from finding itself."
-        )
-
-
-def _print_other_folders(names: Mapping[str, str]) -> None:
-    """Print how many gold passages are given with folders that the index lacks, as of another year."""
-    longer = {
-        gold_name: name.removeprefix(FILE)
-        for gold_name, name in names.items()
-        if gold_name.endswith(f"/{name.removeprefix(FILE)}") and name.startswith(FILE)
-    }
-    if longer:
-        gold_name, file = next(iter(longer.items()))
-        _print(
-            f"{len(longer):,} gold passages are given with more folders than the index has, such as "
-            f"'{gold_name}', which is taken for its '{file}': check that they are the same files."
-        )
-
-
 def _name(questions: Sequence[Question], names: Mapping[str, str]) -> list[Question]:
     """Return the questions with gold passages that are given by file, page or title as what they are."""
     return [
@@ -275,10 +244,6 @@ def _rename(questions: Sequence[Question], aliases: Aliases) -> list[Question]:
         f"such as '{first}' under '{aliases.same_as[first]}': that one counts."
     )
     return _name(questions, aliases.same_as)
-
-
-def _is_passage(question: Question, passage: Passage) -> bool:
-    return same_words(question.text) in (same_words(passage.text), same_words(passage.contents))
 
 
 def _print(line: str) -> None:

@@ -64,7 +64,6 @@ async def answer_into(
     title: str,
     batch_size: int,
     shard: str = "",
-    send: Callable[[Row], None] | None = None,
     turn: RunTurn | None = None,
 ) -> None:
     """Run a task for the questions that a run has no answer to, write each row, and show the progress.
@@ -77,7 +76,6 @@ async def answer_into(
         title: what the line of progress is called.
         batch_size: questions in flight with each engine.
         shard: such as "2/8" if the questions are a shard: their ids are then recorded in the folder.
-        send: sends the spans of each row that is written; see :mod:`eval.experiment.collector`.
         turn: of this run among those that share the executor's engine.
 
     Raises:
@@ -104,8 +102,6 @@ async def answer_into(
         # Written before it is counted: what a person is shown as finished survives a kill.
         run.append(row)
         progress.advance(row)
-        if send is not None:
-            send(row)
 
     with progress.shown():
         await answer_all(waiting, answer, record, in_flight=in_flight, turn=turn)

@@ -32,7 +32,6 @@ from eval.experiment.backends import (
     check_setup,
     print_once,
 )
-from eval.experiment.collector import sending_spans
 from eval.experiment.executor import AnswerTask, Executor, HasFingerprint
 from eval.experiment.gold import lies_here, match_gold
 from eval.experiment.in_flight import questions_in_flight
@@ -186,10 +185,7 @@ async def answer_with(
     )
     # A folder cannot say a name of several words.
     notes = {**executor.manifest_entry(), **question_notes(questions), "name": cell if " " in cell else ""}
-    with (
-        open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run,
-        sending_spans(config.trace, config.model, executor.model.fingerprint, config.retriever) as send,
-    ):
+    with open_run(config, name, executor.model, executor.index, cell=cell, notes=notes) as run:
         await answer_into(
             run,
             questions,
@@ -198,7 +194,6 @@ async def answer_with(
             title=cell or name,
             batch_size=config.in_flight(name),
             shard=config.shard,
-            send=partial(send, name),
             turn=turn,
         )
     return run.path

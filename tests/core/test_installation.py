@@ -39,9 +39,6 @@ COMMANDS = {
         "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--workers", "ray",
         "--model.backend", "openai", "--model.urls", "http://127.0.0.1:9",
     ],
-    "otel": [
-        "run", "--questions", "q.jsonl", "--method", "closed_book", "--out", "runs", "--trace", "http://localhost",
-    ],
     "pyserini": [
         "ask", "Who?", "--index", "wikipedia-dpr-100w", "--method", "one_step",
         "--model.backend", "transformers",
@@ -77,7 +74,7 @@ def test_extras_are_those_of_the_project() -> None:
         names_of_packages = {module.replace(".", "_") for module in modules}
         assert asked_for & names_of_packages, f"{extra} brings none of {modules}"
     everything = {part for line in asked["all"] for part in Requirement(line).extras}
-    assert everything == {"dense", "docs", "measures", "otel", "plots", "ray", "train", "web"}
+    assert everything == {"dense", "docs", "measures", "plots", "ray", "train", "web"}
 
 
 def test_no_extra_asks_for_what_would_be_compiled() -> None:

@@ -207,7 +207,6 @@ LOOKED_FOR = {
     "judge": "guides/evaluation.html",
     "own FAISS vectors": "guides/data_and_indexes.html",
     "made with other settings": "help/troubleshooting.html",
-    "Langfuse": "guides/service.html",
     "Open WebUI": "guides/service.html",
     "MDE": "glossary.html",
     "BibTeX": "help/faq.html",

@@ -1,4 +1,4 @@
-"""Gold passages that an index lacks, questions that are passages, and failed questions in tests of runs."""
+"""Gold passages that an index lacks, and failed questions in tests of runs."""
 
 import json
 import os
@@ -64,7 +64,6 @@ async def test_questions_whose_gold_passages_the_index_lacks_have_no_recall(stor
     assert (
         "the index lacks gold passages of 2 of 5 questions, such as 'gone': they have no recall." in printed
     )
-    assert "1 of 5 questions are passages of the index, such as 'd2': leave_out_self" in printed
     assert await match_gold(matched[:1], index, folders) == matched[:1] and not capsys.readouterr().err
 
 

@@ -80,17 +80,6 @@ async def test_a_name_of_several_files_is_refused_before_anything_opens(index: s
         await answer_dataset(config, [Question("q", "Who?", ("X",), ("readme.md",))])
 
 
-async def test_a_file_with_more_folders_than_the_index_knows_is_told(
-    index: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await gold(index, "2023/manuals/tr9.md") == ("file:manuals/tr9.md",)
-    assert (
-        "1 gold passages are given with more folders than the index has, such as '2023/manuals/tr9.md', "
-        "which is taken for its 'manuals/tr9.md'" in capsys.readouterr().err
-    )
-    assert await gold(index, "tr9.md", "manuals/tr9.md") and not capsys.readouterr().err
-
-
 async def test_an_index_and_a_model_may_have_a_colon_in_their_names(index: str, tmp_path: Path) -> None:
     Path(index).rename(named := tmp_path.parent / f"{tmp_path.name}:v2")
     assert await gold(str(named), "tr9.md") == ("file:manuals/tr9.md",)

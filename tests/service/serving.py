@@ -15,7 +15,6 @@ from corag.service.http.gate import AccessRules, allowed_hosts
 from corag.service.keys import Keys
 from corag.service.options import AnswersOptions, read_presets
 from corag.service.serve import serve_until_stopped
-from eval.experiment.collector import sending_spans
 from tests.fakes import PROMPTS, ScriptedGenerator, WordRetriever, kind, passage
 
 PASSAGES = [
@@ -100,12 +99,9 @@ async def served(
     model = generator or ScriptedGenerator(reply, pause)
     index = retriever or WordRetriever(passages)
     log: list[dict] = []
-    with (
-        socket.create_server(("127.0.0.1", port)) as listener,
-        sending_spans(config.trace, config.model, model.fingerprint, config.retriever) as send,
-    ):
+    with socket.create_server(("127.0.0.1", port)) as listener:
         service = AnswerService(
-            config, presets, model, index, lambda event, **told: log.append({"event": event, **told}), send,
+            config, presets, model, index, lambda event, **told: log.append({"event": event, **told})
         )  # fmt: skip
         rules = AccessRules(keys or Keys(), allowed_hosts("127.0.0.1", config.hosts))
         up = asyncio.create_task(serve_until_stopped(service, rules, listener))

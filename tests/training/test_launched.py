@@ -65,7 +65,7 @@ def test_one_process_keeps_to_one_gpu(options: Options, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(SFTConfig, "_setup_devices", torch.device("cpu"))
     monkeypatch.setattr(SFTConfig, "_n_gpu", 4, raising=False)
-    assert build_sft_arguments(options(), evaluates=False).n_gpu == 1
+    assert build_sft_arguments(options()).n_gpu == 1
 
 
 def launched(words: list[str], config: SftConfig, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ Options = Callable[..., SftConfig]
 def test_what_is_no_argument_or_not_free_is_refused(trainer: dict[str, Any], tmp_path: Path) -> None:
     config = SftConfig(rows=["rows"], out=str(tmp_path), trainer=trainer)
     with raises_message(ConfigError):
-        build_sft_arguments(config, evaluates=False)
+        build_sft_arguments(config)
 
 
 def test_without_an_adapter_it_has_no_arguments() -> None:

@@ -42,6 +42,7 @@ QUESTION = Question(
     ),
 )
 ALL = RetrieverPairsConfig(validation=0)
+ISSEL, TARN = passage("Issel", "A river."), passage("Tarn", "A small lake.")
 
 
 def queries(question: Question, config: RetrieverPairsConfig = ALL) -> list[tuple[str, int, tuple[str, ...]]]:
@@ -121,7 +122,7 @@ def test_of_kept_chains_the_passages_with_the_sub_answer_are_right() -> None:
 async def write(
     tmp_path: Path, *questions: Question, others: Sequence[Passage] = (), chains: Any = (), **settings: Any
 ) -> RetrieverPairsReport:
-    world = [*WORLD, passage("Issel", "A river."), passage("Tarn", "A small lake."), *others]
+    world = [*WORLD, ISSEL, TARN, *others]
     report = RetrieverPairsReport({"chains": [], **settings})
     return await write_retriever_pairs(
         questions, dict(chains), tmp_path / "pairs", WordRetriever(world), ALL, report
@@ -134,10 +135,11 @@ async def test_wrong_passages_are_hits_that_neither_are_gold_nor_hold_the_answer
     found = {each["query"]: each for each in rows}
     whole = found[QUESTION.text]
     assert whole["positives"] == [BOOK.contents, AUTHOR.contents, TOWN.contents]
-    assert whole["negatives"] == [NOISE.contents] and whole["negative_ids"] == [NOISE.id]
-    assert "issel" not in {name for each in rows for name in each["negative_ids"]}, "it holds the answer"
-    assert found["Which river flows by Tarn Hollow?"]["negative_ids"] == ["tarn"]
-    assert not any(set(each["negative_ids"]) & set(GOLDS) for each in rows)
+    assert whole["negatives"] == [NOISE.contents]
+    wrong = {text for each in rows for text in each["negatives"]}
+    assert ISSEL.contents not in wrong, "it holds the answer"
+    assert found["Which river flows by Tarn Hollow?"]["negatives"] == [TARN.contents]
+    assert wrong.isdisjoint(BY_ID[name].contents for name in GOLDS)
     assert report.left_out == {"every hit is right": 2} and report.questions == 1
 
 
@@ -146,7 +148,7 @@ async def test_what_gold_passages_mean_by_text_part_or_title_is_not_wrong(tmp_pa
     question = replace(QUESTION, supporting=(*GOLDS, "copy", "title:Lake"))
     await write(tmp_path, question, others=[*others, passage("Lake > Tarn", "A lake by Tarn.")])
     rows = datasets.load_from_disk(str(tmp_path / "pairs"))["train"]
-    assert {name for names in rows["negative_ids"] for name in names} == {"tarn"}
+    assert {text for texts in rows["negatives"] for text in texts} == {TARN.contents}
 
 
 async def test_sampled_and_gold_queries_of_a_question_stand_beside_each_other(tmp_path: Path) -> None:
@@ -196,4 +198,4 @@ def test_from_a_question_file_to_pairs(tmp_path: Path, capsys: pytest.CaptureFix
     assert "train/sub_query" in capsys.readouterr().out
     rows = datasets.load_from_disk(str(tmp_path / "pairs"))["train"].to_list()
     assert all(each["positives"] and each["negatives"] for each in rows)
-    assert not any(set(each["positive_ids"]) & set(each["negative_ids"]) for each in rows)
+    assert not any(set(each["positives"]) & set(each["negatives"]) for each in rows)

@@ -43,8 +43,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = [
         RetrieverPair(
             f"q{place}", "sub_query", 1, f"Where is the {each} one?", [houses[place]],
-            [boats[place - 1], boats[place - 2], boats[place - 3]], [each],
-            [f"boat {COLOURS[place - other]}" for other in (1, 2, 3)],
+            [boats[place - 1], boats[place - 2], boats[place - 3]],
         )
         for place, each in enumerate(COLOURS)
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,6 @@ from corag.core.types import Question
 from corag.generation.config import Backend, ModelConfig
 from eval.api.ask import COLUMNS, Answered, answer_one
 from eval.experiment.backends import check_model, check_setup, open_backends
-from eval.experiment.collector import Send, no_spans, sending_spans
 from eval.experiment.progress import QUIET_SECONDS
 from eval.experiment.prompts import AskSetup
 from eval.experiment.registry import bind
@@ -94,18 +93,14 @@ def sooner_backend(config: AskOptions) -> Backend:
 async def _ask(config: AskOptions) -> CommandResult:
     console = wide_console(COLUMNS)
     records: list[dict[str, Any]] = []
-    async with AsyncExitStack() as stack:
-        generator, retriever = await stack.enter_async_context(open_backends(config))
+    async with open_backends(config) as (generator, retriever):
         for name in config.method:
             check_model(name, config.of(name), config.model, generator)
-        send = stack.enter_context(
-            sending_spans(config.trace, config.model, generator.fingerprint, config.retriever)
-        )
         if len(config.method) == 1:  # of several each has a heading
             print(f"corag: answering by {config.method[0]} ('method' takes another).", file=sys.stderr)
         for question in questions(config.question, console):
             for name in config.method:
-                result = await answer_and_show(name, question, config, console, generator, retriever, send)
+                result = await answer_and_show(name, question, config, console, generator, retriever)
                 answer = result.answer and asdict(result.answer)
                 citations = [asdict(claim) for claim in result.citations]
                 records.append(
@@ -149,7 +144,6 @@ async def answer_and_show(
     console: Console,
     generator: Generator,
     retriever: Retriever | None,
-    send: Send = no_spans,
 ) -> Answered:
     """Answer with one method, and show what led to the answer, the answer, its sources and its cost."""
     asked_question = Question("asked", question)
@@ -163,7 +157,7 @@ async def answer_and_show(
         reporting(progress_line(name, tools), partial(print, file=sys.stderr, flush=True), QUIET_SECONDS),
     ):
         answer = await answer_one(
-            name, asked_question, bind(name, config), tools, retriever, refusal, send,
+            name, asked_question, bind(name, config), tools, retriever, refusal,
             cites=config.of(name).cites,
         )  # fmt: skip
     console.print(answer.tree())

@@ -27,7 +27,6 @@ EXTRAS = {
     "vllm": ("vllm",),
     "train": ("trl",),
     "ray": ("ray",),
-    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "pyserini": ("pyserini",),
 }  # fmt: skip
 """The modules that an extra brings, or packages that it asks for do, by the extra that should be named."""

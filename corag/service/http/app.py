@@ -68,7 +68,6 @@ class _Handlers:
         body = read_body(await read_json(request, self._service.options.limits.body_kb * 1000))
         question = replace(
             self._service.fit(read_chat(body, self._service.options)),
-            traceparent=request.headers.get("traceparent", ""),
             request_id=request.state.request_id,
         )
         ticket = self._service.enter(request.state.caller, question.preset)
