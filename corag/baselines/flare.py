@@ -23,17 +23,17 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from annotated_types import Ge, Le
 
-from corag.baselines.shared import PROMPTS, answer_of_chain, chain_text, check_few_shot, cued_text
+from corag.baselines.shared import PROMPTS, answer_from_newest, check_few_shot
 from corag.core.errors import BudgetExhaustedError
 from corag.core.fusion import interleave
 from corag.core.language.sentences import sentence_end
-from corag.core.language.text import stated_answer
+from corag.core.language.text import extract_answer, stated_answer
 from corag.core.method import Method
 from corag.core.options.names import NameOrPath
 from corag.core.prompting.demonstrations import DemonstrationConfig
@@ -45,6 +45,7 @@ from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Question
 
 SHORTEST_SENTENCE = 5  # released code: what is shorter, in characters, is one sentence with what follows
+ANSWER_CUE = "So the answer is:"  # IRCoT's words, which its pattern reads; a chain is made to go on with them
 SPAN_GAP = 5  # released code: unsure tokens this near to each other, in tokens, belong to one span
 
 Token: TypeAlias = tuple[str, float]
@@ -109,7 +110,7 @@ class FLAREConfig(DemonstrationConfig, section="flare"):
 
     ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
-        "paper": {"theta": 0.8, "beta": 0.4, "k": 2, "force_answer": False},
+        "paper": {"force_answer": False},
         "zero_shot": {},
     }
 
@@ -293,6 +294,42 @@ def answer_prompt(question: Question, hits: Sequence[Hit], so_far: str, config: 
 def token_count(sentences: Sequence[Sentence]) -> int:
     """Return how many tokens the answer so far has."""
     return sum(len(sentence.tokens) for sentence in sentences)
+
+
+# The answer in the end
+
+
+async def answer_of_chain(
+    prompt: Callable[[Sequence[Sentence]], Prompt],
+    chain: Sequence[Sentence],
+    stop_reason: str,
+    tools: Tools,
+    force: bool,
+    max_tokens: int,
+) -> str:
+    """Return what a chain of thought states as its answer, else what it states when made to go on with one.
+
+    ``force``: whether it is made to; under a spent budget it always is. Then demonstrations and passages of
+    the ``prompt`` go before sentences of the chain do. If nothing comes of it, or it is not asked for, what
+    was written is the answer.
+    """
+    answer = extract_answer(chain_text(chain))
+    if stop_reason == "answer" or not (force or stop_reason == "budget"):
+        return answer
+    forced_text = await answer_from_newest(
+        lambda sentences: tools.afford(prompt(sentences), max_tokens), chain, tools, max_tokens=max_tokens
+    )
+    return forced_text or answer
+
+
+def chain_text(chain: Sequence[Sentence]) -> str:
+    """Return a chain of thought so far."""
+    return "".join(sentence.text for sentence in chain).lstrip()
+
+
+def cued_text(chain: Sequence[Sentence]) -> str:
+    """Return a chain of thought so far, and the words that its answer follows."""
+    return f"{chain_text(chain)} {ANSWER_CUE}".strip()
 
 
 # Two ways from an unsure sentence to queries (section 3.2.2)

@@ -49,7 +49,7 @@ class IterRetGenConfig(ReaderConfig, section="iter_retgen"):
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {
         "top_k": "k", "T": "iterations", "max_iterations": "iterations",
     }  # fmt: skip
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {"reader": "cot"}, "zero_shot": {}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"paper": {}, "zero_shot": {}}
 
     def __post_init__(self) -> None:
         if self.reader == "none":

@@ -3,14 +3,14 @@
 Most papers leave a question unanswered whose loop has stated no answer, which counts as wrong. A run under a
 token budget would then measure how often a loop ends in time, not what it has found; so a spent budget is
 always answered here, with as much of the loop's text as budget and window allow. Auto-RAG, FLARE, IterDRAG,
-ReAct, Search-o1, Search-R1, Self-Ask and prompted Self-RAG end in these functions.
+ReAct, Search-o1, Search-R1 and Self-Ask end in these functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from corag.core.errors import BudgetExhaustedError, ConfigError, RequestRefusedError
 from corag.core.language.text import extract_answer
@@ -41,20 +41,7 @@ def list_found_ids(tools: Tools) -> tuple[str, ...]:
 
 # The answer in the end, for methods whose own loop has stated none
 
-ANSWER_CUE = "So the answer is:"  # IRCoT's words, which its pattern reads; a chain is made to go on with them
-
-
-class WrittenSentence(Protocol):
-    """A sentence of a chain of thought, with the white space before it."""
-
-    @property
-    def text(self) -> str:
-        """Its text."""
-        ...
-
-
 Item = TypeVar("Item")
-Unit = TypeVar("Unit", bound=WrittenSentence)
 
 
 async def force_answer(prompt: Prompt, max_tokens: int, tools: Tools) -> str:
@@ -110,36 +97,3 @@ async def answer_from_newest(
         if not reply.shortening.cut_tokens:  # else the question lost words: try again with fewer items
             break
     return answer
-
-
-async def answer_of_chain(
-    prompt: Callable[[Sequence[Unit]], Prompt],
-    chain: Sequence[Unit],
-    stop_reason: str,
-    tools: Tools,
-    force: bool,
-    max_tokens: int,
-) -> str:
-    """Return what a chain of thought states as its answer, else what it states when made to go on with one.
-
-    ``force``: whether it is made to; under a spent budget it always is. Then demonstrations and passages of
-    the ``prompt`` go before sentences of the chain do. If nothing comes of it, or it is not asked for, what
-    was written is the answer.
-    """
-    answer = extract_answer(chain_text(chain))
-    if stop_reason == "answer" or not (force or stop_reason == "budget"):
-        return answer
-    forced_text = await answer_from_newest(
-        lambda sentences: tools.afford(prompt(sentences), max_tokens), chain, tools, max_tokens=max_tokens
-    )
-    return forced_text or answer
-
-
-def chain_text(chain: Iterable[WrittenSentence]) -> str:
-    """Return a chain of thought so far."""
-    return "".join(sentence.text for sentence in chain).lstrip()
-
-
-def cued_text(chain: Iterable[WrittenSentence]) -> str:
-    """Return a chain of thought so far, and the words that its answer follows."""
-    return f"{chain_text(chain)} {ANSWER_CUE}".strip()

@@ -31,11 +31,10 @@ add() { # NAME METHOD [OPTION: VALUE]: a cell for each way of searching
     done
 }
 methods=(
-    one_step ircot corag self_ask react iter_retgen flare self_rag_prompted auto_rag search_o1
-    drag iterdrag longrag
+    one_step ircot corag self_ask react iter_retgen flare auto_rag search_o1 drag iterdrag longrag
 )
 for method in "${methods[@]}"; do add "$method" "$method"; done
-for mode in recursive multi_hop self_query decompose; do
+for mode in recursive multi_hop self_query; do
     add "recursive $mode" recursive "recursive.mode: $mode"
 done
 add "corag tuned" corag "model.adapter: default"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from corag.baselines.self_rag.method import REFLECTION_TOKENS
+from corag.baselines.self_rag import REFLECTION_TOKENS
 from corag.core.errors import SearchFailedError
 from corag.core.runner import answer_all, answer_question
 from corag.core.runs.folder import TRACES, RunFolder, read_rows
@@ -149,7 +149,7 @@ FEW = {
 }
 VARIANTS = [
     *((name, {}) for name in METHODS),
-    *(("recursive", {"mode": mode}) for mode in ("recursive", "multi_hop", "self_query", "decompose")),
+    *(("recursive", {"mode": mode}) for mode in ("recursive", "multi_hop", "self_query")),
     *(("corag", {"strategy": strategy, "chains": 2, "expand": 2}) for strategy in ("best_of_n", "tree")),
     ("corag", {"strategy": "adaptive", "chains": 3, "rank_by": "vote"}),
     ("corag", {"strategy": "best_of_n", "chains": 3, "rank_by": "vote+refusal", "judged": "draft"}),
@@ -157,7 +157,7 @@ VARIANTS = [
     *(("corag", {"stop": stop}) for stop in ("check", "settled", "learned")),
     ("iterdrag", {"documents": 0}),
 ]
-FORCED = ("auto_rag", "flare", "iterdrag", "react", "search_o1", "search_r1", "self_ask", "self_rag_prompted")
+FORCED = ("auto_rag", "flare", "iterdrag", "react", "search_o1", "search_r1", "self_ask")
 """Methods that keep enough of a budget to ask for the answer in the end."""
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from corag.baselines.self_rag.method import SelfRAGConfig, self_rag
+from corag.baselines.self_rag import SelfRAGConfig, self_rag
 from corag.core.errors import ConfigError
 from corag.core.method import MethodConfig
 from corag.core.protocols import Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corag.baselines.flare import FLAREAnswer, FLAREConfig, flare
-from corag.baselines.self_rag.method import REFLECTION_TOKENS, SelfRAGConfig, self_rag
+from corag.baselines.self_rag import REFLECTION_TOKENS, SelfRAGConfig, self_rag
 from corag.core.tools import ScoreStep, Tools
 from corag.generation.models import model_folder
 from corag.generation.rendering import Renderer

@@ -2,8 +2,6 @@
 empty retrieval.
 """
 
-import asyncio
-
 import pytest
 
 from corag.baselines.recursive.config import RecursiveConfig
@@ -26,14 +24,9 @@ LIBRARY = [GASKETS, SEALS, VALVES, PUMPS]  # of equal hits the earlier one wins,
 LEAFLETS = "one two three four five six seven".split()
 HOW = Question("q2", "Which pumps move water?", ("cork",))
 
-CHAIN = "SUB1: Who wrote The Glass Orchard?\nDEPENDS: none\nSUB2: Where was #1 born?\nDEPENDS: SUB1"
-SHORT = {"max_step_tokens": 40, "max_sub_answer_tokens": 8, "max_answer_tokens": 8, "k": 1, "k_per_step": 1}
 
-
-async def replay(
-    replies, *, question=QUESTION, retriever=None, budget=0, pause=None, generator=None, **options
-):
-    generator = generator or ScriptedGenerator(replies, pause)
+async def replay(replies, *, question=QUESTION, retriever=None, budget=0, **options):
+    generator = ScriptedGenerator(replies)
     tools = Tools(question, generator, retriever or WordRetriever(WORLD), budget=budget)
     answer = await recursive(question, tools, RecursiveConfig(**options))
     calls = [step for step in tools.steps if isinstance(step, GenerateStep)]
@@ -45,28 +38,6 @@ async def replay(
 
 def queries(tools):
     return [step.query for step in tools.steps if isinstance(step, SearchStep)]
-
-
-def decomposing_prompt(request):
-    """Return what a prompt of "decompose" is for, the question that it asks, and what stands before it."""
-    before, _, question = request.prompt.text.rpartition("Question: ")
-    roles = {"Break a question": "plan", "Take the answer": "sub_answer"}
-    role = next((role for start, role in roles.items() if before.startswith(start)), "final")
-    return role, question.removesuffix("Answer:").strip(), before
-
-
-def decomposing(plan, answers=("Mara Velden", "Tarn Hollow", "Issel"), final="Issel"):
-    """Reply to the prompts of "decompose": the plan, then the first of the answers that the passages hold."""
-
-    def reply(request):
-        role, question, passages = decomposing_prompt(request)
-        if role != "sub_answer":
-            return plan if role == "plan" else final
-        return next(
-            (answer for answer in answers if answer in passages and answer not in question), "unknown"
-        )
-
-    return reply
 
 
 # Simple
@@ -183,61 +154,6 @@ async def test_self_query_stops_early():
     assert (answer.steps, answer.stopped) == (1, "no_query")
 
 
-# Decompose
-
-
-@pytest.mark.parametrize("budget", [0, 2_000])
-async def test_independent_sub_questions_are_answered_at_the_same_time(budget):
-    plan = (
-        "SUB1: Who is Mara Velden, born where?\nSUB2: On which river lies Tarn Hollow?\n"
-        "SUB3: Which?\nDEPENDS: SUB1, SUB2"
-    )
-    both, waiting = asyncio.Event(), []
-
-    async def until_both_are_asked(request):
-        role, question, _ = decomposing_prompt(request)
-        if role == "sub_answer" and question.startswith(("Who", "On")):
-            waiting.append(request)
-            if len(waiting) == 2:
-                both.set()
-            await both.wait()
-
-    async with asyncio.timeout(20):
-        reply = decomposing(plan, ("writer", "Issel"))
-        answer, _, tools = await replay(
-            reply, mode="decompose", pause=until_both_are_asked, budget=budget, **SHORT
-        )
-    assert answer.steps == 2
-    assert queries(tools)[2] == "Which? (writer; Issel)", "answers that no number stands for are added"
-
-
-async def test_one_sub_question_is_enough_and_too_many_are_ignored():
-    answer, _, tools = await replay(decomposing("1. Where is Tarn Hollow?"), mode="decompose")
-    assert (answer.steps, answer.stopped, len(queries(tools))) == (1, "plan", 1)
-    many = "\n".join(f"{number}. Who was born in town {number}?" for number in range(1, 9))
-    answer, _, tools = await replay(decomposing(many), mode="decompose")
-    assert (len(queries(tools)), answer.malformed) == (5, 3)
-
-
-async def test_an_unanswered_sub_question_stands_in_by_its_own_words():
-    answer, _, tools = await replay(decomposing(CHAIN, answers=()), mode="decompose", k_per_step=1)
-    assert [finding.sub_answer for finding in answer.findings] == ["", ""]
-    assert queries(tools)[1] == "Where was Who wrote The Glass Orchard? born?"
-    nothing = WordRetriever([])
-    answer, generator, _ = await replay(decomposing(CHAIN), mode="decompose", retriever=nothing)
-    assert [finding.sub_answer for finding in answer.findings] == ["", ""]
-    assert len(generator.requests) == 2 and answer.text == "Issel", "the model is not asked without passages"
-
-
-async def test_the_shipped_prompts_of_a_decomposition_in_order():
-    replies = [CHAIN, "Mara Velden.", "unknown", "Issel"]
-    answer, generator, tools = await replay(replies, mode="decompose")
-    roles = [step.role for step in tools.steps if isinstance(step, GenerateStep)]
-    assert roles == ["plan", "sub_answer", "sub_answer", "reader"] and answer.text == "Issel"
-    assert "at most" in generator.prompts[0] and "5" in generator.prompts[0]
-    assert "2. Where was Mara Velden born? -> unknown" in generator.prompts[3]
-
-
 # Auto
 
 
@@ -260,15 +176,24 @@ async def test_words_of_the_question_choose_the_mode(text, mode):
     assert answer.mode == mode
 
 
-# Rows and options
+# Budgets, rows and options
+
+
+async def test_the_reader_leaves_out_the_oldest_passages_that_cannot_be_afforded():
+    options = {"mode": "simple", "k": 3, "max_answer_tokens": 8}
+    free, _, tools = await replay(["Issel"], **options)
+    most = tools.cost(tools.generator.requests[0].prompt, 8)
+    answer, generator, _ = await replay(["Issel"], budget=most - 1, **options)
+    assert free.stopped == "read"
+    assert (answer.text, answer.stopped, answer.passage_ids) == ("Issel", "budget", free.passage_ids)
+    shown = [place.title for place in WORLD if f"Wikipedia Title: {place.title}" in generator.prompts[0]]
+    assert 0 < len(shown) < 3 and "The Glass Orchard" not in shown
 
 
 def test_options_and_prompts():
     for options in ({"reader": "none"}, {"max_depth": 0}):
         with raises_message(ConfigError):
             RecursiveConfig(**options)
-    names = [template.name for template in RecursiveConfig(mode="decompose").templates()]
-    assert names == ["recursive_plan", "recursive_sub_answer", "recursive_combine", "chat_direct"]
     names = [template.name for template in RecursiveConfig().templates()]
     assert names == ["recursive_hop", "recursive_gaps", "chat_direct"]
 

@@ -1,15 +1,13 @@
-"""Thirteen defects of the tutorial code that recursive RAG is made after, each with what must happen
-instead.
-"""
+"""Defects of the tutorial code that recursive RAG is made after, each with what must happen instead."""
 
 from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from corag.baselines.recursive.replies import find_references, parse_plan
+from corag.baselines.recursive.replies import find_references
 from corag.core.types import Hit, Passage, Question
-from tests.baselines.test_recursive import decomposing, queries, replay
+from tests.baselines.test_recursive import queries, replay
 from tests.fakes import WordRetriever, passage
 from tests.story import QUESTION, WORLD
 
@@ -78,53 +76,6 @@ async def test_defect_5_a_query_that_holds_the_letters_none_is_searched_for(quer
         assert (queries(tools), answer.stopped) == ([QUESTION.text], "no_query"), nothing
 
 
-async def test_defect_7_a_malformed_line_repeats_no_sub_question():
-    plan = "SUB1: Who wrote The Glass Orchard?\nSUB2:\nDEPENDS: SUB1\nSUB3: Where was #1 born?\nSUB1: Who?"
-    answer, _, tools = await replay(decomposing(plan), mode="decompose")
-    assert queries(tools) == ["Who wrote The Glass Orchard?", "Where was Mara Velden born?"]
-    assert (answer.malformed, answer.stopped) == (2, "plan")
-
-
-@pytest.mark.parametrize(
-    "needs", ["sub1, sub2", "1, 2", "SUB1 and SUB2", "#1; #2", "[1] [2]", "**SUB1**, **SUB2**"]
-)
-def test_defect_7_lists_of_dependencies_are_heeded(needs):
-    plan = parse_plan(f"SUB1: a?\nDEPENDS: none\nSUB2: b?\nDEPENDS: N/A\nSUB3: c?\nDEPENDS: {needs}", 5)
-    assert [[part.number for part in wave] for wave in plan.waves] == [[1, 2], [3]]
-    assert plan.sub_questions[2].needs == (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("plan", "problem", "malformed"),
-    [
-        ("SUB1: Where was #2 born?\nSUB2: Who lived in #1?", "cycle", 0),
-        ("SUB1: Where is it?\nDEPENDS: SUB1", "cycle", 0),
-        ("SUB1: Who?\nSUB2: Where is it?\nDEPENDS: SUB7", "unknown_reference", 0),
-        ("I would search for the author first.", "malformed", 1),
-        ("", "malformed", 1),
-    ],
-)
-async def test_defect_7_plans_that_cannot_be_followed_are_refused_and_counted(plan, problem, malformed):
-    answer, _, tools = await replay(decomposing(plan), mode="decompose", k=2)
-    assert (answer.stopped, answer.malformed) == (problem, malformed)
-    assert (queries(tools), len(answer.passage_ids)) == ([QUESTION.text], 2), (
-        "the question is searched for as it stands"
-    )
-
-
-async def test_defect_7_a_number_that_is_no_other_sub_questions_is_a_word():
-    plan = (
-        "SUB1: Who sang the #1 single of 1985 in The Glass Orchard?\n"
-        "SUB2: Where was #1 born, and who was #40?"
-    )
-    answer, _, tools = await replay(decomposing(plan), mode="decompose", k_per_step=1)
-    assert answer.stopped == "plan"
-    assert queries(tools) == [
-        "Who sang the #1 single of 1985 in The Glass Orchard?",
-        "Where was Mara Velden born, and who was #40?",
-    ]
-
-
 async def test_defect_10_documents_are_shown_whole():
     long = Passage("1", "Orchard history", "glass orchard " * 800 + "The river is the Issel.")
     world = WordRetriever([long, passage("Orchard", "A glass orchard of the author."), *WORLD])
@@ -147,18 +98,6 @@ async def test_defect_10_documents_are_shown_whole():
 async def test_defect_12_labels_are_read_whatever_marks_surround_them(reply):
     answer, _, tools = await replay([reply, "* **ANSWERABLE: yes**", "x"], mode="multi_hop")
     assert (queries(tools), answer.stopped) == ([QUESTION.text, "Mara Velden"], "sufficient")
-
-
-def test_defect_12_so_are_the_labels_of_a_plan():
-    plan = parse_plan(
-        "Here is it:\n- **SUB1:** Who?\n  **DEPENDS:** none\n* sub-question 2) Where is SUB1? (DEPENDS: "
-        "SUB1)",
-        5,
-    )
-    assert [(part.number, part.text, part.needs) for part in plan.sub_questions] == [
-        (1, "Who?", ()),
-        (2, "Where is SUB1?", (1,)),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Recursive RAG's five modes on a small corpus whose pages refer to each other, by traces checked by hand.
+"""Recursive RAG's four modes on a small corpus whose pages refer to each other, by traces checked by hand.
 
-Also what the tutorial does and the default does not: references of sub-questions, a single follow-up.
+Also what the tutorial does and the default does not: a single follow-up.
 """
 
 import json
@@ -9,10 +9,10 @@ from corag.baselines.recursive.config import RecursiveConfig
 from corag.baselines.recursive.method import recursive
 from corag.core.runner import answer_question
 from corag.core.runs.rows import SavedRow
-from corag.core.tools import SearchStep, Tools
+from corag.core.tools import Tools
 from corag.core.types import Question
 from eval.api.ask import Answered
-from tests.baselines.test_recursive import decomposing_prompt, replay
+from tests.baselines.test_recursive import replay
 from tests.fakes import ScriptedGenerator, WordRetriever, passage
 
 MILL = passage("Orne Mill", "Orne Mill grinds flour. Its miller is unknown. See also Brask family.")
@@ -22,7 +22,6 @@ BOOK = passage("Parish book", "A parish book of 1702 names Ada Brask as the foun
 OVEN = passage("Town oven", "Bread is baked in the town oven. Jon Pell set it up.")
 CORPUS = [BOOK, CENSUS, BRASK, MILL, OVEN]  # of equal hits the earlier one wins
 ASKED = Question("q", "Who founded Orne Mill, which grinds flour?", ("Ada Brask",))
-PLAN = "SUB1: Which mill grinds flour?\nSUB2: Who set up the town oven?\nSUB3: Who owned #1?\nDEPENDS: SUB1"
 
 
 async def on_the_corpus(replies, **options):
@@ -39,7 +38,7 @@ def references_of(answer):
     return [(each.passage_id, each.reference, each.why, each.followed) for each in answer.references_found]
 
 
-# The five modes
+# The four modes
 
 
 async def test_the_trace_of_simple():
@@ -108,90 +107,6 @@ async def test_the_trace_of_self_query():
     assert (answer.depth, answer.stopped) == (2, "sufficient")
 
 
-def answering(request):
-    """Reply to the prompts of "decompose" by what the passages hold."""
-    role, question, passages = decomposing_prompt(request)
-    if role != "sub_answer":
-        return PLAN if role == "plan" else "Ada Brask"
-    if "mill grinds" in question:
-        return "Orne Mill"
-    answer = "Jon Pell" if "oven" in question else "Ada Brask"
-    return answer if answer in passages else "unknown"
-
-
-async def test_the_trace_of_decompose_without_references():
-    answer, _, _ = await on_the_corpus(answering, mode="decompose")
-    assert path_of(answer) == [
-        ("sub-question 1/step 1", 1, "sub_question", "Which mill grinds flour?", ("orne mill",)),
-        ("sub-question 2/step 1", 1, "sub_question", "Who set up the town oven?", ("town oven",)),
-        ("sub-question 3/step 1", 1, "sub_question", "Who owned Orne Mill?", ("brask family",)),
-    ]
-    assert [found.sub_answer for found in answer.findings] == ["Orne Mill", "Jon Pell", ""]
-    assert (answer.depth, answer.steps, answer.references_found) == (1, 2, ())
-
-
-async def test_decompose_follows_references_for_each_sub_question():
-    answer, generator, _ = await on_the_corpus(
-        answering, mode="decompose", follow_references=True, max_depth=4
-    )
-    third = [step for step in path_of(answer) if step[0].startswith("sub-question 3")]
-    assert third == [
-        ("sub-question 3/step 1", 1, "sub_question", "Who owned Orne Mill?", ()),
-        ("sub-question 3/step 2/query 1", 2, "reference", "the census", ()),
-        ("sub-question 3/step 2/query 2", 2, "reference", "Orne Mill", ()),
-        ("sub-question 3/step 3", 3, "reference", "parish book", ()),
-    ], "the first sub-question had found these four"
-    first = [step for step in path_of(answer) if step[0].startswith("sub-question 1")]
-    assert [(step[3], step[4]) for step in first] == [
-        ("Which mill grinds flour?", ("orne mill",)),
-        ("Brask family", ("brask family",)),
-        ("the census", ("the census",)),
-        ("Orne Mill", ()),
-        ("parish book", ("parish book",)),
-    ]
-    assert [found.sub_answer for found in answer.findings] == ["Orne Mill", "Jon Pell", "Ada Brask"], (
-        "what only a reference leads to answers the third"
-    )
-    assert (answer.depth, answer.steps) == (4, 2), "four rounds in one of two waves"
-    assert ("brask family", "the census", "link", True) in references_of(answer)
-    asked = next(
-        prompt for prompt in generator.prompts if prompt.endswith("Question: Who owned Orne Mill?\n\nAnswer:")
-    )
-    assert asked.index(BRASK.text) < asked.index(BOOK.text), "its own hits stand first"
-    assert answer.passage_ids == ("orne mill", "brask family", "the census", "parish book", "town oven")
-
-
-async def test_worked_plans_are_continued_and_end_before_a_question_that_the_model_makes_up():
-    answer, generator, _ = await on_the_corpus(
-        ["\nSUB1: Which mill grinds flour?\n\nQuestion: Who?\nSUB2: Who is it?", "Orne Mill", "Ada Brask"],
-        mode="decompose",
-        plan_prompt="recursive_plan_few_shot",
-    )
-    assert generator.requests[0].prompt.plain and generator.prompts[0].endswith(f"Question: {ASKED.text}")
-    assert [found.sub_question for found in answer.findings] == ["Which mill grinds flour?"]
-
-
-async def test_sub_questions_that_follow_references_are_searched_as_questions_are():
-    for follows, found in ((True, 2), (False, 1)):
-        options = {"mode": "decompose", "follow_references": follows, "max_depth": 1, "k": 2}
-        _, _, tools = await on_the_corpus(answering, **options)
-        searches = [step for step in tools.steps if isinstance(step, SearchStep)]
-        assert searches and {step.k for step in searches} == {found}
-
-
-async def test_references_of_sub_questions_keep_to_depth_and_documents():
-    options = {"mode": "decompose", "follow_references": True}
-    answer, _, _ = await on_the_corpus(answering, max_depth=2, **options)
-    assert answer.depth == 2 and not answer.references_found[-1].followed
-    answer, _, _ = await on_the_corpus(answering, max_documents=1, **options)
-    assert answer.depth == 1 and len(answer.passage_ids) == 1
-    assert all(found.sub_answer for found in answer.findings[:2]), "each has its own"
-    answer, _, _ = await on_the_corpus(["no plan", "x"], **options)
-    assert (answer.stopped, answer.depth) == ("malformed", 3), "so does a question without a plan"
-    answer, _, _ = await on_the_corpus(["x"], budget=60, **options)
-    assert (answer.stopped, answer.depth) == ("budget", 1), "no budget for a plan: one search"
-
-
 async def test_the_trace_is_in_what_ask_returns_and_in_a_row():
     def method(question, tools):
         return recursive(question, tools, RecursiveConfig(mode="recursive", k=1))
@@ -226,4 +141,3 @@ async def test_the_preset_searches_once_for_what_a_judgement_misses():
     answer = await recursive(tools.question, tools, config)
     assert answer.mode == "self_query"
     assert [search.query for search in answer.retrieval_path[1:]] == ["Brask family"], "the first gap's only"
-    assert config.follow_references

@@ -1,12 +1,10 @@
-"""Self-RAG replayed by hand, with reflection tokens and prompted: one and more segments, caps, early stops,
-and what goes wrong.
-"""
+"""Self-RAG replayed by hand: one and more segments, caps, early stops, and what goes wrong."""
 
 import math
 
 import pytest
 
-from corag.baselines.self_rag.method import (
+from corag.baselines.self_rag import (
     REFLECTION_TOKENS,
     SUPPORT_TOKENS,
     Hypothesis,

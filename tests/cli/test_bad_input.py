@@ -184,10 +184,7 @@ def test_a_web_page_is_no_search_server(capsys, web_page, place):
 
 
 # What a method needs to be told so that it has use for a prompt.
-USED_WITH = {
-    "stop_check_prompt": {"stop": "check"},
-    "plan_prompt": {"mode": "decompose"},
-}
+USED_WITH = {"stop_check_prompt": {"stop": "check"}}
 PROMPTS = [
     (name, option.name)
     for name, entry in METHODS.items()

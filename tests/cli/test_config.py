@@ -98,7 +98,7 @@ def test_limits_of_passages_answer_to_their_former_names():
     for method, former in (
         ("closed_book", "paragraph"), ("iter_retgen", "paragraph"), ("flare", "paragraph"), ("recursive",
         "paragraph"),
-        ("self_rag", "paragraph"), ("self_rag_prompted", "paragraph"), ("self_ask", "passage"),
+        ("self_rag", "paragraph"), ("self_ask", "passage"),
         ("search_o1", "passage"),
         ("drag", "document"), ("iterdrag", "document"),
     ):  # fmt: skip

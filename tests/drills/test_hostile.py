@@ -17,7 +17,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import corag.cli.commands.ask
-from corag.baselines.self_rag.method import REFLECTION_TOKENS, SelfRAGConfig
+from corag.baselines.self_rag import REFLECTION_TOKENS, SelfRAGConfig
 from corag.cli.main import main
 from corag.core.errors import ConfigError
 from corag.core.options.command_line import parse

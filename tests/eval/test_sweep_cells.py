@@ -2,7 +2,7 @@
 sentence.
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -296,14 +296,6 @@ def test_react_is_configured_for_each_retriever_at_the_baselines_k() -> None:
         assert cell.method == name.split()[0] and cell.config.of(cell.method).k == 5
     assert shipped("react", "--limit", "100")["react bm25"].config.limit == 100
     assert cells["react bm25"].config.limit == 0, "without a limit it is the full set"
-
-
-def test_the_cells_of_references_differ_in_them_alone() -> None:
-    without, following = shipped("references").values()
-    assert without.config.of("recursive") == replace(
-        following.config.of("recursive"), follow_references=False
-    )
-    assert following.config.of("recursive").follow_references
 
 
 def test_named_cells_go_by_their_names_where_no_other_looks_like_them(tmp_path: Path) -> None:

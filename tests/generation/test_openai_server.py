@@ -17,7 +17,7 @@ from starlette.routing import Route
 from corag.baselines.flare import FLAREConfig
 from corag.baselines.iterdrag import IterDRAGConfig
 from corag.baselines.search_o1 import SearchO1Config
-from corag.baselines.self_rag.method import SelfRAGConfig
+from corag.baselines.self_rag import SelfRAGConfig
 from corag.chains.config import CoRAGConfig
 from corag.core.errors import BackendError, ConfigError, RequestRefusedError
 from corag.core.method import MethodConfig
@@ -496,7 +496,7 @@ async def test_scores_are_the_prompts_log_probabilities_without_the_plug_in() ->
         (CoRAGConfig(stop="learned"), r"corag.stop=check"),
         (FLAREConfig(), "log-probabilities of the tokens that it generates"),
         (IterDRAGConfig(), "log-probabilities of given texts"),
-        (SelfRAGConfig(), "self_rag_prompted"),
+        (SelfRAGConfig(), "special tokens spelled out"),
         (SearchO1Config(temperature=0.7, sampling_top_k=20), r"search_o1.sampling_top_k=0"),
     ],
 )

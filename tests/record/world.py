@@ -62,8 +62,7 @@ def write_reply(text: str, seed: object) -> str:
     forms = (going_on if done < len(hops) else ends) if on_the_way else going_on + ends
     return str(forms[number // 8 % len(forms)]).format(
         ask=hop["question"], answer=hop["answer"], says=hop["says"], final=asked["answers"][0],
-        known=known["answer"], first=hops[0]["question"], second=asked["decomposition"][1]["question"],
-        step=steps[-1] if steps else 1,
+        known=known["answer"], step=steps[-1] if steps else 1,
     )  # fmt: skip
 
 

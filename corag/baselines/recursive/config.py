@@ -9,17 +9,15 @@ from annotated_types import Ge
 
 from corag.baselines.shared import PROMPTS
 from corag.core.errors import ConfigError
-from corag.core.options.names import NameOrPath
-from corag.core.prompting.template import Template, load_prompt
+from corag.core.prompting.template import Template, load_template
 from corag.core.reader import ReaderConfig
 
-Mode = Literal["simple", "recursive", "multi_hop", "self_query", "decompose"]
-PromptName = Literal["hop", "gaps", "plan", "sub_answer", "combine"]
+Mode = Literal["simple", "recursive", "multi_hop", "self_query"]
+PromptName = Literal["hop", "gaps"]
 
 _OF_MODES: dict[str, tuple[PromptName, ...]] = {
     "multi_hop": ("hop",),
     "self_query": ("gaps",),
-    "decompose": ("plan", "sub_answer", "combine"),
     "auto": ("hop", "gaps"),
 }
 
@@ -28,30 +26,23 @@ _OF_MODES: dict[str, tuple[PromptName, ...]] = {
 class RecursiveConfig(ReaderConfig, section="recursive"):
     """Options of recursive RAG, beside those of its reader. Numbers are the tutorial's where it has any.
 
-    Passages are shown whole unless ``max_shown_words`` is lowered. After sub-questions a prompt with their
-    answers asks for the answer: ``reader`` "cot" and demonstrations have no effect then.
+    Passages are shown whole unless ``max_shown_words`` is lowered.
     """
 
     preset: Literal["default", "tutorial"] = "default"
     """values for the other options: "default", or "tutorial" (a judgement is followed by one search, for the
-    first gap; sub-questions follow references)."""
+    first gap)."""
 
     mode: Literal[Mode, "auto"] = "auto"
     """"simple" searches once; "recursive" follows references in passages; "multi_hop" asks after each search
-    what to look for next; "self_query" asks for gaps and searches for all of them; "decompose" plans
-    sub-questions and answers them in the order of their dependencies; "auto" takes one of the first four, by
-    words of the question."""
+    what to look for next; "self_query" asks for gaps and searches for all of them; "auto" takes one
+    of these, by words of the question."""
 
     k: Annotated[int, Ge(1)] = 5
-    """passages of each search of "simple" and "recursive" (also ``top_k``), and of sub-questions that follow
-    references."""
+    """passages of each search of "simple" and "recursive" (also ``top_k``)."""
 
     k_per_step: Annotated[int, Ge(1)] = 3
     """passages of each search of the other modes."""
-
-    follow_references: bool = False
-    """"decompose" follows references from what it finds for a sub-question, as "recursive" does for the
-    question: each sub-question has its own ``max_depth`` rounds and ``max_documents``."""
 
     max_documents: Annotated[int, Ge(1)] = 10
     """most passages collected; further ones are refused."""
@@ -71,23 +62,15 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
     max_follow_ups: Annotated[int, Ge(1)] = 3
     """searches in each further round of "self_query"."""
 
-    max_sub_questions: Annotated[int, Ge(1)] = 5
-    """sub-questions of "decompose"; further ones are ignored, and counted as malformed lines."""
-
     max_step_tokens: Annotated[int, Ge(1)] = 256
-    """most tokens of a judgement or a plan."""
-
-    max_sub_answer_tokens: Annotated[int, Ge(1)] = 64
-    """most tokens of a sub-answer."""
+    """most tokens of a judgement."""
 
     max_shown_words: Annotated[int, Ge(1)] = 100_000  # in effect no limit: a cut may take the line that tells
-    plan_prompt: NameOrPath = "recursive_plan"
-    """asks for sub-questions: a shipped name, a file, or a text with {query} and {limit}."""
 
     ALIASES: ClassVar[dict[str, str]] = ReaderConfig.ALIASES | {"top_k": "k"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
-        "tutorial": {"max_follow_ups": 1, "follow_references": True},
+        "tutorial": {"max_follow_ups": 1},
     }
 
     def __post_init__(self) -> None:
@@ -96,8 +79,7 @@ class RecursiveConfig(ReaderConfig, section="recursive"):
 
     def prompt(self, name: PromptName) -> Template:
         """Load one of the prompts."""
-        shipped_name = f"recursive_{name}"
-        return load_prompt(self.plan_prompt if name == "plan" else shipped_name, shipped_name, PROMPTS)
+        return load_template(f"recursive_{name}", PROMPTS)
 
     def templates(self) -> tuple[Template, ...]:
         """Every prompt that the mode may use."""

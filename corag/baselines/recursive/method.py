@@ -1,19 +1,14 @@
 """Recursive RAG, after the tutorial code "Recursive Retrieval for Complex RAG Queries".
 
 On michaeljohnpena.com, 30 October 2023. Four ways of searching more than once, and a choice between them by
-words of the question. The reader at the end is the one that all methods share, but for sub-questions: a
-prompt with their answers takes its place, so that a chain of thought and demonstrations have no effect.
-Defaults are the tutorial's (depth 3, 10 documents, 5 references, 3 hops, 3 iterations, top 5 or 3).
+words of the question. The reader at the end is the one that all methods share. Defaults are the tutorial's
+(depth 3, 10 documents, 5 references, 3 hops, 3 iterations, top 5 or 3).
 
 Differences, and why:
 
-- The defects of that code are mended (tests/baselines/test_recursive_defects.py has a test for each). Among
-  others: no query is searched for twice (but sub-questions of "decompose" that turn out alike), replies are
-  read whatever marks and case they have, passages are shown whole instead of cut at a character.
-- "decompose" is a mode; there, it is a retriever that searches for each sub-question, follows references and
-  answers it, but that nothing calls. References are followed here with ``follow_references``, which the
-  preset "tutorial" has. In a sub-question "#1" stands for another one's answer, as in MuSiQue (Trivedi et
-  al., TACL 2022); independent ones are searched for and answered at the same time.
+- The defects of that code are mended (tests/baselines/test_recursive_defects.py). Among others: no query is
+  searched for twice, replies are read whatever marks and case they have, passages are shown whole instead of
+  cut at a character.
 - "multi_hop" and "self_query" do not judge after their last search, and ``max_documents`` holds in every
   mode.
 - Documents that are referred to are searched for by the words of the reference; what "self_query" misses, all
@@ -28,9 +23,8 @@ import re
 from dataclasses import dataclass
 
 from corag.baselines.recursive.config import Mode, RecursiveConfig
-from corag.baselines.recursive.decompose import answer_sub_questions, combine_prompt
 from corag.baselines.recursive.rounds import follow_references, search_in_rounds
-from corag.baselines.recursive.trail import AnsweredSubQuestion, PathSearch, Reference, Trail
+from corag.baselines.recursive.trail import PathSearch, Reference, Trail
 from corag.core.errors import BudgetExhaustedError
 from corag.core.language.words import count_words
 from corag.core.method import Method
@@ -47,22 +41,19 @@ class RecursiveAnswer(Answer):
         steps: rounds of searches.
         stopped: "read" (mode simple), "max_depth", "max_documents", "no_references", "sufficient",
             "max_steps", "no_query" (something is missing, but nothing is named to search for),
-            "repeated_query" (only what was searched before), "malformed" (a judgement or a plan that cannot
-            be read), "unknown_reference" or "cycle" (a plan that cannot be followed; after a refused plan the
-            question is searched for as it stands), "plan" (all sub-questions were asked) or "budget".
+            "repeated_query" (only what was searched before), "malformed" (a judgement that cannot be read) or
+            "budget".
         mode: the one that was taken.
-        findings: sub-questions with their answers.
-        malformed: replies, and lines of a plan, that could not be read.
+        malformed: replies that could not be read.
         retrieval_path: every search, with what it was for and what it was the first to find. This name and
             the next three are the tutorial's.
         references_found: where references are followed, which passage gave which, by what words, and whether
             it was searched for.
-        depth: the deepest round of searches; each sub-question begins at 1.
+        depth: the deepest round of searches.
         context_length: characters of all collected passages, titles and texts, before anything is left out.
     """
 
     mode: str = ""
-    findings: tuple[AnsweredSubQuestion, ...] = ()
     malformed: int = 0
     retrieval_path: tuple[PathSearch, ...] = ()
     references_found: tuple[Reference, ...] = ()
@@ -86,8 +77,6 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
             stop_reason = await follow_references(question.text, trail, config)
         case "multi_hop" | "self_query":
             stop_reason = await search_in_rounds(mode, question, trail, config)
-        case "decompose":
-            stop_reason = await answer_sub_questions(question, trail, config)
 
     # 3. Read what was found.
     answer, is_affordable = await final_answer(question, trail, config)
@@ -97,7 +86,6 @@ async def recursive(question: Question, tools: Tools, config: RecursiveConfig) -
         steps=trail.steps,
         stopped=stop_reason if is_affordable else "budget",
         mode=mode,
-        findings=tuple(trail.findings),
         malformed=trail.malformed,
         retrieval_path=tuple(trail.path),
         references_found=tuple(trail.references),
@@ -138,28 +126,23 @@ def mode_by_words(text: str) -> Mode:
 async def final_answer(question: Question, trail: Trail, config: RecursiveConfig) -> tuple[str, bool]:
     """Return the answer, and whether the budget allowed all passages; where it does not, the oldest go first.
 
-    If it is too small even without passages, the last sub-answer has to do, or an empty answer.
+    If it is too small even without passages, the answer is empty.
     """
-    if trail.findings:
-        template = config.prompt("combine")
-        whole = combine_prompt(question, trail.findings, trail.passages, config)
-    else:
-        template = config.qa_template()
-        whole = reader_prompt(question, trail.passages, config)
+    template = config.qa_template()
+    whole = reader_prompt(question, trail.passages, config)
     prompt = trail.tools.afford(whole, config.max_answer_tokens)
     try:
         reply = await generate_answer(
             prompt, config.max_answer_tokens, trail.tools, path="end", is_answer=template.whole
         )
     except BudgetExhaustedError:
-        answers = [finding.sub_answer for finding in trail.findings if finding.sub_answer]
-        return answers[-1] if answers else "", False
+        return "", False
     return template.read_answer(reply.text), prompt == whole
 
 
 METHOD = Method(
     recursive,
     RecursiveConfig,
-    "follow references, ask what is missing, or decompose the question (a tutorial, 2023)",
+    "follow references, or ask what is missing (a tutorial, 2023)",
     published="2023-12",
 )

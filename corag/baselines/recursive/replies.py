@@ -7,8 +7,8 @@ wherever they stand in a line. The tutorial reads them at the start of a line on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from corag.core.language.sentences import first_sentence
 from corag.core.language.text import normalize_answer, says_none
@@ -90,127 +90,6 @@ def says_yes(value: str) -> bool | None:
     """Return whether a value begins with yes, None if it begins with neither yes nor no."""
     match = _YES_OR_NO.match(value)
     return None if match is None else match["yes"] is not None
-
-
-# A plan of sub-questions that depend on each other: written as lines, checked as a graph
-
-# "SUB2: ...", "Sub-question 2) ...", "**Q2.** ...", "2. ..."; not "2.5 million".
-_PART = re.compile(
-    rf"^{MARKS}(?P<label>sub(?:[ _-]?(?:question|query))?|q(?:uestion)?)?[ _#-]*(?P<number>\d{{1,2}})(?!\d)"
-    rf"{MARKS}(?P<mark>[:)\]]|\.(?!\d))?(?P<text>.*)$",
-    re.IGNORECASE,
-)
-_NEEDS = re.compile(rf"^{MARKS}depends(?:[ _]on)?{MARKS}[:=]?(?P<value>.*)$", re.IGNORECASE)
-_PART_WITHIN_A_LINE = re.compile(
-    r"[\s(\[;,]+(?=[*_]*(?:DEPENDS|depends)(?:[ _](?:ON|on))?[*_]*\s*:)|\s+(?=SUB ?\d{1,2}\s*:)"
-)
-_REFERENCE = re.compile(r"(?:#|\bSUB[ _-]?)(\d{1,2})\b")
-
-
-@dataclass(frozen=True, slots=True)
-class SubQuestion:
-    """A sub-question.
-
-    ``needs``: numbers of those whose answers it waits for, whether named in a list or, as "#1", in its text.
-    A number in the text that is no other sub-question's is a word like others.
-    """
-
-    number: int
-    text: str
-    needs: tuple[int, ...] = ()
-
-    def with_answers(self, answers: Mapping[int, str]) -> str:
-        """Return the text with the answers that it needs where their numbers stand, the others in brackets.
-
-        >>> SubQuestion(2, "Where was #1 born?", (1,)).with_answers({1: "Jane Austen"})
-        'Where was Jane Austen born?'
-        """
-        numbers = set(mentioned_numbers(self.text)).intersection(self.needs)
-        text = _REFERENCE.sub(
-            lambda match: answers[int(match[1])] if int(match[1]) in numbers else match[0], self.text
-        )
-        others = [answers[number] for number in self.needs if number not in numbers]
-        return f"{text} ({'; '.join(others)})" if others else text
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Sub-questions in waves: each waits for earlier waves only, so those of one wave go at the same time.
-
-    ``problem``: why the plan is refused, "malformed" (no sub-question), "unknown_reference" or "cycle"; then
-    there are no waves. ``ignored``: lines that should have been a sub-question and were not.
-    """
-
-    waves: tuple[tuple[SubQuestion, ...], ...] = ()
-    problem: str = ""
-    ignored: int = 0
-
-    @property
-    def sub_questions(self) -> tuple[SubQuestion, ...]:
-        """All sub-questions, wave by wave."""
-        return tuple(each for wave in self.waves for each in wave)
-
-
-def parse_plan(reply: str, limit: int) -> Plan:
-    r"""Read "SUBn: question" lines, or a numbered list, each perhaps followed by "DEPENDS: SUB1, SUB2".
-
-    A sub-question without text, a repeated number, and what comes after the first ``limit`` are ignored, and
-    counted. A list may name what does not exist, and the plan is refused; a "#1" in a text then is a word
-    ("the #1 single of 1985").
-
-    >>> parse_plan("1. Who wrote Emma?\n2. Where was #1 born?", 5).waves[1]
-    (SubQuestion(number=2, text='Where was #1 born?', needs=(1,)),)
-    """
-    parts: dict[int, SubQuestion] = {}
-    newest: int | None = None  # the one that a line of dependencies belongs to; None after an ignored one
-    ignored_lines = 0
-    for line in _PART_WITHIN_A_LINE.sub("\n", reply).splitlines():
-        if match := _NEEDS.match(line):
-            if newest is not None:
-                numbers = tuple(map(int, re.findall(r"\d+", match["value"])))
-                parts[newest] = replace(parts[newest], needs=(*parts[newest].needs, *numbers))
-        elif (match := _PART.match(line)) and (
-            match["mark"] or (match["label"] or "").lower().startswith("sub")
-        ):
-            number, text = int(match["number"]), clean(match["text"])
-            newest = None
-            if says_none(text) or number in parts or len(parts) >= limit:
-                ignored_lines += 1
-                continue
-            newest = number
-            parts[number] = SubQuestion(number, text)
-    complete = []
-    for part in parts.values():
-        others = (
-            number for number in mentioned_numbers(part.text) if number in parts and number != part.number
-        )
-        complete.append(replace(part, needs=tuple(dict.fromkeys((*part.needs, *others)))))
-    return replace(in_waves(complete), ignored=ignored_lines)
-
-
-def mentioned_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers that stand in a text as those of sub-questions do, "#1" or "SUB1"."""
-    return tuple(int(number) for number in _REFERENCE.findall(text))
-
-
-def in_waves(parts: Sequence[SubQuestion]) -> Plan:
-    """Sort sub-questions by what they wait for (Kahn's algorithm, layer by layer), or return the problem."""
-    if not parts:
-        return Plan(problem="malformed")
-    numbers = {part.number for part in parts}
-    if any(need not in numbers for part in parts for need in part.needs):
-        return Plan(problem="unknown_reference")
-    waves: list[tuple[SubQuestion, ...]] = []
-    earlier: set[int] = set()
-    waiting = list(parts)
-    while waiting:
-        wave = tuple(part for part in waiting if earlier.issuperset(part.needs))
-        if not wave:
-            return Plan(problem="cycle")
-        waves.append(wave)
-        earlier.update(part.number for part in wave)
-        waiting = [part for part in waiting if part.number not in earlier]
-    return Plan(tuple(waves))
 
 
 # What passages refer to

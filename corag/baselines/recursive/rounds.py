@@ -13,15 +13,14 @@ from corag.core.reader import reader_prompt
 from corag.core.types import Question
 
 
-async def follow_references(
-    query: str, trail: Trail, config: RecursiveConfig, first: Why = "question"
-) -> str:
+async def follow_references(query: str, trail: Trail, config: RecursiveConfig) -> str:
     """Search for a query, then for what the new passages refer to, and so on. Return why it ended.
 
     A reference is searched for once, and a passage taken once, so passages that refer to each other come to
-    an end. ``first``: what the query is.
+    an end.
     """
-    queries, why = [query], first
+    queries: list[str] = [query]
+    why: Why = "question"
     while True:
         passages = await trail.search(queries, config.k, why)
         references = [(passage.id, *pair) for passage in passages for pair in find_references(passage.text)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from corag.core.gather import gather
@@ -13,25 +13,15 @@ from corag.core.passage_pool import PassagePool
 from corag.core.tools import Tools
 from corag.core.types import Hit, Passage
 
-
-@dataclass(frozen=True, slots=True)
-class AnsweredSubQuestion:
-    """A sub-question, as it was asked, with its answer, "" if it has none."""
-
-    number: int
-    sub_question: str
-    sub_answer: str = ""
-
-
-Why = Literal["question", "sub_question", "reference", "next_query", "follow_up"]
+Why = Literal["question", "reference", "next_query", "follow_up"]
 
 
 @dataclass(frozen=True, slots=True)
 class PathSearch:
     """A search of the retrieval path.
 
-    ``path``: its step in the trace. ``depth``: the round that it belongs to, from 1; each sub-question begins
-    at 1. ``why``: what the query is. ``found``: ids of the passages that it was the first to find.
+    ``path``: its step in the trace. ``depth``: the round that it belongs to, from 1. ``why``: what the query
+    is. ``found``: ids of the passages that it was the first to find.
     """
 
     path: str
@@ -59,20 +49,17 @@ class Reference:
 class Trail:
     """What was searched for and found for a question so far, in the order in which it was asked.
 
-    No passage is collected twice. ``steps``: rounds of searches. ``malformed``: replies, or lines of a plan,
-    that could not be read. ``path``: every search; ``references``: all that was referred to, where references
-    are followed.
+    No passage is collected twice. ``steps``: rounds of searches. ``malformed``: replies that could not be
+    read. ``path``: every search; ``references``: all that was referred to, where references are followed.
     """
 
-    def __init__(self, tools: Tools, most: int, prefix: str = "") -> None:
-        """``most``: passages at most. ``prefix``: what the paths of a sub-question's searches begin with."""
+    def __init__(self, tools: Tools, most: int) -> None:
+        """``most``: passages at most."""
         self.tools = tools
         self._most = most
-        self._prefix = prefix
         # Passages are the same if title and text are, whatever their ids (near duplicates are not: 101
         # percent is out of reach), and none is too long.
         self._pool = PassagePool(most, max_words=sys.maxsize, near_duplicate=101)
-        self.findings: list[AnsweredSubQuestion] = []
         self.steps = 0
         self.malformed = 0
         self.path: list[PathSearch] = []
@@ -100,7 +87,7 @@ class Trail:
     async def search(self, queries: Sequence[str], k: int, why: Why) -> list[Passage]:
         """Search for all queries at the same time, as one step, and return the passages that are new."""
         self.steps += 1
-        step = f"{self._prefix}step {self.steps}"
+        step = f"step {self.steps}"
         paths = [
             f"{step}/query {number}" if len(queries) > 1 else step for number in range(1, len(queries) + 1)
         ]
@@ -111,14 +98,6 @@ class Trail:
         for query, path, hits in zip(queries, paths, results, strict=True):
             self.path.append(PathSearch(path, self.steps, query, why, self._collect(hits)))
         return self.passages[before:]
-
-    def join(self, other: Trail) -> None:
-        """Take over what the trail of a sub-question has searched and found."""
-        passage_by_id = {passage.id: passage for passage in other.passages}
-        for search in other.path:
-            found = self._collect(Hit(passage_by_id[name], 0.0) for name in search.found)
-            self.path.append(replace(search, found=found))
-        self.references += other.references
 
     def _collect(self, hits: Iterable[Hit]) -> tuple[str, ...]:
         before = len(self.passages)

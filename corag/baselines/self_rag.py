@@ -4,8 +4,7 @@ The model says by a token whether it wants passages, goes on once from each of t
 continuation. What it thinks, as probabilities of reflection tokens, decides which hypotheses (answers so far)
 are kept. Presets: "short_form" and "long_form", as in the released scripts.
 
-It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``; for others there
-is ``self_rag_prompted``, which is another method.
+It needs a model trained for it, such as selfrag/selfrag_llama2_7b with ``--model.chat no``.
 
 Differences, and why:
 
@@ -23,11 +22,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
@@ -42,7 +40,7 @@ from corag.core.protocols import Ability
 from corag.core.tools import Tools
 from corag.core.types import Answer, Hit, Passage, Question
 
-# What both variants share: judged segments, and how judgements are weighed
+# Judged segments, and how judgements are weighed
 
 # Asai et al., ICLR 2024, section 3.3, and the released code.
 SUPPORT = (1.0, 0.5, 0.0)
@@ -51,22 +49,6 @@ UTILITY = (-1.0, -0.5, 0.0, 0.5, 1.0)
 """What a usefulness of 1 to 5 is worth (ISUSE)."""
 WEIGHTS = (1.0, 1.0, 0.5)  # released code: its functions and README; its command line says 1.0 for the last
 """Of ISREL, ISSUP and ISUSE."""
-
-Opening = TypeVar("Opening")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class CritiqueConfig(MethodConfig):
-    """Options of both variants."""
-
-    k: Annotated[int, Ge(1)] = 5
-    """passages of each search; the model goes on once from each of them (also ``top_k``)."""
-
-    max_shown_words: Annotated[int, Ge(1)] = 350
-    """passages are cut to so many words in prompts."""
-
-    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,36 +84,6 @@ def segment_score(critique: Critique, tokens: Sequence[tuple[str, float]]) -> fl
     return critique_score + math.exp(sum(logprob for _, logprob in tokens) / len(tokens))
 
 
-async def from_each(
-    openings: Sequence[Opening],
-    extend: Callable[[Opening, Tools, str], Coroutine[Any, Any, Result]],
-    most: Callable[[Opening, Tools], int],
-    tools: Tools,
-    path: str,
-) -> list[Result]:
-    """Go on from all openings at the same time, or from as many as the budget allows, then from others.
-
-    At least one gets what is left, for an answer cut short is better than none. What cannot be paid for is
-    left out.
-
-    Args:
-        openings: what to go on from, best first.
-        extend: is given an opening, tools for it and its path in the method.
-        most: the tokens that this may cost at most.
-        tools: the question's.
-        path: of all of them in the method.
-
-    Raises:
-        BudgetExhaustedError: not one could be paid for.
-    """
-    return await tools.fan_out_certain(
-        list(enumerate(openings, 1)),
-        lambda entry, branch: extend(entry[1], branch, f"{path}/candidate {entry[0]}"),
-        lambda entry: most(entry[1], tools),
-        at_least_one=True,
-    )
-
-
 # Reflection tokens, as the authors' checkpoints spell them.
 RETRIEVE_TOKENS = ("[Retrieval]", "[No Retrieval]", "[Continue to Use Evidence]")
 RELEVANCE_TOKENS = ("[Relevant]", "[Irrelevant]")
@@ -144,14 +96,16 @@ REFLECTION_TOKENS = (
 
 
 @dataclass(frozen=True)
-class SelfRAGConfig(CritiqueConfig, section="self_rag"):
-    """Options of Self-RAG with reflection tokens, beside those that the prompted variant has too."""
+class SelfRAGConfig(MethodConfig, section="self_rag"):
+    """Options of Self-RAG with reflection tokens."""
 
     preset: Literal["short_form", "long_form"] = "short_form"
     """"short_form" (one segment, ten passages, as for PopQA) or "long_form" (segment-level beam search, as
     for ASQA)."""
 
     k: Annotated[int, Ge(1)] = 10
+    """passages of each search; the model goes on once from each of them (also ``top_k``)."""
+
     retrieval: Literal["adaptive", "always", "never"] = "adaptive"
     """"adaptive" searches where the model wants it by ``threshold``; "always" and "never" do not ask it."""
 
@@ -170,12 +124,16 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
     max_segment_tokens: Annotated[int, Ge(1)] = 100
     """most tokens of a segment."""
 
+    max_shown_words: Annotated[int, Ge(1)] = 350
+    """passages are cut to so many words in prompts."""
+
     prompt: NameOrPath = "self_rag"
     """a shipped name, a file, or a text with {query} and, at its end, {response}."""
 
+    ALIASES: ClassVar[dict[str, str]] = {"top_k": "k", "max_paragraph_words": "max_shown_words"}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "short_form": {},
-        "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300, "beam": 2},
+        "long_form": {"k": 5, "max_segments": 6, "max_segment_tokens": 300},
     }
 
     def prompt_at(self, query: str, response: str) -> Prompt:
@@ -187,8 +145,7 @@ class SelfRAGConfig(CritiqueConfig, section="self_rag"):
 
     def needs(self) -> Mapping[Ability, str]:
         """It reads reflection tokens, and scores those that were not written."""
-        out = "choose the method self_rag_prompted"
-        return {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: out, Ability.SCORES: out}
+        return {Ability.LOGPROBS: "", Ability.SPECIAL_TOKENS: "", Ability.SCORES: ""}
 
     def templates(self) -> tuple[Template, ...]:
         """The prompt."""
@@ -263,8 +220,7 @@ async def self_rag(question: Question, tools: Tools, config: SelfRAGConfig) -> S
                 hits = await passages_for(hypothesis, hits_by_query, tools, config) if searches else ()
                 openings += [(hypothesis, hit) for hit in hits or (None,)]
             # Generate and Critique: from each opening a continuation, and its judgement.
-            go_on, most = partial(extend, config=config), partial(cost_bound, config=config)
-            continuations = await from_each(openings, go_on, most, tools, f"segment {number}")
+            continuations = await from_each(openings, tools, config, f"segment {number}")
             comparisons += len(continuations)
             # Rank: the best are kept.
             pool = [each for each in beam if each.stopped] + continuations
@@ -292,6 +248,31 @@ async def passages_for(
             query, k=config.k, path=f"segment {len(hypothesis.segments) + 1}"
         )
     return hits_by_query[query]
+
+
+async def from_each(
+    openings: Sequence[tuple[Hypothesis, Hit | None]], tools: Tools, config: SelfRAGConfig, path: str
+) -> list[Hypothesis]:
+    """Go on from all openings at the same time, or from as many as the budget allows, then from others.
+
+    At least one gets what is left, for an answer cut short is better than none. What cannot be paid for is
+    left out.
+
+    Args:
+        openings: what to go on from, best first.
+        tools: the question's.
+        config: the method's options.
+        path: of all of them in the method.
+
+    Raises:
+        BudgetExhaustedError: not one could be paid for.
+    """
+    return await tools.fan_out_certain(
+        list(enumerate(openings, 1)),
+        lambda entry, branch: extend(entry[1], branch, f"{path}/candidate {entry[0]}", config=config),
+        lambda entry: cost_bound(entry[1], tools, config=config),
+        at_least_one=True,
+    )
 
 
 async def extend(
@@ -352,8 +333,7 @@ async def reflection_probabilities(
         if not logprobs and len(score.token_ids) != 1:
             raise ConfigError(
                 f"the model has no reflection token '{name}': it reads it as {len(score.token_ids)} tokens. "
-                "Name a model that was trained for Self-RAG, such as model.name="
-                "selfrag/selfrag_llama2_7b, or choose the method self_rag_prompted."
+                "Name a model that was trained for Self-RAG, such as model.name=selfrag/selfrag_llama2_7b."
             )
         logprobs.append(score.sum)
     # Less the largest, so that not all of them become 0.
