@@ -6,9 +6,8 @@
 #   bash scripts/recipes/wikipedia_adapter.sh FOLDER FORMAT:FILE ...
 # into results/wikipedia_adapter. FOLDER has the training files: two_wiki.json (2WikiMultihopQA in the release
 # that brings sub-questions), musique.json, hotpotqa.jsonl with hotpotqa_corpus.jsonl and
-# hotpotqa_chains.jsonl.gz, hotpotqa_more.jsonl (further questions with their ten paragraphs), nq_qed.jsonl.gz,
-# squad.jsonl.gz, abstracts.jsonl.gz. Then all files that will be measured on, such as musique:dev.json
-# hotpotqa:dev.jsonl. What was run of it: the adapter's README.
+# hotpotqa_chains.jsonl.gz, nq_qed.jsonl.gz, squad.jsonl.gz, abstracts.jsonl.gz. Then all files that will be
+# measured on, such as musique:dev.json hotpotqa:dev.jsonl. What was run of it: the adapter's README.
 set -euo pipefail
 folder=$(realpath "$1")
 held=()
@@ -22,14 +21,14 @@ hotpotqa=$folder/hotpotqa_chains.jsonl.gz,$folder/hotpotqa.jsonl,$folder/hotpotq
 corag="--corag.preset small_model --corag.max_hops 4 --corag.stop learned --corag.context_passages 4"
 folders=
 
-# learn NAME FORMAT FILE MOST titles|none "decomposition|given|model ..." OPTIONS: rows of at most so many
-# questions of a file, searched with links or without.
+# learn NAME FORMAT FILE MOST titles|none decomposition|given OPTIONS: rows of at most so many questions of a
+# file, searched with links or without.
 learn() {
     local name=$1 made=$out/$1-$5 index="--retriever.index $out/$1-bm25 --retriever.links $5"
     [ -e $out/$name ] || MOST=$4 python scripts/recipes/leave_out.py $out/$name "$2" "$3" "${held[@]}"
     [ -e $out/$name-bm25 ] || corag index $out/$name/corpus.jsonl --out $out/$name-bm25 >&2
-    corag sample --questions $out/$name/questions.jsonl $index $corag --model.adapter "${START:-wikipedia}" \
-        --sample.source $6 --out $made-chains >&2
+    corag sample --questions $out/$name/questions.jsonl $index $corag --model.adapter default \
+        --sample.source "$6" --out $made-chains >&2
     corag rows $made-chains $index --rows.max_length 900 --rows.validation 0.02 --rows.ratio 1 "${@:7}" \
         --out $made-rows >&2
     folders+=${folders:+,}$made-rows
@@ -46,10 +45,6 @@ learn comparisons comparisons $abstracts 0 titles given --rows.tasks sub_query,s
 learn hotpotqa hotpotqa_chains $hotpotqa 0 titles decomposition --rows.tasks $tasks \
     --rows.ratios '{"refusal":0.1}'
 learn wrong wrong_hops $hotpotqa 0 titles given --rows.tasks final_answer,no_chain
-# The model's own chains, right or wrong: how much of them to believe is learned on questions that it has not
-# seen.
-learn own hotpotqa $folder/hotpotqa_more.jsonl 0 titles 'model --sample.chains 1 --sample.temperature 0' \
-    --rows.tasks final_answer,no_chain --rows.ratios '{"no_chain":0.3}'
 # Twice: with links and without, the passages beside the gold ones are others.
 learn musique musique $folder/musique.json 0 titles decomposition --rows.tasks $tasks \
     --rows.ratios '{"refusal":0.15}'
