@@ -140,16 +140,18 @@ def read_tasks(question: str) -> Iterator[Task]:
         if _is_name(first) and _is_name(second) and not _splits(second, "or"):
             yield Task((first, second), COUNTRY, "same")
     elif match := _SAME.fullmatch(text):
-        tasks = _read_same(match["pair"])
+        tasks = [*_read_same(match["pair"])]
         # "A, B and C" are three, but for "both" and for places, which are called by their province too.
-        are_two = _TWO.search(text) is not None
-        yield from (each for each in tasks if are_two or ", " not in each.candidates[0])
+        is_list = len(tasks) == 1 and ", " in tasks[0].candidates[0] and not _TWO.search(text)
+        yield from () if is_list else tasks
     elif match := _WHICH.fullmatch(text) or _WAS.fullmatch(text):
         parts = {"noun": None, "role": None, "whose": None, "of": None, **match.groupdict()}
         role = parts["role"] or parts["whose"] or ""
         aspect, want = _read_want(parts["event"], parts["how"] or "", bool(role) or parts["noun"] is None)
-        for first, second in _splits(match["pair"], "and" if parts["of"] else "or"):
-            if aspect and _is_name(first) and _is_name(second) and ", " not in first:  # else one of three
+        pairs = _splits(match["pair"], "and" if parts["of"] else "or")
+        for first, second in pairs:
+            is_list = len(pairs) == 1 and ", " in first  # "A, B or C"; of several readings none is taken
+            if aspect and _is_name(first) and _is_name(second) and not is_list:
                 yield Task((first, second), aspect, want, role, _words((parts["noun"] or "").lower()))
 
 
