@@ -77,5 +77,5 @@ def run_tests(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )

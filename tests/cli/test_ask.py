@@ -170,7 +170,7 @@ class Terminal:
 
     def read_until(self, text: str) -> str:
         """Return what came since the last call, up to a text that must come."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while text not in self.seen:
             assert time.monotonic() < deadline, self.seen
             if select.select([self.descriptor], [], [], 1)[0]:

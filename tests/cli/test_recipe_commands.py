@@ -92,7 +92,7 @@ def commands_of(root: Path, recipe: str, *words: str, **more: str) -> list[list[
     command = ["bash", f"scripts/recipes/{recipe}.sh", *words]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CORAG")}
     environment |= {"STAGES": "index choose test table"} | more
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in (root / "noted").read_text().splitlines()]
 

@@ -50,7 +50,7 @@ def batch(root: Path, visible: str | None, listed: str = "", **more: str) -> sub
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
     command = ["bash", str(root / "scripts/recipes/batch_inference.sh"), "--config", "my.yaml"]
-    return subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def check(
     (root / "torch.py").write_text("class cuda: device_count = staticmethod(lambda: 0)")
     command = ["bash", str(root / "scripts/recipes/gpu_check.sh"), *steps]
     environment = os.environ | {"PYTHONPATH": str(root), "OUT": str(root / "checked")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     return done, [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -181,7 +181,7 @@ def test_a_step_that_there_is_not(root: Path) -> None:
 def test_a_dry_run_prints_every_step_with_options_that_there_are() -> None:
     names = re.findall(r"^steps=\((.*)\)$", CHECK.read_text(), re.MULTILINE)[0].split()
     environment = os.environ | {"DRY": "1"}
-    done = subprocess.run(["bash", str(CHECK)], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", str(CHECK)], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^step_(\w+) \(\)", done.stdout, re.MULTILINE) == names
     assert set(re.findall(r"{ bench (\w+); }", CHECK.read_text())) <= set(BENCHES)
@@ -222,7 +222,7 @@ def kill_when(root: Path, who: str, condition: str, command: str) -> subprocess.
     text = CHECK.read_text().split("step_install() {")[0].replace("-ge 60", "-ge 2")
     (root / "functions.sh").write_text(text)
     script = f"source {root}/functions.sh; out={root}; kill_when {who} {condition!r} {command}"
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("how", ["one", "all"])

@@ -461,7 +461,7 @@ def compile_latex(text, folder):
     head = "\\documentclass{article}\\usepackage{booktabs,siunitx}\\begin{document}"
     (folder / "paper.tex").write_text(f"{head}\n{text}\n\\end{{document}}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, "Output written on paper.pdf (1 page" in done.stdout) == (0, True), done.stdout
     return done.stdout
 

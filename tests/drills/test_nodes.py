@@ -104,10 +104,10 @@ def test_a_cluster_that_runs_here_is_named_where_a_private_one_is_started() -> N
             assert any("Ray runtime started" in line for line in head.stdout)
             done = subprocess.run(
                 [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
-                timeout=120,
+                timeout=300,
             )  # fmt: skip
         finally:
             head.terminate()
-            head.communicate(timeout=60)
+            head.communicate(timeout=300)
     assert done.returncode == 0, done.stderr
     assert f":{port}" in done.stderr and "workers.address" in done.stderr

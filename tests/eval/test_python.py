@@ -473,7 +473,7 @@ def in_a_process(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str
     root = str(Path(__file__).parents[2])
     command = [sys.executable, str(file)]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path,
+        command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": root},
     )  # fmt: skip
 
@@ -489,7 +489,7 @@ def test_a_script_without_the_main_line_ends_in_a_sentence(tmp_path: Path) -> No
 def test_a_script_from_standard_input_ends_in_a_sentence(tmp_path: Path) -> None:
     script = 'from corag import open_model\nif __name__ == "__main__":\n    open_model()\n'
     ended = subprocess.run(
-        [sys.executable, "-"], input=script, capture_output=True, text=True, check=False, timeout=120,
+        [sys.executable, "-"], input=script, capture_output=True, text=True, check=False, timeout=300,
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     last = ended.stderr.strip().splitlines()[-1]

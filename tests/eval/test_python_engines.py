@@ -65,10 +65,10 @@ def test_an_engine_outlives_an_interrupted_question_and_not_its_script(how: str,
     assert script.stdout.readline().startswith("<Answered by closed_book")
     assert script.stdout.readline() == "one engine\n"
     assert engines_of(script.pid), "it is up, and would be found"
-    _, said = script.communicate("\n", timeout=60)
+    _, said = script.communicate("\n", timeout=300)
     assert script.returncode == (1 if how == "raises" else 0)
     assert ("RuntimeError: on purpose" in said) == (how == "raises")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while left := engines_of(script.pid):
         assert time.monotonic() < deadline, f"{left} go on without their script"
         time.sleep(0.1)

@@ -121,7 +121,7 @@ async def pool_of(ray: Ray, count: int, in_flight: int) -> RayPool:
 
 async def answered(pool: RayPool, count: int) -> dict[str, Row]:
     asked = [Question(f"q{number}", "Who?") for number in range(count)]
-    rows = await asyncio.wait_for(asyncio.gather(*(pool.run(each, "", b"", "") for each in asked)), 20)
+    rows = await asyncio.wait_for(asyncio.gather(*(pool.run(each, "", b"", "") for each in asked)), 60)
     return {row.question.id: row for row in rows}
 
 
@@ -168,7 +168,7 @@ async def test_a_question_meets_the_worker_that_remembers_it() -> None:
 async def test_engines_that_share_a_gpu_open_one_after_another() -> None:
     """vLLM takes what another engine fills meanwhile for its own; those of different GPUs need not wait."""
     Sharing.under_way, Sharing.most_at_once, Sharing.made = Counter(), Counter(), 0
-    pool = await asyncio.wait_for(pool_of(Ray(actor=Sharing), 4, in_flight=1), 20)
+    pool = await asyncio.wait_for(pool_of(Ray(actor=Sharing), 4, in_flight=1), 60)
     assert Sharing.most_at_once == {"0": 1, "1": 1, "all": 2}
     assert pool.status().startswith("4/4 workers")
 
@@ -192,7 +192,7 @@ async def test_a_question_that_no_longer_waits_to_be_alone_keeps_no_worker() -> 
     assert pool.workers[0].exclusive
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    worker = await asyncio.wait_for(pool._acquire("q2", False), 5)
+    worker = await asyncio.wait_for(pool._acquire("q2", False), 60)
     assert worker.load == 2 and not worker.exclusive
 
 
@@ -304,7 +304,7 @@ class Unplaced(Actor):
 async def test_workers_without_a_place_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "_PLACEMENT_S", 0.05)
     with pytest.raises(ConfigError) as told:
-        await asyncio.wait_for(pool_of(Ray([(0, 8), (0, 8)], actor=Unplaced), 3, in_flight=1), 5)
+        await asyncio.wait_for(pool_of(Ray([(0, 8), (0, 8)], actor=Unplaced), 3, in_flight=1), 60)
     assert "only 0 of 3 workers found a place" in str(told.value)
     assert "asks for 0 GPUs and 3.96 cores" in str(told.value)
 

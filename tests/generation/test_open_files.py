@@ -46,5 +46,5 @@ class Slow(StandIn):
 def test_requests_beyond_the_limit_of_open_files_are_answered(hard: int, retries: int) -> None:
     with Slow(EVERYTHING) as server:
         command = [sys.executable, "-c", ASK, server.url, str(hard), str(retries)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, f"400 replies {hard}\n"), done.stderr

@@ -164,8 +164,8 @@ async def test_with_faults_of_every_kind_now_and_then_each_request_is_answered(
                 scores = await asyncio.gather(*(generator.score(scoring) for _ in range(20)))
                 assert {score.token_logprobs for score in scores} == {(-0.04, -0.05)}
                 needed += len(asked) + len(scores)
-            # On a busy machine replies that were only late are asked for again, too.
-            assert generator.retried == a.requests + b.requests - needed >= len(met) - met_before > 0
+            # On a busy machine requests are given up, too, that were only late, or had not yet been heard.
+            assert generator.retried >= a.requests + b.requests - needed >= len(met) - met_before > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -66,7 +66,7 @@ def test_an_engine_ends_whose_owner_was_killed_before_they_spoke(tmp_path: Path)
     """vLLM's engine waits five minutes for it, and loads none of our plug-ins meanwhile."""
     file = tmp_path / "owner.py"
     file.write_text(STARTING)
-    owner = subprocess.run([sys.executable, str(file)], stdout=subprocess.PIPE, text=True, timeout=120)
+    owner = subprocess.run([sys.executable, str(file)], stdout=subprocess.PIPE, text=True, timeout=300)
     assert owner.returncode == -signal.SIGKILL  # and so the engine has let go of the pipe, too
     engine = Path(f"/proc/{owner.stdout.strip()}/stat")
     assert not engine.exists() or engine.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -110,7 +110,7 @@ if __name__ == "__main__":
 def test_who_adopts_an_engine_of_a_killed_process_is_left_alone(when: str, tmp_path: Path) -> None:
     file = tmp_path / "adopter.py"
     file.write_text(ADOPTED)
-    adopter = subprocess.run([sys.executable, str(file), when], capture_output=True, text=True, timeout=60)
+    adopter = subprocess.run([sys.executable, str(file), when], capture_output=True, text=True, timeout=300)
     assert (adopter.returncode, adopter.stdout) == (0, "2 killed\n"), adopter.stderr
 
 

@@ -284,7 +284,7 @@ async def test_a_client_that_leaves_frees_its_place_and_the_engine(stream):
             await (await asking).close()
         else:
             asking.cancel()
-        await asyncio.wait_for(cancelled.wait(), 2)
+        await asyncio.wait_for(cancelled.wait(), 60)
         await until(lambda: running.service.admission.claims == 0)
         (left,) = running.logged("left")
         assert left["calls"] == 1 and left["error"] == "CallerLeft", "what was spent until then is counted"

@@ -239,7 +239,7 @@ async def test_a_stream_that_outlasts_the_end_is_closed_with_an_error(capsys):
     async with served(options(PLAIN, limits=Limits(shutdown_s=1)), pause=pause) as running:
         asking = asyncio.create_task(running.ask(model="plain", stream=True))
         await reached.wait()
-    *_, last, done = (await asyncio.wait_for(asking, 5)).text.split("\n\n")[:-1]
+    *_, last, done = (await asyncio.wait_for(asking, 60)).text.split("\n\n")[:-1]
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "shutting_down"
     assert done == "data: [DONE]" and "ASGI" not in capsys.readouterr().err
 

@@ -1,13 +1,11 @@
-"""Starting a training program as a user does, and killing it."""
+"""Starting a training program as a user does, or one that is killed on its way."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,33 +13,43 @@ from typing import Any
 import torch
 import yaml
 
-from training.checkpoints import last_checkpoint
-
 
 def write_options(config: Any, folder: Path) -> None:
     (folder / "options.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(asdict(config)))))
 
 
-def launched(program: str, config: Any, folder: Path, log: Any) -> subprocess.Popen[bytes]:
-    """Start a program under accelerate, in a process group of its own."""
+DIES = """
+import os, runpy, signal, sys
+from transformers import Trainer
+
+step, program = int(sys.argv[1]), sys.argv[2]
+train = Trainer.training_step
+
+def train_or_die(self, *inputs, **more):
+    if self.state.global_step > step:
+        os.killpg(0, signal.SIGKILL)
+    return train(self, *inputs, **more)
+
+Trainer.training_step = train_or_die
+sys.argv = sys.argv[2:]
+runpy.run_path(program, run_name="__main__")
+"""
+"""Run a training program, which is killed with all that it started once it is beyond a step."""
+
+
+def launched(
+    program: str, config: Any, folder: Path, log: Any, dies_after: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a program under accelerate, in a process group of its own, which may be killed after a step."""
     write_options(config, folder)
     words = [] if torch.cuda.is_available() else ["--cpu"]
     words += "--num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no".split()
-    command = [sys.executable, "-m", "accelerate.commands.launch", *words, program]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *words]
+    if dies_after is not None:
+        (folder / "dies.py").write_text(DIES)
+        command += [str(folder / "dies.py"), str(dies_after)]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     return subprocess.Popen(
-        [*command, "--config", str(folder / "options.yaml")],
+        [*command, program, "--config", str(folder / "options.yaml")],
         start_new_session=True, env=environment, stdout=log, stderr=log,
     )  # fmt: skip
-
-
-def kill_after(process: subprocess.Popen[bytes], out: Path, step: int) -> None:
-    """Kill a training and all that it started once it has written the checkpoint of this step or a later."""
-    try:
-        while process.poll() is None:
-            last = last_checkpoint(out)
-            if last and int(last.rpartition("-")[2]) >= step:
-                break
-            time.sleep(0.02)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ from tests.messages import raises_message
 from tests.serving import served_model
 from tests.tiny import save_tiny_model, save_tiny_t5
 from tests.training.conftest import PASSAGES, make_rows
-from tests.training.launching import kill_after, launched
+from tests.training.launching import launched
 from training import distill
 from training.config import LoraOptions
 from training.distill import DistillConfig, prompt_pairs
@@ -185,8 +185,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
     once = options(max_steps=16, save_steps=2, out=str(tmp_path / "once"))
     twice = replace(once, out=str(tmp_path / "twice"))
     with (tmp_path / "log").open("w") as log:
-        process = launched(str(distill.__file__), twice, tmp_path, log)
-        kill_after(process, tmp_path / "twice", 10)
+        process = launched(str(distill.__file__), twice, tmp_path, log, dies_after=10)
     assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
     resumed, whole = distill.main(twice)["result"], distill.main(once)["result"]
     assert resumed["resumed_from"].startswith("checkpoint-") and whole["resumed_from"] == ""

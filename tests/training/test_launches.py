@@ -130,7 +130,7 @@ def test_a_second_training_is_refused_and_an_interrupted_one_says_what_it_leaves
         assert second.returncode == 2 and process.poll() is None
         assert "another corag train (process " in second.stderr and config.out in second.stderr
         process.send_signal(signal.SIGINT)
-        _, text = process.communicate(timeout=60)
+        _, text = process.communicate(timeout=300)
     assert process.returncode == 130
     last = text.strip().splitlines()[-1]
     kept = Path(last_checkpoint(Path(config.out)) or "no checkpoint").name

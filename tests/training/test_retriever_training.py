@@ -24,7 +24,7 @@ from retrieval.search.rerank import RerankedRetriever
 from tests.fakes import WordRetriever, passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_encoder
-from tests.training.launching import kill_after, launched
+from tests.training.launching import launched
 from training import encoder, reranker
 from training.retriever_config import EncoderTraining, RerankerTraining, RetrieverTraining
 from training.retriever_pairs import PairCounts, RetrieverPair, RetrieverPairsReport, _table
@@ -174,8 +174,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(
     once = options(name, max_steps=14, save_steps=2, out=str(tmp_path / "once"))
     twice = replace(once, out=str(tmp_path / "twice"))
     with (tmp_path / "log").open("w") as log:
-        process = launched(str(program.__file__), twice, tmp_path, log)
-        kill_after(process, tmp_path / "twice", 4)
+        process = launched(str(program.__file__), twice, tmp_path, log, dies_after=4)
     assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
     resumed, whole = program.main(twice)["result"], program.main(once)["result"]
     assert resumed["resumed_from"].startswith("checkpoint-") and whole["resumed_from"] == ""

@@ -32,7 +32,7 @@ from tests.fakes import passage
 from tests.messages import raises_message
 from tests.tiny import save_tiny_base_model, save_tiny_mixture
 from tests.training.conftest import PASSAGES, make_rows
-from tests.training.launching import kill_after, launched, write_options
+from tests.training.launching import launched, write_options
 from training.checkpoints import describe_resume, full_disk_refused, last_checkpoint
 from training.config import LoraOptions, SftConfig
 from training.sft import load_rows, main, make_trainer
@@ -529,8 +529,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(options: Options, tm
     )
     twice = replace(once, out=str(tmp_path / "twice"))
     with (tmp_path / "log").open("w") as log:
-        process = launched(SFT, twice, tmp_path, log)
-        kill_after(process, tmp_path / "twice", 14)  # in a later epoch
+        process = launched(SFT, twice, tmp_path, log, dies_after=14)  # in a later epoch
     assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()
     begun = read_manifest(tmp_path / "twice")
     assert begun is not None and begun["result"] is None  # it had not finished
